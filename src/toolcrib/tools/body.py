@@ -19,8 +19,8 @@ def body_digest(functions: Iterable[Any]) -> str:
     """Return a digest of the code of *functions*."""
     import hashlib  # OpenSSL: who only defines tools needs none
 
-    seen: set[int] = set()
-    return hashlib.sha256(repr([_described(function, seen) for function in functions]).encode()).hexdigest()
+    visited: set[int] = set()
+    return hashlib.sha256(repr([_described(function, visited) for function in functions]).encode()).hexdigest()
 
 
 def _described(value: Any, seen: set[int]) -> Any:
@@ -46,8 +46,8 @@ def _described(value: Any, seen: set[int]) -> Any:
         inner = [content for cell in value.__closure__ or () if inspect.isfunction(content := _content(cell))]
         defaults = value.__defaults__, *(value.__kwdefaults__ or {}).items()
         file = getattr(sys.modules.get(value.__module__), CONTENT, None)
-        described = _described((value.__code__, defaults, *inner, getattr(value, "__wrapped__", None)), seen)
-        return value.__qualname__, file, described
+        parts = _described((value.__code__, defaults, *inner, getattr(value, "__wrapped__", None)), seen)
+        return value.__qualname__, file, parts
     call = next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None)
     own = _described(call, seen) if inspect.isfunction(call) else None
     kind = value if isinstance(value, type) else type(value)

@@ -39,7 +39,7 @@ _log = logging.getLogger("toolcrib")
 _PATIENCE_S = 5.0
 """How long a provider may take to end when what it opens is not needed any more."""
 
-# An event loop does not keep its tasks: what nobody waits for is kept here until it has ended.
+# An event loop does not keep its tasks: a task without a waiter is kept here until it has ended.
 _running: set[asyncio.Task[Any]] = set()
 
 
@@ -52,7 +52,7 @@ class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
 
     def __init__(self, overrides: Overrides) -> None:
         self._overrides = dict(overrides)
-        self._places = {place: each for each in self._overrides if (place := _place_of(each)) is not None}
+        self._places = {place: provider for provider in self._overrides if (place := _place_of(provider)) is not None}
 
     def __getitem__(self, provider: Callable[..., Any]) -> Callable[..., Any]:
         return self._overrides[self._key(provider)]
@@ -65,15 +65,15 @@ class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
 
     def unused(self, needs: Iterable[Needs | None]) -> list[Callable[..., Any]]:
         """Return the providers that nothing with these *needs* uses, with replacements or without."""
-        used: set[Callable[..., Any]] = set()
-        waiting = [need for each in needs if each is not None for need in each.depends]
+        used_keys: set[Callable[..., Any]] = set()
+        waiting = [need for need_set in needs if need_set is not None for need in need_set.depends]
         while waiting:
             need = waiting.pop()
             key = self._key(need.how.provider)
-            replaced = self._overrides.get(key)
-            used.add(key)
-            waiting += (*need.needs.depends, *(() if replaced is None else _needs_of(replaced).depends))
-        return [provider for provider in self._overrides if provider not in used]
+            replacement = self._overrides.get(key)
+            used_keys.add(key)
+            waiting += (*need.needs.depends, *(() if replacement is None else _needs_of(replacement).depends))
+        return [provider for provider in self._overrides if provider not in used_keys]
 
     def _key(self, provider: Callable[..., Any]) -> Callable[..., Any]:
         if provider in self._overrides or (place := _place_of(provider)) is None:
@@ -82,7 +82,7 @@ class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
 
 
 def _place_of(provider: Callable[..., Any]) -> tuple[str, str, int] | None:
-    """File, name and line of a function or class at the top of a module; None for what has no place of its own."""
+    """Return file, name and line of a function or class at the top of a module; None for anything else."""
     name, code = getattr(provider, "__qualname__", "<"), getattr(inspect.unwrap(provider), "__code__", None)
     if "<" in name or inspect.ismethod(provider):
         return None
@@ -201,7 +201,7 @@ async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any],
 
 
 async def until_closed(close: Callable[[], Coroutine[Any, Any, None]], context: Context, *, is_left: bool) -> None:
-    """Wait until *close* is done, which it also is where nobody waits for it, and so holds what the call holds."""
+    """Wait until *close* is done. It runs to its end without a waiter too, so it keeps the permits of the call."""
     permits = share_permits()
 
     async def work() -> None:
@@ -266,14 +266,14 @@ class Value:
 
     async def _live(self, arguments: Awaitable[dict[str, Any]]) -> None:
         try:
-            opened, value = await self._open(await arguments)
+            result, value = await self._open(await arguments)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_thrown(error.__traceback__):
                 raise  # this task is closed, and nothing waits
             # A provider may ask too, and then it is the call that waits.
             is_reported = isinstance(error, Exception | Suspended)
             self._opened.set_exception(error if is_reported else self._stopped(error))
-            self._opened.exception()  # seen, also when nobody waits any more
+            self._opened.exception()  # retrieved, also without a waiter
             if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
                 raise
             return
@@ -286,10 +286,10 @@ class Value:
                 if self._is_lasting:
                     raise
                 # The loop ends. What was opened for a call is closed with the call, in order; where the call was
-                # closing already, it was cancelled in the middle of that, and nobody comes any more.
+                # closing already, it was cancelled in the middle of that, and no close follows.
                 asyncio.get_running_loop().call_later(_PATIENCE_S, self._closing.set)
         try:
-            await _last(opened, self._provider)
+            await _last(result, self._provider)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
@@ -303,14 +303,14 @@ class Value:
     async def _open(self, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Return what the provider returned, and the value."""
         if is_async(self._provider):
-            opened = self._provider(**arguments)
+            result = self._provider(**arguments)
         else:
-            opened, value = await _opened_in_thread(self._provider, arguments)
-            if isinstance(opened, Generator):
-                return opened, value
-        if inspect.isawaitable(opened):
-            opened = await opened
-        return opened, await anext(opened) if isinstance(opened, AsyncGenerator) else opened
+            result, value = await _opened_in_thread(self._provider, arguments)
+            if isinstance(result, Generator):
+                return result, value
+        if inspect.isawaitable(result):
+            result = await result
+        return result, await anext(result) if isinstance(result, AsyncGenerator) else result
 
 
 async def _opened_in_thread(provider: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
@@ -319,28 +319,28 @@ async def _opened_in_thread(provider: Callable[..., Any], arguments: dict[str, A
     Cancelled, what the thread opens all the same is closed.
     """
     turn = threading.Lock()  # taken once: by the thread that hands it over, or by the task that waits no more
-    handed: list[Any] = []
+    generators: list[Any] = []
 
     def open_() -> tuple[Any, Any]:
-        opened = provider(**arguments)
-        value = next(opened) if isinstance(opened, Generator) else opened
-        handed.append(opened)
+        result = provider(**arguments)
+        value = next(result) if isinstance(result, Generator) else result
+        generators.append(result)
         if not turn.acquire(blocking=False):
-            _end_late(opened, provider)
-        return opened, value
+            _end_late(result, provider)
+        return result, value
 
     try:
         return await in_thread(open_)
     except asyncio.CancelledError:
         if not turn.acquire(blocking=False):
-            await in_thread(lambda: _end_late(handed[0], provider), is_cleanup=True)
+            await in_thread(lambda: _end_late(generators[0], provider), is_cleanup=True)
         raise
 
 
 def overridden(need: Need, overrides: Overrides) -> tuple[Callable[..., Any], Needs]:
     """Return the provider of *need*, or what takes its place, and what that needs."""
-    replaced = overrides.get(need.how.provider)
-    return (need.how.provider, need.needs) if replaced is None else (replaced, _needs_of(replaced))
+    replacement = overrides.get(need.how.provider)
+    return (need.how.provider, need.needs) if replacement is None else (replacement, _needs_of(replacement))
 
 
 @functools.lru_cache(maxsize=256)
@@ -374,7 +374,7 @@ def end(opened: Iterator[Any], provider: Callable[..., Any]) -> None:
 
 
 def _end_late(opened: Any, provider: Callable[..., Any]) -> None:
-    """Close what nobody waits for any more."""
+    """Close what was opened after its call had ended."""
     if isinstance(opened, Generator):
         try:
             end(opened, provider)
@@ -399,7 +399,7 @@ def _keep(task: asyncio.Task[Any]) -> None:
 def _forget(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        task.exception()  # seen, also when nobody waits any more
+        task.exception()  # retrieved, also without a waiter
 
 
 async def _done(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A Tool of given parts: for whoever has a schema and a callable, and no function with a full signature."""
+"""A Tool of given parts: for a schema and a callable without a full signature."""
 
 import functools
 from collections.abc import Callable

@@ -92,10 +92,10 @@ class Tool(Generic[P, R]):
     """What `wrapped` puts around the work."""
 
     def __init__(self, fn: Callable[P, R], /, **options: Unpack[ToolOptions]) -> None:
-        marked = _definition(fn)
-        if marked is not None:
-            options = {**marked.options, **options}
-        self._set(**_parts_of(fn, options, {} if marked is None else marked.names, _caller()))
+        mark = _definition(fn)
+        if mark is not None:
+            options = {**mark.options, **options}
+        self._set(**_parts_of(fn, options, {} if mark is None else mark.names, _caller()))
 
     @classmethod
     def of_parts(cls, **parts: Any) -> Any:
@@ -196,7 +196,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     doc = schema.read_docstring(signature.doc)
     aliases: Mapping[str, str] = {}
     code: Sequence[Any] = ()
-    accepted: Sequence[frozenset[str]] = ()
+    member_names: Sequence[frozenset[str]] = ()
     check_as: Callable[[str], Check]
     adapter: TypeAdapter[dict[str, Any]] | None = None
     if (parameters := options.get("parameters")) is not None:
@@ -205,7 +205,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     else:
         arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
         input_schema, aliases, adapter = arguments.schema, arguments.aliases, arguments.adapter
-        code, accepted = arguments.plan.code, tuple(arguments.plan.names)
+        code, member_names = arguments.plan.code, tuple(arguments.plan.names)
         check_as = functools.partial(schema.arguments_check, arguments=arguments)
     if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
         check_as = functools.partial(protecting, signature.hidden, check_as)
@@ -214,8 +214,8 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     returns = yielded(signature.returns) if "generator" in runs else signature.returns
     needs = signature.needs or None
     output_schema, encode_as = output_of(replace(signature, returns=returns), name)
-    shown = schema.with_handles(input_schema, handles)
-    spec = spec_of(name, options, doc.description, shown, output_schema, accepted)
+    shown_schema = schema.with_handles(input_schema, handles)
+    spec = spec_of(name, options, doc.description, shown_schema, output_schema, member_names)
     parts: dict[str, Any] = {
         "spec": spec,
         "fn": fn,
@@ -348,8 +348,8 @@ def offered(value: Any) -> Tool[..., Any] | None:
         return None
     if not callable(offers) or isinstance(offers, Definition):
         return None
-    made = offers()
-    return made if isinstance(made, Tool) else None
+    answer = offers()
+    return answer if isinstance(answer, Tool) else None
 
 
 def _definition(fn: Any) -> Definition | None:
@@ -357,8 +357,8 @@ def _definition(fn: Any) -> Definition | None:
     fn = _unwrapped(fn)
     if not hasattr(fn, "__toolcrib__") and callable(fn) and not isinstance(fn, type):
         fn = type(fn).__call__
-    found = getattr(fn, "__toolcrib__", None)
-    return found if isinstance(found, Definition) else None
+    definition = getattr(fn, "__toolcrib__", None)
+    return definition if isinstance(definition, Definition) else None
 
 
 def _unwrapped(fn: Any) -> Any:
@@ -392,14 +392,14 @@ def _mark(fn: Any, options: ToolOptions, home: str) -> Any:
     if isinstance(fn, type):
         raise DefinitionError(f"@tool cannot mark the class {fn.__name__}. {_INSTEAD_OF_A_CLASS}")
     before = _definition(fn)
-    merged: ToolOptions = {**before.options, **options} if before else options
+    all_options: ToolOptions = {**before.options, **options} if before else options
     names = {**(before.names if before else {}), **enclosing_names(fn)}
-    require_options(merged, f"Tool '{_name(fn, merged)}'")
-    if merged.get("isolation") is not None:
-        require_importable(fn, f"Tool '{_name(fn, merged)}'")
-    marked: Any = fn if inspect.isfunction(fn) else _markable(fn)
-    marked.__toolcrib__ = Definition(marked, merged, names, fn.__module__ if inspect.isfunction(fn) else home)
-    return marked
+    require_options(all_options, f"Tool '{_name(fn, all_options)}'")
+    if all_options.get("isolation") is not None:
+        require_importable(fn, f"Tool '{_name(fn, all_options)}'")
+    target: Any = fn if inspect.isfunction(fn) else _markable(fn)
+    target.__toolcrib__ = Definition(target, all_options, names, fn.__module__ if inspect.isfunction(fn) else home)
+    return target
 
 
 _INSTEAD_OF_A_CLASS = "Make a tool of a function, or of a method of an instance."

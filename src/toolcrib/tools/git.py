@@ -122,20 +122,20 @@ def parse_git_address(text: str) -> GitAddress:
     """Return the address in *text*. Raises LoadError for one that is not valid, or whose transport is not safe."""
     from ..schema.describe import display_name  # brings pydantic: with the first address, and not with the package
 
-    shown = display_name(_CREDENTIALS.sub("//", text[:_MAX_CHARS]))
+    label = display_name(_CREDENTIALS.sub("//", text[:_MAX_CHARS]))
     if len(text) > _MAX_CHARS or not text.isprintable():
-        raise LoadError(f"'{shown}' is not a git address: it is too long, or has characters that no address has.")
+        raise LoadError(f"'{label}' is not a git address: it is too long, or has characters that no address has.")
     if (match := _GITHUB.fullmatch(text)) is not None:
         ref, _, folder = (match["rest"] or "HEAD").partition("/")
         if match["view"] not in (None, "tree"):
-            raise LoadError(f"'{shown}' is not the address of a folder: https://github.com/OWNER/REPO/tree/REF/FOLDER.")
+            raise LoadError(f"'{label}' is not the address of a folder: https://github.com/OWNER/REPO/tree/REF/FOLDER.")
         repository = f"https://github.com/{match['repository']}"
     else:
         where, _, folder = text.removeprefix(_PREFIX).partition("#")
         repository, ref = _split_ref(where)
     address = GitAddress(repository, ref or "HEAD", folder.strip("/"))
     if (problem := _problem(address)) is not None:
-        raise LoadError(f"'{shown}' is not a git address that can be used: {problem} It has the form {FORMS}.")
+        raise LoadError(f"'{label}' is not a git address that can be used: {problem} It has the form {FORMS}.")
     return address
 
 
@@ -235,8 +235,8 @@ def fetch(source: GitSource) -> Fetched:
         commit = source.commit or address.commit or git.resolve()
         name = hashlib.sha256(f"{_url(address)}#{address.folder}".encode()).hexdigest()[:20]
         folder = cache / f"{name}-{commit}"
-        fetched = Fetched(folder, commit, content_hash(folder)) if hold(folder) else None
-        if fetched is None or sha256 not in (None, fetched.sha256):
+        result = Fetched(folder, commit, content_hash(folder)) if hold(folder) else None
+        if result is None or sha256 not in (None, result.sha256):
             shutil.rmtree(folder, ignore_errors=True)  # damaged: nothing else has this name
             git.extract(commit, Path(temporary) / "files")
             with suppress(FileExistsError, OSError):  # another process was first
@@ -244,10 +244,10 @@ def fetch(source: GitSource) -> Fetched:
             if not hold(folder):
                 raise LoadError(f"{address}: the cache was cleared at this moment. Try again.")
             trim("git")
-            fetched = Fetched(folder, commit, content_hash(folder))
-    if sha256 not in (None, fetched.sha256):
+            result = Fetched(folder, commit, content_hash(folder))
+    if sha256 not in (None, result.sha256):
         raise LoadError(f"{address}: its content at {commit[:12]} is not what was locked. Its repository was changed.")
-    return fetched
+    return result
 
 
 def commit_of(address: GitAddress) -> str:
@@ -410,13 +410,13 @@ class _Git:
 
     def _run(self, *arguments: str, data: bytes = b"", max_bytes: int = _MAX_FETCHED_BYTES) -> bytes:
         """Return what git writes to standard output. Raises LoadError where it fails, and where it takes too much."""
-        with TemporaryFile() as given, TemporaryFile() as written, TemporaryFile() as errors:
-            given.write(data)
-            given.seek(0)
+        with TemporaryFile() as input_file, TemporaryFile() as output_file, TemporaryFile() as errors:
+            input_file.write(data)
+            input_file.seek(0)
             process = subprocess.Popen(  # noqa: S603
                 [*self._command, *arguments],
-                stdin=given,
-                stdout=written,
+                stdin=input_file,
+                stdout=output_file,
                 stderr=errors,
                 cwd=self._folder,
                 env=self._environ,
@@ -431,14 +431,14 @@ class _Git:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             # A limit of the process ends it where one file becomes larger.
-            size = os.fstat(written.fileno()).st_size
+            size = os.fstat(output_file.fileno()).st_size
             if size >= max_bytes or size_of(self._folder) >= _MAX_FETCHED_BYTES:
                 raise LoadError(f"{self._address} is larger than what is fetched of a repository.")
             if process.returncode:
                 errors.seek(-min(errors.seek(0, os.SEEK_END), 4096), os.SEEK_END)
                 raise _GitError(f"{self._address} cannot be fetched: {_reason(errors.read())}.")
-            written.seek(0)
-            return written.read()
+            output_file.seek(0)
+            return output_file.read()
 
 
 class _GitError(LoadError):

@@ -217,7 +217,7 @@ def _source_behind(value: Any) -> Any:
     offer = getattr(value, "__toolcrib__", None)
     if offer is None or isinstance(value, type) or isinstance(offer, Definition) or is_source(value) or is_tool(value):
         return value
-    return offered if is_source(offered := offer()) else value
+    return source_or_none if is_source(source_or_none := offer()) else value
 
 
 def _tools_of(source: Any) -> list[AnyTool]:
@@ -229,8 +229,8 @@ def _tools_of(source: Any) -> list[AnyTool]:
     if isinstance(offer, Definition):
         return [as_tool(source)]
     if offer is not None and not isinstance(source, type):
-        offered = offer()
-        tools = list(offered) if isinstance(offered, Sequence) else [offered]
+        answer = offer()
+        tools = list(answer) if isinstance(answer, Sequence) else [answer]
         if wrong := [item for item in tools if not is_tool(item)]:
             raise LoadError(
                 f"{type(source).__name__}.__toolcrib__() returned a {type(wrong[0]).__name__}. It returns a Tool or a "
@@ -355,18 +355,18 @@ def _load_folder(path: Path) -> Loaded:
     files = python_files(path.resolve())
     if not files:
         raise LoadError(f"The folder {path} has no .py file.")
-    loaded = Loaded()
+    result = Loaded()
     identities: set[Any] = set()
     with siblings_of(files[0]):
         for file in files:
             part = _reload(file)
-            loaded.problems += part.problems
+            result.problems += part.problems
             # A file may export what it imported from the next one: one tool, found twice.
-            loaded.tools += [tool for tool in part.tools if identity(tool) not in identities]
+            result.tools += [tool for tool in part.tools if identity(tool) not in identities]
             identities |= set(map(identity, part.tools))
-    if not loaded.tools and not loaded.problems:
+    if not result.tools and not result.problems:
         raise LoadError(f"No file in the folder {path} defines a tool. Mark its functions with @tool.")
-    return loaded
+    return result
 
 
 def _import(file: Path) -> tuple[ModuleType, Errors]:
@@ -392,17 +392,17 @@ def _load_named(module: ModuleType, name: str, source: str, errors: Errors = ())
 
 def _load_module(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
     """Return what a module defines and marks as tools. Raises LoadError where no tool is left of it."""
-    loaded = _scan(module, place, errors)
-    if loaded.failed:
-        raise LoadFailed(loaded.problems)
-    if not loaded.tools:
+    result = _scan(module, place, errors)
+    if result.failed:
+        raise LoadFailed(result.problems)
+    if not result.tools:
         raise LoadError(f"{place} defines no tool. Mark its functions with @tool, or name one: {place}:name.")
-    return loaded
+    return result
 
 
 def _scan(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
     """Return what a module itself defines and marks as tools, in its order, and a problem for each that cannot work."""
-    loaded = Loaded(problems=[_problem(error, fn, place) for fn, error in errors])
+    result = Loaded(problems=[_problem(error, fn, place) for fn, error in errors])
     exported: Collection[str] = getattr(module, "__all__", ())
     values = dict(vars(module))
     done_ids: set[int] = set()
@@ -415,16 +415,16 @@ def _scan(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
         except LoadError as error:  # a class that needs arguments: it may be the base of the others
             no_instance = _problem(error, value, place)
         except ToolcribError as error:
-            loaded.problems.append(_problem(error, value, place))
+            result.problems.append(_problem(error, value, place))
             done_ids.add(id(value))
         except Exception as error:
-            loaded.problems.append(import_problem(error, place))
+            result.problems.append(import_problem(error, place))
         else:
-            loaded.tools += tools
+            result.tools += tools
             done_ids |= {id(value)} if tools else set()
-    if no_instance is not None and not loaded.tools and not loaded.problems:
-        loaded.problems.append(no_instance)
-    return loaded
+    if no_instance is not None and not result.tools and not result.problems:
+        result.problems.append(no_instance)
+    return result
 
 
 def _own_tools(module: ModuleType, value: Any, values: Iterable[Any], *, is_exported: bool) -> Sequence[AnyTool]:
@@ -451,8 +451,8 @@ def _marked(value: Any) -> Any:
         return None
     if isinstance(offer, Definition):
         return offer
-    offered = offer() if callable(offer) else None
-    return offered if is_tool(offered) else None
+    candidate = offer() if callable(offer) else None
+    return candidate if is_tool(candidate) else None
 
 
 def _is_used(cls: type, values: Iterable[Any]) -> bool:
@@ -468,14 +468,14 @@ def _reload(file: Path, name: str = "") -> Loaded:
     before = sys.modules.get(module_name_of(file))
     try:
         module, errors = _import(file)
-        loaded = _load_named(module, name, f"{file}:{name}", errors) if name else _scan(module, str(file), errors)
+        result = _load_named(module, name, f"{file}:{name}", errors) if name else _scan(module, str(file), errors)
     except LoadFailed as error:
-        loaded = Loaded(problems=error.problems)
+        result = Loaded(problems=error.problems)
     except LoadError as error:
-        loaded = Loaded(problems=[LoadProblem(str(file), str(error))])
-    if loaded.failed and before is not None:
+        result = Loaded(problems=[LoadProblem(str(file), str(error))])
+    if result.failed and before is not None:
         sys.modules[before.__name__] = before
-    return loaded
+    return result
 
 
 # Where what a source has is defined

@@ -140,15 +140,15 @@ class Lock:
         """
         if isinstance(source, MCPSource) or is_remote(source):
             return source
-        locked = self.find(source)
+        entry = self.find(source)
         if is_git_address(source):
-            if locked is None or locked.commit is None:
+            if entry is None or entry.commit is None:
                 raise LoadError(
                     f"{source} is not in {self.file}, and what comes from outside has to be. See what it offers, and "
                     f"lock it: toolcrib lock {source}"
                 )
-            return GitSource(parse_git_address(source), locked.commit, locked.sha256)
-        if locked is not None and locked.sha256 not in (None, content_hash(Path(source).expanduser())):
+            return GitSource(parse_git_address(source), entry.commit, entry.sha256)
+        if entry is not None and entry.sha256 not in (None, content_hash(Path(source).expanduser())):
             raise LoadError(
                 f"{source} has changed since it was locked in {self.file}. If that was you: "
                 f"toolcrib lock --update {source}"
@@ -201,13 +201,15 @@ def read_lock(file: Path) -> Lock | None:
             f"{file} is not of version {_VERSION}, the one that is read here. Use the Toolcrib that wrote it."
         )
     try:
-        parsed = _File.model_validate(data)
+        document = _File.model_validate(data)
     except ValidationError as error:
         mistakes, lines = mistakes_in(_File, data, error), lines_of(text)
-        raise _damaged(file, "; ".join(f"line {line_at(lines, one.keys)}: {one.message}" for one in mistakes)) from None
+        raise _damaged(
+            file, "; ".join(f"line {line_at(lines, mistake.keys)}: {mistake.message}" for mistake in mistakes)
+        ) from None
     sources: dict[str, LockedSource] = {}
-    for source in parsed.source:
-        tools = {one.name: _definition(file, one) for one in source.tool}
+    for source in document.source:
+        tools = {mistake.name: _definition(file, mistake) for mistake in source.tool}
         if source.where in sources or len(tools) < len(source.tool):
             raise _damaged(file, f"it has two entries of one name in '{source.where}'")
         sources[source.where] = LockedSource(source.where, source.commit, source.sha256, tools)
@@ -266,8 +268,8 @@ def _shown(definition: Definition | None) -> str:
 
 
 def _string(text: str) -> str:
-    escaped = "".join(f"\\U{ord(c):08X}" if not c.isprintable() else f"\\{c}" if c in '"\\' else c for c in text)
-    return f'"{escaped}"'
+    text_in_quotes = "".join(f"\\U{ord(c):08X}" if not c.isprintable() else f"\\{c}" if c in '"\\' else c for c in text)
+    return f'"{text_in_quotes}"'
 
 
 def _diff(old: Definition | None, new: Definition | None) -> str:

@@ -89,9 +89,9 @@ def siblings_of(file: Path) -> Generator[None]:
         if any(Path(entry).resolve() == folder for entry in sys.path):
             yield
             return
-        siblings = {other.stem for other in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}
-        others = [name for name in list(sys.modules) if name.partition(".")[0] in siblings]
-        hidden = {name: sys.modules.pop(name) for name in others if not _is_sibling(folder, name)}
+        siblings = {sibling.stem for sibling in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}
+        conflicts = [name for name in list(sys.modules) if name.partition(".")[0] in siblings]
+        hidden_modules = {name: sys.modules.pop(name) for name in conflicts if not _is_sibling(folder, name)}
         before = set(sys.modules)
         sys.path.insert(0, str(folder))
         try:
@@ -102,7 +102,7 @@ def siblings_of(file: Path) -> Generator[None]:
             for name in [name for name in list(sys.modules) if name not in before and not name.startswith(_PREFIX)]:
                 if _is_sibling(folder, name):
                     del sys.modules[name]
-            sys.modules.update(hidden)
+            sys.modules.update(hidden_modules)
 
 
 def _is_sibling(folder: Path, name: str) -> bool:

@@ -64,9 +64,9 @@ def require_options(options: ToolOptions, label: str) -> None:
         if option not in ToolOptions.__annotations__:
             from ..schema import closest_match, did_you_mean
 
-            known = ToolOptions.__annotations__
-            hint = did_you_mean(closest_match(option, known))
-            raise DefinitionError(f"{label} has no option '{option}'.{hint} It has: {', '.join(known)}.")
+            options_known = ToolOptions.__annotations__
+            hint = did_you_mean(closest_match(option, options_known))
+            raise DefinitionError(f"{label} has no option '{option}'.{hint} It has: {', '.join(options_known)}.")
         fits, expected = _EXPECTED.get(option, _FLAG)
         if value is not None and not fits(value):
             raise DefinitionError(f"{label}: {option} is {expected}.")
@@ -100,7 +100,7 @@ def _is_tags(value: object) -> bool:
 def _is_auth(value: object) -> bool:
     if isinstance(value, str | ToolAuth | Secret) or not isinstance(value, Sequence):
         return isinstance(value, ToolAuth | Secret)
-    return bool(value) and all(isinstance(each, ToolAuth | Secret) for each in value)
+    return bool(value) and all(isinstance(requirement, ToolAuth | Secret) for requirement in value)
 
 
 def _are_examples(value: object) -> bool:
@@ -139,10 +139,10 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
     takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
     takes_any = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
     names = SchemaView(schema).names
-    lost = [name for name in names.known if name in signature.hidden or not (takes_any or name in takes)]
-    if lost:
+    names_lost = [name for name in names.known if name in signature.hidden or not (takes_any or name in takes)]
+    if names_lost:
         raise DefinitionError(
-            f"{label}: parameters= describes '{lost[0]}', and the function takes no such argument from a model. "
+            f"{label}: parameters= describes '{names_lost[0]}', and the function takes no such argument from a model. "
             "Add it to the function, or let the function take **arguments."
         )
     for parameter in signature.parameters:
@@ -173,8 +173,8 @@ def protecting(hidden: frozenset[str], check_as: Callable[[str], Check], tool: s
 
     def protected(arguments: Any, repair: bool, /) -> Checked:
         arguments, repairs = check(arguments, repair)
-        if taken := sorted(hidden & arguments.keys()):
-            raise ToolError(f"Tool '{tool}' takes no argument '{taken[0]}'. Leave it out.", "invalid_arguments")
+        if overridden := sorted(hidden & arguments.keys()):
+            raise ToolError(f"Tool '{tool}' takes no argument '{overridden[0]}'. Leave it out.", "invalid_arguments")
         return arguments, repairs
 
     from ..schema import with_documents

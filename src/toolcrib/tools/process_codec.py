@@ -43,23 +43,23 @@ def require_importable(fn: Any, label: str) -> None:
     """Raise DefinitionError for a function that another process could not import."""
     module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if isinstance(fn, functools.partial):
-        what = "is a partial"
+        reason = "is a partial"
     elif inspect.ismethod(fn):
-        what = f"is bound to an object ({type(fn.__self__).__name__}), which stays in this process"
+        reason = f"is bound to an object ({type(fn.__self__).__name__}), which stays in this process"
     elif not isinstance(module, str) or not isinstance(name, str):
-        what = "is an object, which stays in this process"
+        reason = "is an object, which stays in this process"
     elif "<lambda>" in name:
-        what = "is a lambda"
+        reason = "is a lambda"
     elif "<locals>" in name:
-        what = f"is defined inside another function ({name.partition('.<locals>')[0]})"
+        reason = f"is defined inside another function ({name.partition('.<locals>')[0]})"
     elif module == "__main__":
-        what = "is defined in the program's main file, in a notebook cell or at a prompt"
+        reason = "is defined in the program's main file, in a notebook cell or at a prompt"
     elif sys.platform == "win32":
         raise DefinitionError(f'{label}: isolation="process" needs POSIX. Leave it out on Windows.')
     else:
         return
     raise DefinitionError(
-        f'{label}: isolation="process" has a worker import the function, and this one {what}. '
+        f'{label}: isolation="process" has a worker import the function, and this one {reason}. '
         "Put it at the top of a module, and import that."
     )
 
@@ -118,7 +118,7 @@ class ProcessCodec:
         self.key = json.dumps(self.where, sort_keys=True)
 
     def write_arguments(self, arguments: Mapping[str, Any]) -> str:
-        """Checked arguments as JSON text, from which `read_arguments` makes the same. Names are the function's own."""
+        """Return checked arguments as JSON text, from which `read_arguments` makes the same, by the function's names."""
         if self._arguments is None:
             return json.dumps(arguments)
         return self._arguments.dump_json(dict(arguments), by_alias=False, round_trip=True, warnings=False).decode()
@@ -151,20 +151,20 @@ class ProcessCodec:
 
     def override_references(self, overrides: Overrides, tool: str) -> list[tuple[str, str]]:
         """Return the *overrides* of providers of the tool, both by reference. Raises ToolError `unavailable`."""
-        found: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str]] = []
         for provider in self._providers:
-            replaced = overrides.get(provider)
-            if replaced is None:
+            replacement = overrides.get(provider)
+            if replacement is None:
                 continue
-            pair = (reference(provider), reference(replaced))
+            pair = (reference(provider), reference(replacement))
             if pair[0] is None or pair[1] is None:
                 raise ToolError(
                     f"Tool '{tool}' runs in a process of its own, to which the override of "
                     f"{getattr(provider, '__name__', provider)!r} cannot be sent: put both at the top of a module.",
                     "unavailable",
                 )
-            found.append((pair[0], pair[1]))
-        return found
+            pairs.append((pair[0], pair[1]))
+        return pairs
 
 
 def reference(fn: Any) -> str | None:
@@ -221,10 +221,10 @@ def version_of(file: str | None) -> list[int] | None:
     if file is None:
         return None
     try:
-        seen = Path(file).stat()
+        status = Path(file).stat()
     except OSError:
         return None
-    return [seen.st_mtime_ns, seen.st_size]
+    return [status.st_mtime_ns, status.st_size]
 
 
 def value_at(module: Any, path: str) -> Any:
@@ -239,15 +239,15 @@ def _require_found(fn: Any, label: str) -> None:
     module = sys.modules.get(fn.__module__)
     where = f"{fn.__module__}:{fn.__qualname__}"
     try:
-        found = value_at(module, fn.__qualname__)
+        target = value_at(module, fn.__qualname__)
     except AttributeError:
         if getattr(getattr(module, "__spec__", None), "_initializing", False):
             return  # the module is being imported, and has not come to the name
-        found = None
-    if found is not fn and getattr(found, "fn", None) is not fn:
+        target = None
+    if target is not fn and getattr(target, "fn", None) is not fn:
         raise DefinitionError(
             f'{label}: isolation="process" has a worker import the function as {where}, and that is '
-            f"{'not there' if found is None else 'something else'}. Give the function a name of its own at the top of "
+            f"{'not there' if target is None else 'something else'}. Give the function a name of its own at the top of "
             "its module."
         )
 
@@ -264,7 +264,7 @@ def _require_of_call(needs: Needs, label: str) -> None:
 
 
 def _providers(needs: Needs) -> list[Callable[..., Any]]:
-    return [each for need in needs.depends for each in (need.how.provider, *_providers(need.needs))]
+    return [provider for need in needs.depends for provider in (need.how.provider, *_providers(need.needs))]
 
 
 def _secret_in(schema: Any, name: str = "arguments") -> str | None:
@@ -277,12 +277,12 @@ def _secret_in(schema: Any, name: str = "arguments") -> str | None:
             return name
         for key, inner in schema.items():
             if isinstance(inner, Mapping) and key in ("properties", "$defs"):
-                hits = (_secret_in(member, each) for each, member in inner.items())
-                found = next((hit for hit in hits if hit is not None), None)
+                hits = (_secret_in(member, property_name) for property_name, member in inner.items())
+                inner_name = next((hit for hit in hits if hit is not None), None)
             else:
-                found = _secret_in(inner, name)
-            if found is not None:
-                return found
+                inner_name = _secret_in(inner, name)
+            if inner_name is not None:
+                return inner_name
     elif isinstance(schema, list):
         return next((hit for inner in schema if (hit := _secret_in(inner, name)) is not None), None)
     return None
@@ -302,11 +302,11 @@ def _excluded_in(schema: Any, name: str = "") -> str | None:
 
 
 def _is_from_file(module: str, file: str | None) -> bool:
-    """Return whether `tools.load` imported *module* from its file, under a name that nobody else can import."""
+    """Return whether `tools.load` imported *module* from its file, under a name that only it can import."""
     import hashlib
 
-    named = _FROM_FILE.fullmatch(module)
-    return bool(named and file and hashlib.sha256(file.encode()).hexdigest().startswith(named[1]))
+    match = _FROM_FILE.fullmatch(module)
+    return bool(match and file and hashlib.sha256(file.encode()).hexdigest().startswith(match[1]))
 
 
 def _digest(schema: Mapping[str, Any]) -> str:

@@ -165,22 +165,22 @@ def url_source(
 
     *allow* are hosts and networks that may be reached by http, too. Raises LoadError for http to another computer.
     """
-    shown = display_name(shown_url(url))
+    label = display_name(shown_url(url))
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
         if not host or not url.isprintable() or " " in url or parts.username or parts.password:
             raise ValueError
     except ValueError:
-        raise LoadError(f"'{shown}' is not the URL of a server. It has no name or password in it: {FORMS}.") from None
+        raise LoadError(f"'{label}' is not the URL of a server. It has no name or password in it: {FORMS}.") from None
     if parts.scheme.lower() == "http" and not (_is_private(host) or host in allow):
         raise LoadError(
-            f"'{shown}': over http it could be read and changed on the way. Use https; for a host of "
+            f"'{label}': over http it could be read and changed on the way. Use https; for a host of "
             f'your own network, allow it in the settings: [net] allow = ["{host}"].'
         )
     for key, value in (headers or {}).items():
         if not (_HEADER.fullmatch(key) and value.isascii() and value.isprintable()):
-            raise LoadError(f"'{shown}': '{display_name(key)}' is not a header that can be sent.")
+            raise LoadError(f"'{label}': '{display_name(key)}' is not a header that can be sent.")
     return _upstream(Address(url, dict(headers or {}), (host, *allow)), name)
 
 

@@ -50,7 +50,7 @@ def spec_of(
     """Return the spec of a tool with these *options*. *description* is its docstring's."""
     return ToolSpec(
         name=name,
-        description=description if (written := options.get("description")) is None else written,
+        description=description if (text := options.get("description")) is None else text,
         input_schema=input_schema,
         output_schema=output_schema,
         title=options.get("title"),

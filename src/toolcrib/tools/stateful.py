@@ -48,7 +48,6 @@ class StatefulTool(Generic[S]):
 
     state_key: str = ""
     _state_type: "type[BaseModel] | None" = None
-    _state_parameter: Any = None
     _first: "BaseModel | None" = None
 
     def __init__(self, state: S | None = None) -> None:
@@ -58,14 +57,8 @@ class StatefulTool(Generic[S]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for base in vars(cls).get("__orig_bases__", ()):
-            origin = get_origin(base)
-            if isinstance(origin, type) and issubclass(origin, StatefulTool):
-                written: dict[Any, Any] = dict(zip(_parameters(origin), get_args(base), strict=False))
-                declared = get_args(base)[0] if origin is StatefulTool else written.get(origin._state_parameter)
-                if isinstance(declared, TypeVar):
-                    cls._state_parameter = declared
-                elif declared is not None:
-                    cls._state_type = _require_model(declared, cls)
+            if get_origin(base) is StatefulTool and not isinstance(state_type := get_args(base)[0], TypeVar):
+                cls._state_type = _require_model(state_type, cls)
         if cls._state_type is None and not _parameters(cls):
             raise DefinitionError(
                 f"{cls.__name__} does not declare its state. Write class {cls.__name__}(StatefulTool[State]), "
@@ -90,10 +83,10 @@ class StatefulTool(Generic[S]):
             return self._first.model_copy(deep=True)
         assert self._state_type is not None
         name = self._state_type.__name__
-        if needed := [field for field, info in self._state_type.model_fields.items() if info.is_required()]:
+        if names := [field for field, info in self._state_type.model_fields.items() if info.is_required()]:
             raise DefinitionError(
                 f"{type(self).__name__} has no state yet, and {name} cannot be made without values "
-                f"({', '.join(needed)}). Set self.state in __init__, or give one: {type(self).__name__}({name}(...))."
+                f"({', '.join(names)}). Set self.state in __init__, or give one: {type(self).__name__}({name}(...))."
             )
         return self._state_type()
 
@@ -113,7 +106,7 @@ class StatefulTool(Generic[S]):
 class ObjectSource:
     """The source that an object is whose methods are tools. There is one for each object, see `object_source`.
 
-    Whoever holds it, the object is started when the first does, and stopped when the last stops.
+    The object is started with its first holder, and stopped with its last.
     """
 
     required = True
@@ -196,8 +189,8 @@ class ObjectSource:
         return None
 
     def _state_type(self, state: Any) -> "type[BaseModel]":
-        declared = getattr(self.instance, "_state_type", None) if isinstance(self.instance, StatefulTool) else None
-        return declared or type(state)
+        state_type = getattr(self.instance, "_state_type", None) if isinstance(self.instance, StatefulTool) else None
+        return state_type or type(state)
 
     def _hook(self, name: str) -> Callable[[], Any] | None:
         cls = type(self.instance)
@@ -207,10 +200,10 @@ class ObjectSource:
         hook = getattr(self.instance, name)
         if not callable(hook):
             return None
-        needed = _needed_by(hook)
-        if needed:
+        names = _needed_by(hook)
+        if names:
             raise DefinitionError(
-                f"{self.name}.{name} takes arguments ({', '.join(needed)}), and is run without any when the workbench "
+                f"{self.name}.{name} takes arguments ({', '.join(names)}), and is run without any when the workbench "
                 f"{_HOOKS[name]}. Give it another name, or mark it with @tool if a model is to call it."
             )
         return hook  # type: ignore[no-any-return]
@@ -233,9 +226,9 @@ class ClassSource:
         self._tools: list[Tool[..., Any]] | None = None
         if inspect.isabstract(cls):
             raise LoadError(f"The class {self.name} is abstract, so no instance of it can be made. Give a subclass.")
-        if needed := _needed_by(make):
+        if names := _needed_by(make):
             raise LoadError(
-                f"An instance of {self.name} cannot be made without arguments ({', '.join(needed)}). Give an instance, "
+                f"An instance of {self.name} cannot be made without arguments ({', '.join(names)}). Give an instance, "
                 f"{self.name}(...), or, for one in each workbench, functools.partial({self.name}, ...)."
             )
 
@@ -250,13 +243,15 @@ class ClassSource:
                     )
                 plain = inspect.getattr_static(self._cls, name)
                 is_bound = isinstance(plain, staticmethod | classmethod)
-                # Bound to the class in the place of an instance, which nobody has yet.
-                made = definition.over(getattr(self._cls, name) if is_bound else types.MethodType(plain, self._cls))
-                self._tools.append(made.offered_by(self))
+                # Bound to the class in the place of an instance, which is made later.
+                bound_tool = definition.over(
+                    getattr(self._cls, name) if is_bound else types.MethodType(plain, self._cls)
+                )
+                self._tools.append(bound_tool.offered_by(self))
         return self._tools
 
     def open(self, _caller: Caller) -> ObjectSource:
-        """Return an instance, as a source that nobody else holds. Raises what its class raises."""
+        """Return an instance, as a source without other holders. Raises what its class raises."""
         return object_source(self._make())
 
     def __repr__(self) -> str:
@@ -272,7 +267,7 @@ def object_source(instance: Any) -> ObjectSource:
         return source
 
 
-# By identity, for objects that cannot be hashed. An ObjectSource keeps its object, so no number here is anybody else's.
+# By identity, for objects that cannot be hashed. An ObjectSource keeps its object, so its number stays its own.
 _sources: "weakref.WeakValueDictionary[int, ObjectSource]" = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
@@ -294,19 +289,19 @@ def marked_methods(cls: type) -> Mapping[str, Definition]:
 
     Raises DefinitionError for one that overrides a tool and is not a tool.
     """
-    found: dict[str, Definition] = {}
+    definitions: dict[str, Definition] = {}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
             if (definition := _mark(value)) is not None:
-                found[name] = definition
-            elif name in found:
+                definitions[name] = definition
+            elif name in definitions:
                 if value is not None:
                     raise DefinitionError(
                         f"{base.__name__}.{name} overrides a tool, and is not a tool. Mark it with @tool, too; to "
                         f"have no such tool, write {name} = None."
                     )
-                del found[name]
-    return found
+                del definitions[name]
+    return definitions
 
 
 _HOOKS = {"start": "starts", "stop": "stops", "reset": "is reset"}
@@ -318,7 +313,7 @@ def _is_marked(cls: type) -> bool:
 
 def _mark(value: Any) -> Definition | None:
     plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-    # What a class of somebody else's has may answer any question with an exception.
+    # Attributes of foreign classes may raise any exception when they are read.
     mark = inspect.getattr_static(plain, "__toolcrib__", None) if not isinstance(plain, type) else None
     return mark if isinstance(mark, Definition) else None
 
@@ -354,19 +349,23 @@ def _state_key(owner: Any, cls: type) -> str:
 def _needed_by(fn: Callable[..., Any]) -> list[str]:
     """Return the parameters of *fn* that have to be given."""
     try:
-        written = inspect.signature(fn).parameters.values()
+        parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return []
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [each.name for each in written if each.default is inspect.Parameter.empty and each.kind not in variadic]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
+    ]
 
 
 async def _run(hook: Callable[[], Any] | None) -> None:
     if hook is None:
         return
-    given = hook() if inspect.iscoroutinefunction(hook) else await asyncio.to_thread(hook)
-    if inspect.isawaitable(given):
-        await given
+    result = hook() if inspect.iscoroutinefunction(hook) else await asyncio.to_thread(hook)
+    if inspect.isawaitable(result):
+        await result
 
 
 def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
@@ -374,9 +373,9 @@ def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
     from pydantic_core import from_json
 
     try:
-        saved = from_json(state.model_dump_json(round_trip=True, warnings="none"), allow_inf_nan=False)
+        json_state = from_json(state.model_dump_json(round_trip=True, warnings="none"), allow_inf_nan=False)
         before = state.model_dump(round_trip=True, warnings="none")
-        after = _validated(kind, saved).model_dump(round_trip=True, warnings="none")
+        after = _validated(kind, json_state).model_dump(round_trip=True, warnings="none")
     except Exception as error:
         raise ToolcribError(f"The state of {name} cannot be saved, or not be loaded again: {error}") from error
     for field in {**before, **after}:
@@ -386,7 +385,7 @@ def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
                 "masked or changed in JSON (secrets, sets in Any) does not belong in there; leave a field out with "
                 "Field(exclude=True)."
             )
-    return saved
+    return json_state
 
 
 _MISSING = object()
@@ -408,8 +407,8 @@ def _validated(kind: "type[BaseModel]", saved: Any) -> "BaseModel":
         return kind.model_validate_json(to_json(saved))
     except ValidationError as error:
         wrong = [
-            f"'{'.'.join(map(str, each['loc']))}': {each['msg']}" if each["loc"] else each["msg"]
-            for each in error.errors(include_input=False, include_url=False, include_context=False)
+            f"'{'.'.join(map(str, error_of['loc']))}': {error_of['msg']}" if error_of["loc"] else error_of["msg"]
+            for error_of in error.errors(include_input=False, include_url=False, include_context=False)
         ]
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise ValueError(f"It is not a {kind.__name__}: {'; '.join(wrong[:3])}{more}.") from None

@@ -46,7 +46,7 @@ class Change:
 
     def __str__(self) -> str:
         names = {"new": self.added, "changed": self.changed, "gone": self.removed}
-        parts = [f"{label}: {', '.join(which)}" for label, which in names.items() if which]
+        parts = [f"{label}: {', '.join(names_of)}" for label, names_of in names.items() if names_of]
         return f"Loaded {', '.join(path.name for path in self.files)} again; {'; '.join(parts) or 'same tools'}."
 
 
@@ -178,23 +178,23 @@ class _FileSource(Source):
         """Load what differs between now and the last look."""
         with self._lock:
             # Looked at before it is loaded: what is saved meanwhile is a change for the next look.
-            content, seen = self._look(), self._content or {}
-            changed = {path for path in {*content, *seen} if content.get(path) != seen.get(path)}
-            if self._content is not None and not changed:
+            content, last = self._look(), self._content or {}
+            paths = {path for path in {*content, *last} if content.get(path) != last.get(path)}
+            if self._content is not None and not paths:
                 return None
             before, old_problems, is_first = self.tools(), self.problems, self._content is None
             units = self._list_units()
-            loaded = self._load(units, changed)
+            results = self._load(units, paths)
             old = {path: self._units[path] for path in units if path in self._units}
-            kept = {path: self._kept(old.get(path), result) for path, result in loaded.items()}
-            self._units = {path: (old | kept)[path] for path in units if path in old or path in kept}
+            loaded_units = {path: self._kept(old.get(path), result) for path, result in results.items()}
+            self._units = {path: (old | loaded_units)[path] for path in units if path in old or path in loaded_units}
             self._content = {**self._look(), **content}  # with the paths that are known only now
             self._missing = None
             if not units:
                 self._missing = LoadProblem(str(self._path), self._missing_reason(was_there=not is_first))
             elif not (self.tools() or self.problems):
                 self._missing = LoadProblem(str(self._path), "It defines no tool. Mark functions with @tool.")
-            files = tuple(path for path, result in loaded.items() if not result.failed)
+            files = tuple(path for path, result in results.items() if not result.failed)
             new = tuple(problem for problem in self.problems if problem not in old_problems)
             return _change(before, self.tools(), files, new)
 
@@ -202,8 +202,8 @@ class _FileSource(Source):
         """Return *new* and the tools of *old* that stay because of its problems."""
         names = {tool.spec.name for tool in new.tools}
         stays = old is not None and (new.failed or (self.keeps_tools and new.problems))
-        kept = [tool for tool in old.tools if tool.spec.name not in names] if old is not None and stays else []
-        return Loaded([*new.tools, *kept], new.problems)
+        old_tools = [tool for tool in old.tools if tool.spec.name not in names] if old is not None and stays else []
+        return Loaded([*new.tools, *old_tools], new.problems)
 
     def _missing_reason(self, *, was_there: bool) -> str:
         if self._path.is_dir():
@@ -275,8 +275,8 @@ class Watched(_FileSource):
         if beside:
             self._stale |= self._imported
         due = [path for path in units if beside or path in changed or self._has_problems(path)]
-        results, imported = reload_files(due, self._name, stale=self._stale)
-        self._imported |= imported
+        results, files = reload_files(due, self._name, stale=self._stale)
+        self._imported |= files
         if not all(result.failed for result in results):
             self._stale.clear()
         return dict(zip(due, results, strict=True))

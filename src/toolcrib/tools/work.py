@@ -107,7 +107,7 @@ def _last_in_thread(items: Any, port: Port, loop: asyncio.AbstractEventLoop, can
     try:
         for item in items:
             if cancellation.is_cancelled():
-                break  # nobody waits for the rest of it
+                break  # the call was given up
             if not is_first:
                 run_on(loop, port.emit(last))
             last, is_first = item, False
@@ -222,7 +222,7 @@ class _Thread:
         self._stack = ExitStack()
 
     async def prepare(self, needs: Needs) -> None:
-        """On the event loop: open what does not depend on the thread."""
+        """Open, on the event loop, what does not depend on the thread."""
         for need in needs.depends:
             if self._is_inside(need):
                 await self.prepare(overridden(need, self._overrides)[1])
@@ -230,7 +230,7 @@ class _Thread:
                 self._values[need.how.provider] = await self._outside.value(need, self._context)
 
     def run(self, body: Body, needs: Needs, arguments: dict[str, Any]) -> Any:
-        """In the thread: the value of *body*. What was opened here is closed, whether anybody waits or not."""
+        """Return the value of *body*, in the thread. What was opened here is closed, with or without a waiter."""
         if not self._turn.acquire(blocking=False):
             raise RuntimeError("the call has ended before its work began")
         try:
@@ -268,14 +268,14 @@ class _Thread:
 
     def _open(self, provider: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if not is_async(provider):
-            opened = provider(**arguments)
-            if isinstance(opened, Generator):
-                value = next(opened)
-                self._stack.callback(self._close, provider, partial(end, opened, provider))
+            result = provider(**arguments)
+            if isinstance(result, Generator):
+                value = next(result)
+                self._stack.callback(self._close, provider, partial(end, result, provider))
                 return value
-            if not (inspect.isawaitable(opened) or isinstance(opened, AsyncGenerator)):
-                return opened
-            provider, arguments = (lambda: opened), {}
+            if not (inspect.isawaitable(result) or isinstance(result, AsyncGenerator)):
+                return result
+            provider, arguments = (lambda: result), {}
         loop = self._context.loop
         value = run_on(loop, self._outside.open_for_call(provider, arguments))
         self._stack.callback(self._close, provider, lambda: run_on(loop, value.close(self._redaction)))

@@ -27,9 +27,9 @@ class WorkerTools:
         module = where["module"]
         if self._versions.setdefault(module, where["version"]) != where["version"]:
             raise LoadError(f"A worker has imported an older version of {module}.")
-        found = value_at(self._module(where), where["path"])
+        value = value_at(self._module(where), where["path"])
         tool = Tool(
-            found.fn if isinstance(found, Tool) else found,
+            value.fn if isinstance(value, Tool) else value,
             name=name,
             isolation="process",
             parameters=where["parameters"],

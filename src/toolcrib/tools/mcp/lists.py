@@ -77,11 +77,11 @@ class List(Generic[PageT, ItemT]):
 
     def repaired(self, page: Mapping[str, Any], version: str) -> dict[str, Any]:
         """Return *page*, as a server of *version* has sent it, without items that are malformed; these are noted."""
-        listed = page.get(self.member)
+        page_items = page.get(self.member)
         malformed: list[tuple[str, str]] = []
         whole: dict[str, Any] = {**page, "ttlMs": 0, "cacheScope": "private"}
-        if isinstance(listed, list):
-            items = whole[self.member] = listed[: self.max_items + 1]
+        if isinstance(page_items, list):
+            items = whole[self.member] = page_items[: self.max_items + 1]
             if self._problem(whole, version) is not None:
                 # What else the page has is not read again for each of its items.
                 problems = [self._problem({**_HINTS, self.member: [item]}, version) for item in items]

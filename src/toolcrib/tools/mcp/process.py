@@ -56,17 +56,17 @@ async def process(target: Command, on_end: Callable[[], None], tail: StderrTail)
     assert child.stdin is not None
     assert child.stdout is not None
     assert child.stderr is not None
-    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    inbox, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
     stdin, stdout, stderr = child.stdin, BufferedByteReceiveStream(child.stdout), child.stderr
 
     async def read() -> None:
         try:
-            async with received:
+            async with inbox:
                 while True:
                     line = await stdout.receive_until(b"\n", MAX_BYTES)
                     if (message := _message(line)) is not None:
-                        await received.send(SessionMessage(message))
+                        await inbox.send(SessionMessage(message))
         except anyio.DelimiterNotFound:
             _log.warning("A message of an MCP server is longer than %d bytes: the session ends", MAX_BYTES)
         except (anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -112,10 +112,10 @@ def _message(line: bytes) -> JSONRPCMessage | None:
     except ValueError:
         if line.strip():
             _log.warning("A line of an MCP server is not a message, and is skipped: %.200r", line)
-        if (answered := _answered(line)) is None:
+        if (request_id := _answered(line)) is None:
             return None
         error = ErrorData(code=PARSE_ERROR, message="The answer could not be read.")
-        return JSONRPCError(jsonrpc="2.0", id=answered, error=error)
+        return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 def _answered(line: bytes) -> int | None:

@@ -92,10 +92,10 @@ class Session:
 
     async def open(self) -> None:
         """Wait until it is open. Raises Refused, and LoadError with what failed."""
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = create_lasting_task(self._live(opened))
+        is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = create_lasting_task(self._live(is_open))
         try:
-            await asyncio.shield(opened)
+            await asyncio.shield(is_open)
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -303,14 +303,14 @@ class Session:
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             last, self._following = self._following, None
             if uris:
-                opened = asyncio.Event()
-                self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], opened)
+                started = asyncio.Event()
+                self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], started)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LISTEN_TIMEOUT_S):
-                        await opened.wait()
+                        await started.wait()
             if last is not None:
                 last.cancel()  # only now, so that nothing is missed between
-        elif (offered := self.capabilities.resources) is not None and offered.subscribe:
+        elif (capability := self.capabilities.resources) is not None and capability.subscribe:
             request: wire.SubscribeRequest | wire.UnsubscribeRequest
             for uri in before - uris:
                 self._followed -= {uri}
@@ -329,7 +329,7 @@ class Session:
             (of.resources, ResourcesListChanged()),
             (of.prompts, PromptsListChanged()),
         )
-        events: list[ServerEvent] = [event for offered, event in lists if offered and offered.list_changed]
+        events: list[ServerEvent] = [event for capability, event in lists if capability and capability.list_changed]
         if events and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self._start_listening(client, events, asyncio.Event())
 

@@ -138,7 +138,7 @@ class MCPUpstream(MCPOffers, Source):
         """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
         start_s = monotonic()
         problems: list[LoadProblem] = []
-        offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
+        current: dict[str, tuple[wire.Tool, AnyTool]] = {}
         if len(listed) > TOOLS.max_items:
             problems.append(
                 LoadProblem(self.name, f"It has more than {TOOLS.max_items} tools; the others are left out.")
@@ -149,15 +149,15 @@ class MCPUpstream(MCPOffers, Source):
             try:
                 if isinstance(definition, Malformed):
                     raise ToolcribError(f"Tool '{name}' is not defined as MCP requires: {definition.reason}")
-                if name in offered:
+                if name in current:
                     raise ToolcribError(f"Two of its tools have the name '{display_name(name)}'.")
                 tool = before[1] if before and before[0] == definition else self._tool_of(definition)
             except ToolcribError as error:
                 problems.append(LoadProblem(self.name, str(error)))
             else:
-                offered[name] = (definition, tool)
-        self._offered = offered
-        tools: Sequence[AnyTool] = [tool for _, tool in offered.values()]
+                current[name] = (definition, tool)
+        self._offered = current
+        tools: Sequence[AnyTool] = [tool for _, tool in current.values()]
         if self.hold is not None:
             tools, held_back = self.hold(tools)
             problems += held_back
@@ -230,7 +230,7 @@ class MCPUpstream(MCPOffers, Source):
 
 
 class CallerSessions(Source):
-    """What opens a session for each caller, of whom *auth* is required. The tools are those of *parent*."""
+    """The source of a session for each caller, who needs *auth*. The tools are those of *parent*."""
 
     required = False
 

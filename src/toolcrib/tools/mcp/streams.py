@@ -97,8 +97,8 @@ class _Incoming(_Stream):
                     return False
                 self._unanswered.add(message.id)
             case JSONRPCNotification(method="notifications/cancelled"):
-                if (ended := as_request_id((message.params or {}).get("requestId"))) is not None:
-                    self._unanswered.discard(ended)
+                if (cancelled_id := as_request_id((message.params or {}).get("requestId"))) is not None:
+                    self._unanswered.discard(cancelled_id)
             case _:
                 pass
         return True

@@ -62,7 +62,7 @@ def shown_url(url: str) -> str:
 
 def shown_words(words: Sequence[str]) -> str:
     """Return a command without its secrets."""
-    return " ".join(shown for shown, _ in map(_read, words, ["", *words]))
+    return " ".join(label for label, _ in map(_read, words, ["", *words]))
 
 
 def _in_table(table: Mapping[str, str]) -> list[str]:
@@ -83,8 +83,8 @@ def _read(word: str, before: str) -> tuple[str, list[str]]:
     """
     if "://" in word:
         return shown_url(word), _in_url(word)
-    if (named := _NAMED.fullmatch(word)) is not None and _SECRET.search(named[1]):
-        return f"{named[1]}{named[2]}…", _in_table({named[1]: named[3]})
+    if (match := _NAMED.fullmatch(word)) is not None and _SECRET.search(match[1]):
+        return f"{match[1]}{match[2]}…", _in_table({match[1]: match[3]})
     if before.startswith("-") and "=" not in before and _SECRET.search(before) and not word.startswith("-"):
         return "…", _in_table({before: word})
     return word, []

@@ -137,13 +137,13 @@ def read_operations(
     readings: list[tuple[Operation, bool]] = []
     problems: list[tuple[str, str]] = []
     paths = root.get("paths")
-    for path, declared in paths.items() if isinstance(paths, dict) else ():
+    for path, item_or_ref in paths.items() if isinstance(paths, dict) else ():
         if not path.startswith("/"):
             if not path.startswith("x-"):
                 problems.append((path[:100], "its path does not begin with '/'"))
             continue
         try:
-            item, file = documents.followed(declared, documents.where)
+            item, file = documents.followed(item_or_ref, documents.where)
         except Unusable as error:
             problems.append((path, str(error)))
             continue
@@ -163,8 +163,8 @@ def _methods(item: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for method in METHODS:
         if method in item:
             yield method.upper(), item[method]
-    others = item.get("additionalOperations")
-    yield from others.items() if isinstance(others, dict) else ()
+    additional = item.get("additionalOperations")
+    yield from additional.items() if isinstance(additional, dict) else ()
 
 
 def _read(
@@ -185,7 +185,7 @@ def _read(
         raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
     operation_id = operation.get("operationId")
     is_named = isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") != ""
-    wanted = (
+    operation_name = (
         operation_id
         if isinstance(operation_id, str) and is_named
         else f"{method.lower()}{path.replace('{', '').replace('}', '')}"
@@ -205,7 +205,7 @@ def _read(
     tags = operation.get("tags")
     security = operation.get("security", root.get("security"))
     result = Operation(
-        name=wanted,
+        name=operation_name,
         method=method,
         path=path,
         plain_path=plain,
@@ -247,8 +247,8 @@ def _parameters(
     """Return the parameters, each with an argument of its own, and the schemas of these."""
     declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
     for holder in (item, operation):
-        listed = holder.get("parameters")
-        for reference in listed if isinstance(listed, list) else ():
+        entries = holder.get("parameters")
+        for reference in entries if isinstance(entries, list) else ():
             data, where = documents.followed(reference, file)
             name, place = data.get("name"), data.get("in")
             if not isinstance(name, str) or not name or not isinstance(place, str):
@@ -382,9 +382,9 @@ def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str
 
 def _responses(operation: Mapping[str, Any], file: str, documents: Documents) -> tuple[tuple[Any, str], ...]:
     """Return what each success brings, where all bring JSON with a schema; nothing otherwise."""
-    listed = operation.get("responses")
+    responses = operation.get("responses")
     schemas: list[tuple[Any, str]] = []
-    for code, reference in listed.items() if isinstance(listed, dict) else ():
+    for code, reference in responses.items() if isinstance(responses, dict) else ():
         if str(code)[:1] != "2":
             continue
         try:
@@ -396,7 +396,7 @@ def _responses(operation: Mapping[str, Any], file: str, documents: Documents) ->
             schema = media.get("schema") if is_json(kind) and isinstance(media, dict) else None
             if not isinstance(schema, dict) or not schema:
                 return ()
-            if all(schema != other for other, _ in schemas):
+            if all(schema != schema_before for schema_before, _ in schemas):
                 schemas.append((schema, where))
     return tuple(schemas)
 
@@ -413,7 +413,7 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
         return not is_named, plain != operation.name, operation.path, operation.method
 
     names: dict[int, str] = {}
-    used: set[str] = set()
+    taken_names: set[str] = set()
     for index in sorted(range(len(found)), key=rank):
         operation, _ = found[index]
         name = _plain(operation.name)
@@ -421,9 +421,9 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
             name = f"{name[: MAX_NAME - 7]}_{_mark(operation, 6)}"
         length = 6
         # A registry takes `-` and `_` as one.
-        while name.replace("-", "_") in used:
+        while name.replace("-", "_") in taken_names:
             name, length = f"{_plain(operation.name)[: MAX_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
-        used.add(name.replace("-", "_"))
+        taken_names.add(name.replace("-", "_"))
         names[index] = name
     return [
         operation if operation.name == names[index] else replace(operation, name=names[index])
@@ -504,11 +504,11 @@ def _absolute(where: str, written: str) -> str:
 
 def _filled(server: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
     variables = server.get("variables")
-    known: Mapping[str, Any] = variables if isinstance(variables, dict) else {}
+    variables_of: Mapping[str, Any] = variables if isinstance(variables, dict) else {}
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
-        about = known.get(name)
+        about = variables_of.get(name)
         about = about if isinstance(about, dict) else {}
         text = chosen.get(name, about.get("default"))
         choices = about.get("enum")

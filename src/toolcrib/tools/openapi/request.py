@@ -99,7 +99,11 @@ def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, 
     """Yield *pairs*, whose names may be those of members of an object: not of another parameter, or in the path."""
     fixed = operation.fixed_query.split("&") if parameter.place != "cookie" else ()
     reserved = {
-        *(other.name for other in operation.parameters if other.place == parameter.place and other is not parameter),
+        *(
+            sibling.name
+            for sibling in operation.parameters
+            if sibling.place == parameter.place and sibling is not parameter
+        ),
         *(unquote_plus(member.partition("=")[0]) for member in fixed if member),
     }
     for name, text in pairs:
@@ -165,18 +169,18 @@ def _multipart(body: Body, value: Any, boundary: str) -> bytes:
         for part in field_value if isinstance(field_value, list) else [field_value]:
             content_type = _part_type(encoding, part, is_bytes=name in body.bytes_in)
             content = _bytes(f"{body.argument}.{name}", part) if name in body.bytes_in else text_of(part).encode()
-            quoted = _quoted(name)
-            filename = f'; filename="{quoted}"' if name in body.bytes_in else ""
-            head = f'--{boundary}\r\nContent-Disposition: form-data; name="{quoted}"{filename}\r\n'
+            part_name = _quoted(name)
+            filename = f'; filename="{part_name}"' if name in body.bytes_in else ""
+            head = f'--{boundary}\r\nContent-Disposition: form-data; name="{part_name}"{filename}\r\n'
             kind = "" if content_type is None else f"Content-Type: {content_type}\r\n"
             parts.append(f"{head}{kind}\r\n".encode() + content + b"\r\n")
     return b"".join(parts) + f"--{boundary}--\r\n".encode()
 
 
 def _part_type(encoding: Mapping[str, Any], value: Any, *, is_bytes: bool) -> str | None:
-    declared = encoding.get("contentType")
-    if isinstance(declared, str):
-        first = declared.partition(",")[0].strip()
+    content_type = encoding.get("contentType")
+    if isinstance(content_type, str):
+        first = content_type.partition(",")[0].strip()
         if "*" not in first and first.isascii() and first.isprintable():
             return first
     if is_bytes:
@@ -214,22 +218,22 @@ def path_text(parameter: Parameter, value: Any) -> str:
     """Return what stands in the path for `{name}`."""
     encode = _encoder(_RESERVED_PATH if parameter.allow_reserved else "", triples=False)
     if parameter.media_type is not None:
-        encoded = encode(text_of(value))
+        text = encode(text_of(value))
     else:
         pairs = _pairs(value)
         first, between = {"simple": ("", ","), "label": (".", "."), "matrix": (";", ";")}[parameter.style]
         name = encode(parameter.name)
         if parameter.style == "matrix" and not (parameter.explode and pairs is not None):
             if parameter.explode and isinstance(value, list):
-                encoded = "".join(f";{name}={encode(text_of(item))}" for item in value)
+                text = "".join(f";{name}={encode(text_of(item))}" for item in value)
             else:
                 inner = ",".join(encode(text_of(item)) for item in _flat(value))
-                encoded = f";{name}={inner}" if inner else f";{name}"
+                text = f";{name}={inner}" if inner else f";{name}"
         else:
             between = between if parameter.explode else ","
-            encoded = first + between.join(_joined(value, parameter.explode, encode))
-    _require_inside(parameter, value, encoded)
-    return encoded
+            text = first + between.join(_joined(value, parameter.explode, encode))
+    _require_inside(parameter, value, text)
+    return text
 
 
 def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
@@ -254,12 +258,12 @@ def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
 def header_text(parameter: Parameter, value: Any) -> str:
     """Return the value of a header. It is not percent-encoded."""
     if parameter.media_type is not None:
-        encoded = text_of(value)
+        line = text_of(value)
     else:
-        encoded = ",".join(_joined(value, parameter.explode, lambda text: text))
-    if not _HEADER.fullmatch(encoded) or encoded != encoded.strip():
+        line = ",".join(_joined(value, parameter.explode, lambda text: text))
+    if not _HEADER.fullmatch(line) or line != line.strip():
         raise _invalid(parameter, "is sent in a header, which takes printable ASCII characters in one line")
-    return encoded
+    return line
 
 
 def _encoder(safe: str, *, triples: bool) -> Callable[[str], str]:
@@ -292,8 +296,8 @@ def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the members of an object in brackets, at any depth; items of lists by their index."""
     if isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, each in inner:
-            yield from _deep(f"{name}[{key}]", each)
+        for key, member in inner:
+            yield from _deep(f"{name}[{key}]", member)
     else:
         yield name, text_of(value)
 

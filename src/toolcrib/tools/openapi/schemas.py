@@ -102,17 +102,17 @@ class Schemas:
         keys = references.keys
         waiting = list(keys)
         for key in waiting:  # which grows: what is nearest is first
-            converted = self._definition(key, direction)
-            chars += converted.chars
+            definition = self._definition(key, direction)
+            chars += definition.chars
             if chars > MAX_CHARS[direction]:
                 definitions[self._name(key)] = {}
-                chars -= converted.chars
+                chars -= definition.chars
                 is_valid, is_cut = False, True
                 continue
-            definitions[self._name(key)] = converted.schema
-            is_valid = is_valid and converted.is_valid
-            waiting += [entry for entry in converted.keys if entry not in keys]
-            keys |= dict.fromkeys(converted.keys)
+            definitions[self._name(key)] = definition.schema
+            is_valid = is_valid and definition.is_valid
+            waiting += [entry for entry in definition.keys if entry not in keys]
+            keys |= dict.fromkeys(definition.keys)
         if is_cut:
             out, definitions = ({name: _wider(entry) for name, entry in part.items()} for part in (out, definitions))
         return Closed(out, definitions, is_valid)
@@ -122,16 +122,16 @@ class Schemas:
         return is_plainly_bounded(schema, self._sizes)
 
     def _definition(self, key: Key, direction: Direction) -> _Converted:
-        known = self._converted.get((key, direction))
-        if known is None:
+        cached = self._converted.get((key, direction))
+        if cached is None:
             file, pointer = key
             schema = self._documents.at(file, pointer)
             references = _Found()
-            converted = self._convert(schema, file, direction, references, 0)
-            known = _Converted(converted, tuple(references.keys), *self._measured(converted, references))
+            schema_there = self._convert(schema, file, direction, references, 0)
+            cached = _Converted(schema_there, tuple(references.keys), *self._measured(schema_there, references))
             for way in (direction,) if references.has_one_way else ("sent", "received"):
-                self._converted[key, way] = known
-        return known
+                self._converted[key, way] = cached
+        return cached
 
     def _measured(self, schema: Any, found: _Found) -> tuple[int, bool]:
         """Return how much JSON a converted *schema* is, and whether it is valid if all that it refers to is."""
@@ -259,11 +259,11 @@ def as_base64(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _modern(out: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a converted schema with keywords of OpenAPI 3.0, which later ones may have too, as JSON Schema 2020-12."""
-    for keyword, bound in _BOUNDS.items():
+    for keyword, limit in _BOUNDS.items():
         if isinstance(is_exclusive := out.get(keyword), bool):
             del out[keyword]
-            if is_exclusive and bound in out:
-                out[keyword] = out.pop(bound)
+            if is_exclusive and limit in out:
+                out[keyword] = out.pop(limit)
     if schema.get("nullable") is not True:
         return out
     if isinstance(kind := out.get("type"), str):

@@ -37,17 +37,17 @@ Mapped = Mapping[str, Requirement | None]
 
 def read_mapping(written: Mapping[str, Any]) -> Mapped:
     """Return the credentials in *written*: 'PROVIDER', 'secret:NAME' or 'none' by scheme. Raises SetupError."""
-    mapped: dict[str, Requirement | None] = {}
+    credentials: dict[str, Requirement | None] = {}
     for scheme, text in written.items():
         if isinstance(text, ToolAuth | Secret) or text is None:
-            mapped[scheme] = text
+            credentials[scheme] = text
         elif not isinstance(text, str) or not text or text == "secret:":
             raise SetupError(f"The credentials of '{scheme}' are a provider, 'secret:NAME' or 'none'.")
         elif text.startswith("secret:"):
-            mapped[scheme] = Secret(text.removeprefix("secret:"))
+            credentials[scheme] = Secret(text.removeprefix("secret:"))
         else:
-            mapped[scheme] = None if text == "none" else ToolAuth(text)
-    return mapped
+            credentials[scheme] = None if text == "none" else ToolAuth(text)
+    return credentials
 
 
 class Security:
@@ -156,8 +156,8 @@ def apply(
 
 def _set(headers: dict[str, str], name: str, value: str) -> None:
     """Put a header in the place of one of that name, which an argument may have given."""
-    for other in [other for other in headers if other.lower() == name.lower()]:
-        del headers[other]
+    for same_name in [same_name for same_name in headers if same_name.lower() == name.lower()]:
+        del headers[same_name]
     headers[name] = value
 
 

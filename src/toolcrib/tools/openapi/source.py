@@ -144,12 +144,12 @@ class OpenAPISource(Source):
         security = Security(root, documents, self._auth)
         schemas = Schemas(documents, is_old=version == "3.0")
         allow = (*self._permissions.private_hosts, *_loopback(where))
-        refused = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
-        client = Client(sorted(_netloc(server) for server, why in refused.items() if why is None), allow)
+        refusals = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
+        client = Client(sorted(_netloc(server) for server, why in refusals.items() if why is None), allow)
         tools: list[Tool[..., Any]] = []
         for operation in operations:
             try:
-                if (why := refused[operation.server]) is not None:
+                if (why := refusals[operation.server]) is not None:
                     raise Unusable(why)
                 applied = security.applied(operation.security, operation.server)
                 tools.append(_tool(operation, applied, schemas, client, promises=self._output_schemas))
@@ -263,18 +263,18 @@ def _netloc(server: str) -> str:
 def _tool(
     operation: Operation, applied: Sequence[Applied], schemas: Schemas, client: Client, *, promises: bool
 ) -> Tool[..., Any]:
-    closed = schemas.closed(operation.schemas, "sent")
+    arguments_schema = schemas.closed(operation.schemas, "sent")
     required = [parameter.argument for parameter in operation.parameters if parameter.required]
     if operation.body is not None and operation.body.required:
         required.append(operation.body.argument)
     input_schema = {
         "type": "object",
-        "properties": closed.schemas,
+        "properties": arguments_schema.schemas,
         "required": required,
         "additionalProperties": False,
-        **({"$defs": closed.definitions} if closed.definitions else {}),
+        **({"$defs": arguments_schema.definitions} if arguments_schema.definitions else {}),
     }
-    is_checked = closed.is_valid and (not closed.definitions or schemas.is_bounded(input_schema))
+    is_checked = arguments_schema.is_valid and (not arguments_schema.definitions or schemas.is_bounded(input_schema))
     output_schema = _promise(operation, schemas) if promises else None
     spec = ToolSpec(
         name=operation.name,
@@ -297,7 +297,16 @@ def _tool(
     tool.requires = {
         "hosts": [_netloc(operation.server)],
         "request": f"{operation.method} {operation.server}{operation.path}",
-        **({"credentials": [f"{one.kind} in {one.where} {one.name}" for one in applied]} if applied else {}),
+        **(
+            {
+                "credentials": [
+                    f"{security_scheme.kind} in {security_scheme.where} {security_scheme.name}"
+                    for security_scheme in applied
+                ]
+            }
+            if applied
+            else {}
+        ),
     }
     return tool
 
@@ -308,8 +317,8 @@ class _Remote:
     def __init__(self, operation: Operation, applied: Sequence[Applied]) -> None:
         # The operation, and a digest of what it sends where: an approval is bound to it.
         body = operation.body
-        sent = body and (body.media_type, sorted(body.bytes_in), body.parts)
-        data = (operation.method, operation.server, operation.path, operation.parameters, sent, applied)
+        body_shape = body and (body.media_type, sorted(body.bytes_in), body.parts)
+        data = (operation.method, operation.server, operation.path, operation.parameters, body_shape, applied)
         self.__name__ = f"{operation.name} {hashlib.sha256(repr(data).encode()).hexdigest()}"
 
     def __call__(self, **_: Any) -> Any:
@@ -319,15 +328,15 @@ class _Remote:
 def _promise(operation: Operation, schemas: Schemas) -> Mapping[str, Any] | None:
     """Return the schema of what success brings; None where nothing can be promised of it."""
     try:
-        closed = schemas.closed({str(i): schema for i, schema in enumerate(operation.responses)}, "received")
-        parts, definitions = list(closed.schemas.values()), closed.definitions
+        results = schemas.closed({str(i): schema for i, schema in enumerate(operation.responses)}, "received")
+        parts, definitions = list(results.schemas.values()), results.definitions
         if not parts or not all(isinstance(part, dict) for part in parts):
             return None
         whole = parts[0] if len(parts) == 1 else {"anyOf": parts}
         if whole.keys() == {"$ref"}:  # the root of what a tool promises is best an object itself
             whole = definitions[str(whole["$ref"]).rpartition("/")[2]]
         whole = {**whole, "$defs": definitions} if definitions else whole
-        if not closed.is_valid:
+        if not results.is_valid:
             jsonschema_rs.meta.validate(whole)
     except (Unusable, jsonschema_rs.ValidationError, ValueError):
         return None
@@ -352,11 +361,11 @@ def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
     def write(value: Any) -> str:
         text = serialize_any(tool, value)
         why = "what its OpenAPI document promises of the answer cannot be checked"
-        if (known := check()) is not None:
+        if (checker := check()) is not None:
             data = pydantic_core.from_json(text)
-            if known.is_valid(data):
+            if checker.is_valid(data):
                 return text
-            error = next(iter(known.iter_errors(data)), None)
+            error = next(iter(checker.iter_errors(data)), None)
             place = "" if error is None else "/".join(("", *map(str, error.instance_path)))
             detail = "" if error is None else f": {error.message[:200]} (at '{place[:100]}')"
             why = f"the server's answer is not what its OpenAPI document promises{detail}"

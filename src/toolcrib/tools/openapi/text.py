@@ -88,8 +88,8 @@ class _Reader:
         value = done.value
         if done.merged and isinstance(value, dict):
             own = dict(value)
-            for merged in reversed(done.merged):
-                value.update(merged)
+            for mapping in reversed(done.merged):
+                value.update(mapping)
             value.update(own)
         self._put(value, done.anchor, done.size, done.height)
 
