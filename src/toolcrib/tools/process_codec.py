@@ -118,7 +118,7 @@ class ProcessCodec:
         self.key = json.dumps(self.where, sort_keys=True)
 
     def write_arguments(self, arguments: Mapping[str, Any]) -> str:
-        """Return checked arguments as JSON text, from which `read_arguments` makes the same, by the function's names."""
+        """Return checked arguments as JSON text for `read_arguments`, by the function's own names."""
         if self._arguments is None:
             return json.dumps(arguments)
         return self._arguments.dump_json(dict(arguments), by_alias=False, round_trip=True, warnings=False).decode()
