@@ -66,7 +66,7 @@ INHERITED = {
 }
 HIDDEN = {
     "Workbench": ("invalidate", "ended", "would_ask"),
-    "CribRuntime": (
+    "Crib": (
         *("runtime_for", "database", "add_view", "keep_view", "drop_view", "program", "by_caller", "offering"),
         *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources"),
     ),

@@ -155,7 +155,7 @@ async def test_availability_is_per_caller_sync_or_async_and_no_when_its_check_fa
         "alice": (["hers", "add"], ["hers", "unavailable", "unavailable"]),
         "bob": (["others", "add"], ["unavailable", "others", "unavailable"]),
     }
-    assert "Whether 'nobody' is available could not be found out; it is taken not to be:" in caplog.text
+    assert "The availability check of 'nobody' failed; treating it as unavailable:" in caplog.text
 
 
 def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:

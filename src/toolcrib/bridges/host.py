@@ -28,7 +28,7 @@ from ..core import (
     log_failure,
 )
 from ..formats import Accepts, Offer, join_surrogates
-from ..workbench import Crib, CribRuntime, Workbench
+from ..workbench import Crib, Workbench
 
 _log = logging.getLogger("toolcrib")
 
@@ -65,7 +65,7 @@ class Host:
         self._turn = Semaphore(1)
 
     @property
-    def _crib(self) -> CribRuntime:
+    def _crib(self) -> Crib:
         return self.tools.crib if isinstance(self.tools, Workbench) else self.tools
 
     @property

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from ..core import Caller, Pending, SetupError, ToolAuth, ToolcribError
-from ..workbench import CribRuntime
+from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH
 from .prompts import has_person
 from .terminal import UsageError, echo, is_terminal
@@ -27,7 +27,7 @@ _AGAIN = "The address is good for ten minutes: log in again for a new one."
 
 
 async def log_in(
-    crib: CribRuntime,
+    crib: Crib,
     required: ToolAuth,
     caller: Caller,
     *,
@@ -71,7 +71,7 @@ def _configuration(needed: "Needed", absent: Sequence[str], redirect_uri: str | 
     )
 
 
-async def _save_key(crib: CribRuntime, needed: "Needed", caller: Caller, secret: str | None) -> None:
+async def _save_key(crib: Crib, needed: "Needed", caller: Caller, secret: str | None) -> None:
     from ..auth import Grant
 
     forms = {"basic": "user:password", "keypair": "key:secret"}
@@ -101,7 +101,7 @@ def read_secret(prompt: str) -> str:
     return text
 
 
-async def _by_device(crib: CribRuntime, needed: "Needed", caller: Caller) -> None:
+async def _by_device(crib: Crib, needed: "Needed", caller: Caller) -> None:
     broker = crib.credentials.broker
     flow = broker.flow(needed)
     scopes = broker.scopes_of(needed)
@@ -119,7 +119,7 @@ async def _by_device(crib: CribRuntime, needed: "Needed", caller: Caller) -> Non
     raise ToolcribError(f"The code for {needed.entry.title} was not entered in time.")
 
 
-async def _by_browser(crib: CribRuntime, needed: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
+async def _by_browser(crib: Crib, needed: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
     if port is None and crib.credentials.broker.redirect_uri is not None:
         # The registered address is that of another server: it completes what was begun, in the shared store.
         pending = await _show(crib, needed, caller, None, browser=browser)
@@ -134,9 +134,7 @@ async def _by_browser(crib: CribRuntime, needed: "Needed", caller: Caller, port:
             raise ToolcribError(f"Nothing was granted at {needed.entry.title} in time. {_AGAIN}") from None
 
 
-async def _show(
-    crib: CribRuntime, needed: "Needed", caller: Caller, redirect_uri: str | None, *, browser: bool
-) -> Pending:
+async def _show(crib: Crib, needed: "Needed", caller: Caller, redirect_uri: str | None, *, browser: bool) -> Pending:
     """Show the person where to go."""
     asked = await crib.credentials.broker.ask(needed, caller, needed.provider, redirect_uri=redirect_uri)
     pending = await crib.credentials.open(asked)
@@ -178,7 +176,7 @@ class _Callback:
         self._server.shutdown()
         self._server.server_close()
 
-    async def complete(self, crib: CribRuntime, caller: Caller, within_s: float) -> None:
+    async def complete(self, crib: Crib, caller: Caller, within_s: float) -> None:
         """Complete the authorization with the first callback that belongs to one. Raises TimeoutError."""
         from ..auth import CallbackError
 

@@ -6,16 +6,14 @@ from ..call import Retry
 from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, ResultStore, StoredPending, StoredResult
 from ..core.lazy import lazy_names
 from . import sync
-from .crib import Crib
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
 from .options import Options, Stores
 from .pendings import MemoryPendings
 from .registry import Registry
 from .resources import PromptList, ResourceList
-from .runtime import CribRuntime
 from .search import Search
 from .views import View, filtered, joined, prefixed, renamed
-from .workbench import Workbench
+from .workbench import Crib, Workbench
 
 if TYPE_CHECKING:
     from .results import MemoryResults
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Ask",
     "Crib",
-    "CribRuntime",
     "Limit",
     "Limiter",
     "MemoryPendings",
@@ -63,5 +60,5 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {"MemoryResults": ".results", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
-    renamed={"Retries": "Retry"},
+    renamed={"CribRuntime": "Crib", "Retries": "Retry"},
 )

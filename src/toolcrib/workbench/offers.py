@@ -32,11 +32,10 @@ from ..core import (
     redacted_content,
 )
 from .lifespan import name_of
-from .uri_templates import URITemplate
+from .resources import PromptList, ResourceList, URITemplate
 
 if TYPE_CHECKING:
-    from .caller_tools import CallerTools
-    from .runtime import CribRuntime
+    from .read_result import ResultContent
 
 T = TypeVar("T")
 
@@ -55,29 +54,39 @@ def result_uri(handle: str, **part: Any) -> str:
 
 
 class Offers:
-    """What *caller* is offered by *crib*. Of each URI, and each prompt's name, the first counts."""
+    """What a caller is offered: by the crib itself, and by the sources that *offering* lists.
+
+    *run_source* starts a source for the caller, and *view* finds their large results. Of each URI, and each prompt's
+    name, the first counts.
+    """
 
     def __init__(
         self,
-        crib: "CribRuntime",
-        tools: "CallerTools",
+        options: Mapping[str, Any],
+        own_resources: ResourceList,
+        own_prompts: PromptList,
+        offering: Callable[[], list[Any]],
+        *,
         caller: Caller,
+        run_source: Callable[[Any], Awaitable[Any]],
+        view: "Callable[[str], Awaitable[ResultContent]]",
+        redaction: Redaction | None,
         redact_also: Callable[[Iterable[str]], None],
     ) -> None:
-        self._crib = crib
-        self._tools = tools
+        self.redaction = redaction
+        self._options = options
+        self._own_resources = own_resources
+        self._own_prompts = own_prompts
+        self._sources = offering
         self._caller = caller
+        self._run_source = run_source
+        self._view = view
         self._redact_also = redact_also
         self._results = URITemplate(RESULT_TEMPLATE)
         self._followed: dict[str, list[list[Any]]] = {}
 
-    @property
-    def redaction(self) -> Redaction | None:
-        """What redacts for the caller."""
-        return self._tools.redaction
-
     async def resources(self) -> Sequence[Resource]:
-        found = [*self._crib.resources.listed(), *await self._of_sources("resources")]
+        found = [*self._own_resources.listed(), *await self._of_sources("resources")]
         return _first_of_each(found, lambda each: each.uri)
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
@@ -88,18 +97,18 @@ class Offers:
             description="A result that was too large to be shown whole, in parts. Offset and limit are in characters, "
             "or bytes of what is not text; pointer is a JSON pointer (RFC 6901).",
         )
-        found = [*self._crib.resources.templates(), *await self._of_sources("resource_templates"), own]
+        found = [*self._own_resources.templates(), *await self._of_sources("resource_templates"), own]
         return _first_of_each(found, lambda each: each.uri_template)
 
     async def prompts(self) -> Sequence[Prompt]:
-        found = [*self._crib.prompts.listed(), *await self._of_sources("prompts")]
+        found = [*self._own_prompts.listed(), *await self._of_sources("prompts")]
         return _first_of_each(found, lambda each: each.name)
 
     async def read(self, uri: str) -> Sequence[ResourceContent]:
         """Return what is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
         if (part := self._results.match(uri)) is not None:
             return [await self._part_of_result(uri, part)]
-        own = await self._run(f"The resource '{uri}'", self._crib.resources.read(uri, self._caller))
+        own = await self._run(f"The resource '{uri}'", self._own_resources.read(uri, self._caller))
         if own is not None:
             return self._shown([own])
         for source in await self._sources_of(uri):
@@ -116,7 +125,7 @@ class Offers:
         none.
         """
         what = f"The prompt '{name}'"
-        made = await self._run(what, self._crib.prompts.get(name, arguments, self._caller))
+        made = await self._run(what, self._own_prompts.get(name, arguments, self._caller))
         if made is None:
             for source in await self._offering("get_prompt"):
                 if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
@@ -124,7 +133,7 @@ class Offers:
                     break
         if made is None:
             raise ToolError(f"There is no prompt '{name[:200]}'.", "unknown_tool")
-        return [PromptMessage(each.role, redacted_content(each.content, self._tools.redaction)) for each in made]
+        return [PromptMessage(each.role, redacted_content(each.content, self.redaction)) for each in made]
 
     # Updates
 
@@ -149,13 +158,13 @@ class Offers:
                     done.append(source)
             except Exception as error:
                 what = f"Updates of a resource of {name_of(source)} cannot be followed, or not ended"
-                log_failure(what, error, self._tools.redaction)
+                log_failure(what, error, self.redaction)
         return done
 
     async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
         from .read_result import LONG_CHARS, read_part  # brings pydantic
 
-        content = await self._tools.results.view(part["handle"])
+        content = await self._view(part["handle"])
         pointer, limit = part.get("pointer", ""), part.get("limit", str(DEFAULT_PART_CHARS))
         try:
             offset, size = int(part.get("offset", "0")), min(int(limit), LONG_CHARS)
@@ -182,14 +191,14 @@ class Offers:
 
     async def _offering(self, method: str) -> list[Any]:
         """Return the sources, as they run for the caller, that have *method*."""
-        sources = [source for source in self._crib.offering() if hasattr(source, method) or hasattr(source, "open")]
+        sources = [source for source in self._sources() if hasattr(source, method) or hasattr(source, "open")]
         running = await asyncio.gather(*(self._running(source) for source in sources))
         return [source for source in running if hasattr(source, method)]
 
     async def _running(self, source: Any) -> Any:
         try:
             async with asyncio.timeout(_SOURCE_TIMEOUT_S):
-                running = await self._tools.run_source(source) or source
+                running = await self._run_source(source) or source
                 if hasattr(running, "authorize"):
                     running.authorize(await self._credential(running.auth))
                 return running
@@ -198,7 +207,7 @@ class Offers:
 
     async def _credential(self, auth: ToolAuth) -> Credential | None:
         """Return what the caller has granted of *auth*; None where they have not: for a list, nobody is asked."""
-        broker = self._crib.options["broker"]
+        broker = self._options["broker"]
         has_granted = getattr(broker, "has_granted", None)  # a broker of another kind gives credentials to calls alone
         try:
             if has_granted is None or not await has_granted(auth, self._caller):
@@ -225,7 +234,7 @@ class Offers:
                 listed: Sequence[Any] = await getattr(source, method)()
                 return listed
         except Exception as error:
-            log_failure(f"What {name_of(source)} offers could not be listed", error, self._tools.redaction)
+            log_failure(f"What {name_of(source)} offers could not be listed", error, self.redaction)
             return ()
 
     async def _sources_of(self, uri: str) -> list[Any]:
@@ -246,23 +255,23 @@ class Offers:
 
     async def _run(self, what: str, work: Awaitable[T]) -> T:
         """Return the value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
-        limit_s = self._crib.options["timeout_s"]
+        limit_s = self._options["timeout_s"]
         try:
             async with asyncio.timeout(limit_s):
                 return await work
         except ToolError as error:
-            raise ToolError(redacted(error.message, self._tools.redaction), error.code, retry=error.retry) from None
+            raise ToolError(redacted(error.message, self.redaction), error.code, retry=error.retry) from None
         except TimeoutError:
             raise ToolError(f"{what} did not come in time.", "timeout") from None
         except Exception as error:
-            log_failure(f"{what} failed", error, self._tools.redaction)
+            log_failure(f"{what} failed", error, self.redaction)
             raise ToolError(f"{what} failed. The detail is in the log.", "failed") from None
 
     def _shown(self, read: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
         size = sum(len(each.data) for each in read)
         if size > MAX_RESOURCE_BYTES:
             raise ToolError(f"The resource is too large: {size} bytes, of at most {MAX_RESOURCE_BYTES}.", "too_large")
-        redaction = self._tools.redaction
+        redaction = self.redaction
         return [
             each if isinstance(each.data, bytes) else replace(each, data=redacted(each.data, redaction))
             for each in read

@@ -1,45 +1,544 @@
-"""A workbench: a crib's tools, for one caller. What programs call tools through."""
+"""A crib, the tools of a program, and its workbenches: the same tools, each for one caller.
+
+`Crib` has what all callers share, and lives as long as the program; `Workbench` has what one caller has open. They are
+in one file because each makes the other: a crib hands out workbenches, and a workbench of sources makes its own crib.
+"""
 
 import asyncio
+import logging
+import threading
+import weakref
 from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - as in sync
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
-from ..call import EventStream, Runtime, check, error_result, needs_approval, run, streamed
+from ..call import (
+    Bounded,
+    EventStream,
+    PendingCalls,
+    Resources,
+    Runtime,
+    check,
+    error_result,
+    needs_approval,
+    run,
+    streamed,
+)
 from ..core import (
     Answer,
+    Asker,
     Call,
     Caller,
     Content,
     Event,
     Pending,
     PendingKind,
+    Recorder,
+    Redaction,
     Result,
     SetupError,
+    ToolcribError,
     ToolError,
     ToolSpec,
     UnknownToolError,
     answer_from,
+    current_deadline,
+    log_failure,
+    redacted,
 )
-from ..tools import Dependencies, LoadProblem
+from ..core import Tool as AnyTool
+from ..record import Redactor
+from ..record.log_lines import redact_log
+from ..sandbox import Processes
+from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool, as_tool, offered_by
 from . import state, sync
-from .caller_tools import CallerTools
-from .lifespan import SourceLife
+from .credentials import Credentials
+from .lifespan import Lifespan, SharedTask, SourceLife, name_of
+from .limits import Limiter
 from .offers import Offers
-from .options import Options, require_options
+from .options import DOUBLES, Doubles, Options, Stores, require_options
 from .profiles import Profiles
-from .registry import Registry
-from .runtime import CribRuntime, require_sources
-from .sync import Startable, at_home
+from .registry import Registry, unknown
+from .resources import PromptList, ResourceList
+from .search import Search, SharedIndex, ToolSearch
+from .sources import Sources
+from .sync import Home, Startable, at_home
+
+if TYPE_CHECKING:
+    from ..auth import Completed
+    from ..store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_log = logging.getLogger("toolcrib")
+
 _NOWHERE: Any = object()
 """In place of the event loop on which calls may run at once, where there is none."""
+
+_OFFERS = ("resources", "prompts", "read_resource", "get_prompt", "open")
+
+
+class Crib(Startable):
+    """The runtime of tools, for the life of a program; it hands them out by caller: `crib.workbench(Caller("alice"))`.
+
+    *sources* are what `toolcrib.tools.load` takes, or one Registry; the options are those of `Options`. Its workbenches
+    share the registry, the sources, what waits, the large results, the counts of limits and the worker processes; a
+    workbench is made in the same time for any number of tools.
+
+    Sources are started once for all, with the crib or the first of its workbenches. A source that is opened by caller,
+    such as a class, is opened for each workbench when a tool of it is first called, so that each caller has its state
+    for themselves. A dependency with the scope `program` is opened once for the crib.
+
+    `async with` and `with` start and stop it. `stop` stops the workbenches that were made of it, which then refuse
+    calls; closes what was opened for the program; and stops the sources, in reverse.
+
+    `problems` has what of the sources could not be loaded or started. Raises LoadError where a whole source cannot be
+    loaded, and DefinitionError or NameConflictError for tools that cannot work.
+    """
+
+    def __init__(self, sources: Iterable[Any] | Registry = (), **options: Unpack[Options]) -> None:
+        _require_sources(sources, of="Crib")
+        self.options: Mapping[str, Any] = {**require_options(options, of="Crib")}
+        self._own_store: Any = None
+        if isinstance(store := self.options["store"], str | Path):
+            from ..store import Store as Database
+
+            store = self._own_store = Database(store)
+            self.options = {**self.options, "store": store}
+        self.store: Any = Stores() if store is None else store
+        self.problems: list[LoadProblem] = []
+        self.registry = sources if isinstance(sources, Registry) else Registry()
+        policy = self.options["policy"]
+        self._rules = None if (guarded := getattr(policy, "guarded", None)) is None else guarded(self.registry.specs)
+        self._rule_problems: list[LoadProblem] = []
+        doubles = DOUBLES.get() or Doubles()
+        self._overrides = Replacements(doubles.overrides)
+        self.executors = Resources()
+        self.resources = ResourceList()
+        self.prompts = PromptList()
+        self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
+        secrets = tuple(self.options["secrets"])
+        redactor = Redactor(secrets)
+        redact_log(redactor)
+        self._sources = (
+            Sources((), self.registry, self.problems, self._replaced)
+            if isinstance(sources, Registry)
+            else Sources(sources, self.registry, self.problems, self._replaced, self.options["lock"])
+        )
+        of_sources = [each for source in self._sources.order() for each in getattr(source, "secrets", ())]
+        for secret in of_sources:
+            redactor.add(secret)
+        self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
+        self.is_stopped = False
+        self.recorders = self._recorders()
+        self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
+        self._given: dict[str, Redactor] = {}  # of the principals to whom secrets were given out
+        self._processes = doubles.processes
+        if self._processes is not None:
+            self.executors.set(Processes, self._processes)
+        self.pending = PendingCalls(
+            store=self.store.pendings,
+            ask=self.options["ask"],
+            may_answer=self.options["may_answer"],
+            within=timedelta(seconds=self.options["pending_timeout_s"]),
+            clock=doubles.clock,
+            redaction=self.redaction,
+        )
+        self.credentials = Credentials(self.options["broker"], self.pending)
+        self.search = Search.of(self.options["search"])
+        self.index = SharedIndex(None if self.search is None else self.search.embed)
+        self._lock = threading.Lock()
+        self._views: weakref.WeakSet[Workbench] = weakref.WeakSet()
+        self._busy: dict[Workbench, None] = {}  # in order: those that have something to close
+        self._program: Dependencies | None = None
+        self._end_following: Callable[[], None] | None = None
+        self._is_started = False
+        self._own = {id(source) for source in self._sources.order()}
+        self._unavailable: dict[int, LoadProblem] = {}
+        self.lifespan = Lifespan(describe=self.describe, in_use=self._is_in_use, changed=self._source_changed)
+        self.home = self._home = Home(self._ended)
+        weakly = weakref.WeakMethod(self._invalidate)
+        self.registry.on_change(lambda: (method := weakly()) and method())
+
+    @classmethod
+    def from_config(cls, path: str | Path | None = None, **options: Unpack[Options]) -> Self:
+        """Make a crib of the sources and options in a configuration file; *options* take precedence.
+
+        Without *path*, the file is found as the command finds it. Raises SettingsError, with all that is wrong.
+        """
+        from .config import config_of
+
+        config = config_of(path, options)
+        crib = cls(config.sources, **config.options)
+        crib.own(config.own_store)
+        return crib
+
+    def workbench(
+        self, caller: Caller | None = None, *, ask: Asker | None = None, variables: Mapping[str, Any] | None = None
+    ) -> "Workbench":
+        """Make a workbench for *caller*, to be stopped when their session ends. Raises SetupError after `stop`.
+
+        *ask* asks the person of this session; *variables* are added to those of the crib.
+        """
+        self.require_open()
+        given: object = caller
+        if not isinstance(given, Caller | None):
+            kind = type(given).__name__
+            raise SetupError(f'A workbench is for a Caller, as in crib.workbench(Caller("alice")), not {kind}.')
+        return Workbench(self, caller=caller, ask=ask, variables=variables)
+
+    @at_home
+    async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str) -> Pending:
+        """Answer what a call of any of the workbenches waits for. See `Workbench.answer`."""
+        return await self.pending.answer(pending_id, answer_from(answer), by=by)
+
+    @at_home
+    async def pendings(self) -> Sequence[Pending]:
+        """Return what waits for an answer, the oldest first, of all callers."""
+        return await self.pending.store.waiting(now=self.pending.clock())
+
+    @at_home
+    async def authorize(self, tools: Iterable[str], caller: Caller) -> list[Pending]:
+        """Return what *caller* has yet to grant before all of *tools*, by name, can run: one pending a provider.
+
+        The scopes of a provider are united. Raises ToolError `unauthorized`, naming a setting that is missing,
+        UnknownToolError, and SetupError without a CredentialBroker.
+        """
+        requirements = (required for name in tools for required in self.registry.get(name).spec.requirements)
+        return await self.credentials.ask_for(dict.fromkeys(requirements), caller)
+
+    @at_home
+    async def complete(self, url: str, *, caller: Caller | None = None) -> "Completed":
+        """Complete an authorization with *url*, the address that a provider sent somebody back to, with its query.
+
+        For hosts that have a web server of their own; `toolcrib.serve.callback_app` is one to mount. Give *caller*
+        where you know who is at the browser: then nobody completes what somebody else has begun (RFC 6749, 10.12).
+        Raises CallbackError, whose text is for that person.
+        """
+        return await self.credentials.complete(url, caller)
+
+    @at_home
+    async def wait_for(self, pending: Pending, *, timeout_s: float | None = None) -> bool:
+        """Wait until *pending* is answered, or what it asks for is granted, by anybody in any process.
+
+        False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused.
+        """
+        return await self.credentials.wait_for(pending, timeout_s)
+
+    # For workbenches
+
+    def runtime_for(
+        self, caller: Caller, *, ask: Asker | None, variables: Mapping[str, Any] | None, **parts: Any
+    ) -> Runtime:
+        """Return what the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
+        options, recorders = self.options, self.recorders
+        middleware = tuple(options["middleware"])
+        redaction = self._redactor_for(caller)
+        return Runtime(
+            pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
+            resources=self.executors,
+            caller=caller,
+            middleware=(*middleware, self.limiter.middleware()),
+            wraps_all=bool(middleware or self.limiter.limits),
+            repair=options["repair"],
+            policy=self._rules or options["policy"],
+            broker=options["broker"],
+            timeout_s=options["timeout_s"],
+            retries=tuple(options["retries"]) or None,
+            redaction=redaction,
+            recorders=recorders,
+            start_recorders=tuple(
+                one for one in recorders if getattr(type(one), "started", None) not in (None, Recorder.started)
+            ),
+            records_content=any(getattr(one, "with_content", False) for one in recorders),
+            overrides=self._overrides,
+            variables={**(options["variables"] or {}), **(variables or {})},
+            show_errors=options["show_errors"],
+            error_message=options["error_message"],
+            redact_also=partial(self._redact_also, caller.principal, redaction),
+            **parts,
+        )
+
+    @property
+    def database(self) -> "Store | None":
+        """The database among the options, if there is one."""
+        return self.store if hasattr(self.store, "transact") else None
+
+    def _recorders(self) -> tuple[Recorder, ...]:
+        recorders: tuple[Recorder, ...] | None = self.options["recorder"]
+        if recorders is None and self.database is not None:
+            from ..record import DatabaseCalls
+
+            return (DatabaseCalls(self.database),)
+        return recorders or ()
+
+    def add_view(self, view: "Workbench") -> None:
+        with self._lock:
+            self._views.add(view)
+
+    def keep_view(self, view: "Workbench") -> None:
+        """Keep *view*, which has something to close: it is not forgotten before it is stopped."""
+        with self._lock:
+            self._busy[view] = None
+
+    def drop_view(self, view: "Workbench") -> None:
+        with self._lock:
+            self._busy.pop(view, None)
+            self._views.discard(view)
+
+    def program(self) -> Dependencies:
+        """Return what `Depends` has opened for the program."""
+        if self._program is None:
+            self.require_open()
+            self._program = Dependencies(
+                "program",
+                overrides=self._overrides,
+                redaction=self.redaction,
+                variables=self.options["variables"] or {},
+            )
+        return self._program
+
+    def by_caller(self) -> list[Any]:
+        """Return the sources that are opened for each workbench, in order."""
+        return [source for source in self._sources.order() if hasattr(source, "open")]
+
+    def offering(self) -> list[Any]:
+        """Return the sources that may offer resources and prompts, in order."""
+        return [one for one in self._sources.order() if any(hasattr(one, name) for name in _OFFERS)]
+
+    def is_own(self, source: Any) -> bool:
+        """Return whether *source* was given to this crib, and did not come with a registry of another's."""
+        return id(source) in self._own
+
+    def require_open(self) -> None:
+        """Raise SetupError after `stop`."""
+        if self.is_stopped:
+            raise SetupError("The crib is stopped, and its workbenches with it. Make a new Crib.")
+
+    def describe(self, error: BaseException) -> str:
+        """Return the text of an error, secrets redacted."""
+        text = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
+        return text if self.redaction is None else self.redaction.redact(text)
+
+    # Life
+
+    @at_home
+    async def start(self) -> None:
+        """Start the sources. Starting twice changes nothing. Raises SetupError after `stop`, and for what fails.
+
+        Where a required source fails, those before it are stopped, and the next start begins again. The others are
+        waited for, but not for long.
+        """
+        await self.start_required()
+        await self.lifespan.settle()
+
+    async def start_required(self) -> None:
+        """Start, without waiting for sources that are not required."""
+        self.require_open()
+        if self._is_started:
+            return
+        sources = [source for source in self._sources.order() if hasattr(source, "start")]
+        await self.lifespan.start(sources, self._begin)
+        if not self.is_stopped:
+            self._is_started = True
+
+    async def stop(self, *, for_good: bool = True) -> None:
+        """Stop the workbenches, the newest first; close what was opened for the program; stop the sources."""
+        self._is_entered = False
+        await self._stop(for_good=for_good)
+
+    @at_home
+    async def _stop(self, *, for_good: bool) -> None:
+        if for_good:
+            self.is_stopped = True
+            with self._lock:
+                idle = [view for view in self._views if view not in self._busy]
+                busy = list(self._busy)
+            for view in (*idle, *reversed(busy)):
+                try:
+                    await view.stop()
+                except Exception:
+                    _log.exception("The workbench of '%s' failed to stop", view.caller.principal)
+            await self._close_program()
+            if (settle := getattr(self.options["broker"], "settle", None)) is not None:
+                await settle()
+        self._is_started = False
+        self._unfollow()
+        await self.lifespan.stop(for_good=for_good)
+        if for_good:
+            await self.close_resources()
+            for recorder in self.recorders:
+                await self._flush(recorder)
+            if self._own_store is not None:
+                await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
+            self._home.loop = None
+
+    async def _close_program(self) -> None:
+        program, self._program = self._program, None
+        if program is not None:
+            await program.close()
+
+    async def _give_up_start(self) -> None:
+        await self.stop(for_good=False)
+
+    def reopen(self) -> None:
+        """Let `start` begin again after `stop`. For the workbench whose own crib this is."""
+        self.is_stopped = False
+        self.lifespan.reopen()
+
+    async def _flush(self, recorder: Recorder) -> None:
+        try:
+            if (flush := getattr(recorder, "flush", None)) is not None:
+                await flush()
+        except Exception as error:
+            log_failure("A recorder could not write its last records", error, self.redaction)
+
+    def own(self, store: Any) -> None:
+        """Close *store* with the crib, if it is one: it was made for it."""
+        self._own_store = store or self._own_store
+
+    @at_home
+    async def reset(self) -> None:
+        """Back to the state right after `start`, for the sources and what was opened for the program.
+
+        The workbenches keep what is their own. Raises SetupError, naming the sources that could not be reset.
+        """
+        self.require_open()
+        await self._close_program()
+        if self._is_started:
+            await self.lifespan.reset()
+
+    @at_home
+    async def save_state(self) -> dict[str, Any]:
+        """Return the state of the shared sources. See `Workbench.save_state`."""
+        await self.start()
+        return await state.save(self.lifespan.lives)
+
+    @at_home
+    async def load_state(self, saved: Mapping[str, Any]) -> None:
+        """Give the shared sources their state back. See `Workbench.load_state`."""
+        states = state.states_in(saved)
+        await self.start()
+        state.require_known(states, list(state.by_key(self.lifespan.lives)))
+        await state.load(self.lifespan.lives, states, describe=self.describe)
+
+    async def close_resources(self) -> None:
+        """Close the executors that are this crib's own. A later call makes new ones."""
+        for resource in self.executors:
+            close = getattr(resource, "close", None)
+            if close is not None and resource is not self._processes:
+                await close()
+
+    # Changes
+
+    def _begin(self) -> None:
+        """Follow the sources, which run now. Raises SetupError for rules that none of their tools can match."""
+        self._follow()
+        problems = [*(self._rules.check() if self._rules is not None else ()), *self._unused_overrides()]
+        if problems:
+            self._unfollow()
+            raise SetupError("\n".join(problems))
+
+    def _unused_overrides(self) -> list[str]:
+        # A source that is not required may come later, with the tools that use them.
+        if not self._overrides or not all(getattr(source, "required", True) for source in self._sources.order()):
+            return []
+        return [
+            f"No tool uses the provider {getattr(provider, '__qualname__', repr(provider))!r} of 'overrides', so what "
+            "it stands for would not be replaced. Name the function that is in Depends(...)."
+            for provider in self._overrides.unused(tool.needs for tool in self.registry)
+        ]
+
+    def _check_rules(self) -> None:
+        """Note the rules that withhold tools which have come later."""
+        if self._rules is None or not self._is_started:
+            return
+        for problem in self._rule_problems:
+            self.problems.remove(problem)
+        self._rule_problems = [LoadProblem("policy", problem) for problem in self._rules.check()]
+        self.problems += self._rule_problems
+        for problem in self._rule_problems:
+            _log.error("A tool is withheld: %s", problem.reason)
+
+    def _follow(self) -> None:
+        if self._end_following is None:
+            self._end_following = self._sources.follow()
+
+    def _unfollow(self) -> None:
+        if self._end_following is not None:
+            self._end_following()
+            self._end_following = None
+
+    def _replaced(self, tools: Sequence[Tool[..., Any]]) -> None:
+        """Have workers forget what they have imported of these tools, which is out of date."""
+        if any(tool.isolation is not None for tool in tools):
+            for resource in self.executors:
+                if (forget := getattr(resource, "forget", None)) is not None:
+                    forget()
+
+    def _source_changed(self, source: Any, reason: str | None) -> None:
+        problem = self._unavailable.pop(id(source), None)
+        if problem in self.problems:
+            self.problems.remove(problem)
+        if reason is None:
+            self._sources.refresh(source)
+        else:
+            self._unavailable[id(source)] = problem = LoadProblem(name_of(source), reason)
+            self.problems.append(problem)
+        self._invalidate()
+
+    def _is_in_use(self, source: Any) -> bool:
+        # Sources that may offer other tools later are in use without any.
+        return not isinstance(source, ObjectSource) or any(tool.source is source for tool in self.registry)
+
+    def _invalidate(self) -> None:
+        self._check_rules()
+        with self._lock:
+            views = list(self._views)
+        for view in views:
+            view.invalidate()
+
+    def _ended(self) -> None:
+        """Forget what was started, and has ended with its event loop."""
+        self._is_started = False
+        self._unfollow()
+        self.lifespan.end()
+        if self._program is not None:
+            self._program.abandon()
+            self._program = None
+        with self._lock:
+            views = list(self._views)
+        for view in views:
+            view.ended()
+
+    def _redactor_for(self, caller: Caller) -> Redactor | None:
+        """Return what redacts for *caller*: with a broker, each principal has secrets of their own."""
+        if self.redaction is None or self.options["broker"] is None:
+            return self.redaction
+        with self._lock:
+            redactor = self._redactors.get(caller.principal)
+            if redactor is None:
+                redactor = self._redactors[caller.principal] = self.redaction.copy()
+            return redactor
+
+    def _redact_also(self, principal: str, redactor: Redactor | None, secrets: Iterable[str]) -> None:
+        """Redact *secrets* for *principal* too, as long as the crib runs: a workbench may be gone before."""
+        if redactor is None:
+            return
+        for secret in secrets:
+            redactor.add_recent(secret)
+        if principal not in self._given:
+            with self._lock:
+                if self._given.setdefault(principal, redactor) is redactor:
+                    redact_log(redactor)
+
+    def __repr__(self) -> str:
+        return f"<Crib of {len(self.registry)} tools>"
 
 
 class Workbench(Startable):
@@ -60,7 +559,7 @@ class Workbench(Startable):
 
     def __init__(
         self,
-        sources: Iterable[Any] | Registry | CribRuntime = (),
+        sources: Iterable[Any] | Registry | Crib = (),
         *,
         caller: Caller | None = None,
         **options: Unpack[Options],
@@ -68,40 +567,58 @@ class Workbench(Startable):
         from .results import Results  # brings pydantic: with the first workbench, and not with the package
 
         ask, variables = None, None
-        self._owns_crib = not isinstance(sources, CribRuntime)
-        if isinstance(sources, CribRuntime):
+        self._owns_crib = not isinstance(sources, Crib)
+        if isinstance(sources, Crib):
             self.crib, ask, variables = sources, options.pop("ask", None), options.pop("variables", None)
             if options:
                 raise SetupError(
                     f"'{next(iter(options))}' is an option of the crib. A workbench takes ask and variables."
                 )
         else:
-            require_sources(sources, of="Workbench")
-            self.crib = CribRuntime(sources, **require_options(options, of="Workbench"))
-        self._home = self.crib.home
+            _require_sources(sources, of="Workbench")
+            self.crib = Crib(sources, **require_options(options, of="Workbench"))
+        crib = self.crib
+        caller = caller or Caller()
+        self._home = crib.home
         self._session: Dependencies | None = None
-        self._state, self._direct_on, caller = "new", _NOWHERE, caller or Caller()
-        self._profiles = Profiles(self.crib.registry, caller, self._for_profile)
-        self._tools = CallerTools(self.crib, caller, self._start, self._profiles.specs)
-        self._runtime = self.crib.runtime_for(
-            caller,
-            ask=ask,
-            variables=variables,
-            resolve=self._tools.resolve,
-            ready=self._tools.ready,
-            session=self._session_values,
+        self._state, self._direct_on = "new", _NOWHERE
+        self._ready: dict[str, AnyTool] = {}  # those that can be called as they are
+        self._runtime = crib.runtime_for(
+            caller, ask=ask, variables=variables, resolve=self._resolve, ready=self._ready, session=self._session_values
         )
-        is_alone = self._owns_crib and self.crib.options["store"] is None
-        self._tools.redaction = self._runtime.redaction
-        self._results = self._runtime.handles = self._tools.results = Results(
-            self.crib.registry,
+        self.redaction: Redaction | None = self._runtime.redaction
+        is_alone = self._owns_crib and crib.options["store"] is None
+        self.results = self._runtime.handles = Results(
+            crib.registry,
             caller=caller,
-            limit_chars=self.crib.options["max_result_chars"],
-            store=None if is_alone else self.crib.store.results,
-            redaction=self._runtime.redaction,
+            limit_chars=crib.options["max_result_chars"],
+            store=None if is_alone else crib.store.results,
+            redaction=self.redaction,
         )
-        self.offers = Offers(self.crib, self._tools, caller, self._runtime.redact_also)
-        self.crib.add_view(self)
+        self.lifespan = Lifespan(describe=crib.describe, in_use=self._is_in_use, changed=self._source_changed)
+        self._opened: dict[int, tuple[Any, Any]] = {}  # by source: the source, and what it opened for this caller
+        self._opening: dict[int, SharedTask] = {}
+        self._availability: dict[str, bool] = {}  # by tool: what an async check has answered last
+        self._allowed: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
+        """All tools as they were last listed, and those that the policy does not hide from the caller."""
+        self._profiles = Profiles(crib.registry, caller, self._for_profile)
+        self._search: ToolSearch | None = None
+        if crib.search is not None:
+            self._search = ToolSearch(
+                crib.registry, crib.index, crib.search, visible=self._visible, present=self._profiles.specs
+            )
+        self.offers = Offers(
+            crib.options,
+            crib.resources,
+            crib.prompts,
+            crib.offering,
+            caller=caller,
+            run_source=self._run_source,
+            view=lambda handle: self.results.view(handle),
+            redaction=self.redaction,
+            redact_also=self._runtime.redact_also,
+        )
+        crib.add_view(self)
 
     @classmethod
     def from_config(
@@ -113,9 +630,9 @@ class Workbench(Startable):
         """
         from .config import config_of
 
-        found = config_of(path, options)
-        bench = cls(found.sources, caller=caller, **found.options)
-        bench.crib.own(found.own_store)
+        config = config_of(path, options)
+        bench = cls(config.sources, caller=caller, **config.options)
+        bench.crib.own(config.own_store)
         return bench
 
     @property
@@ -257,7 +774,7 @@ class Workbench(Startable):
 
         Raises ToolError `unavailable` for one that is not stored, or not for this caller.
         """
-        return (await self._results.view(handle)).whole()
+        return (await self.results.view(handle)).whole()
 
     def now(self) -> datetime:
         """Return the time by which what waits expires."""
@@ -267,8 +784,7 @@ class Workbench(Startable):
 
     def redacted(self, text: str) -> str:
         """Return *text* with the known secrets redacted, as in results."""
-        redaction = self._runtime.redaction
-        return text if redaction is None else redaction.redact(text)
+        return redacted(text, self.redaction)
 
     def specs(self, *, profiles: Iterable[str] | None = None, deferred: bool = False) -> Sequence[ToolSpec]:
         """Return what the tools available to the caller promise, in order; with `search`, those that are shown.
@@ -280,7 +796,12 @@ class Workbench(Startable):
         if profiles is not None:
             self._profiles.set(profiles)
             self._set_state(self._state)
-        return self._profiles.specs(self._tools.specs(deferred=deferred))
+        specs = self._visible()
+        if self._search is not None:
+            specs = self._search.deferred(specs) if deferred else self._search.shown(specs)
+        if self.results.issued and (reader := self.results.reader()) is not None and not self._hides(reader.spec):
+            specs = (*specs, reader.spec)
+        return self._profiles.specs(specs)
 
     # Life
 
@@ -289,7 +810,8 @@ class Workbench(Startable):
         """Make ready. Starting twice changes nothing. After `stop` it begins again, unless its crib is stopped."""
         if self._state == "stopped":
             self.crib.reopen() if self._owns_crib else self.crib.require_open()
-            self._tools.reopen()
+            self._opened.clear()
+            self.lifespan.reopen()
             self.crib.add_view(self)
             self._set_state("new")
         await self._start()
@@ -309,11 +831,11 @@ class Workbench(Startable):
         self.invalidate()
         for bench in self._profiles.benches.values():
             await bench.stop()
-        self._results.forget()
+        self._forget()
         try:
             await self._close_session()
         finally:
-            await self._tools.lifespan.stop()
+            await self.lifespan.stop()
             self.crib.drop_view(self)
             if self._owns_crib:
                 await self.crib.stop()
@@ -327,15 +849,15 @@ class Workbench(Startable):
         """
         for bench in self._profiles.benches.values():
             await bench.reset()
-        self._tools.forget()
+        self._forget()
         await self._close_session()
         if self._owns_crib:
             await self.crib.close_resources()
         if self._state == "started":
             if self._owns_crib:
                 await self.crib.reset()
-            await self._tools.lifespan.reset()
-            await self._tools.check_available()
+            await self.lifespan.reset()
+            await self._check_available()
 
     @at_home
     async def save_state(self) -> dict[str, Any]:
@@ -359,30 +881,48 @@ class Workbench(Startable):
         states = state.states_in(saved)
         self._require_open()
         await self.start()
-        idle = {source.state_key: source for source in self._tools.idle_sources(owns_crib=self._owns_crib)}
+        idle = {source.state_key: source for source in self._idle_sources()}
         state.require_known(states, [*state.by_key(self._lives()), *idle], state.by_key(self.crib.lifespan.lives))
         for key, source in idle.items():
             if key in states:
-                await self._tools.run_source(source)
+                await self._run_source(source)
         await state.load(self._lives(), states, describe=self.crib.describe)
 
     def __repr__(self) -> str:
         return f"<Workbench of {len(self.registry)} tools for {self.caller.principal}>"
 
-    # For the runtime
+    # For the crib
 
     def invalidate(self) -> None:
-        self._tools.ready.clear()
+        """Forget which tools are ready to be called."""
+        self._ready.clear()
 
     def ended(self) -> None:
         """Forget what was started, and has ended with its event loop."""
         self.invalidate()
         if self._state == "started":
             self._set_state("new")
-        self._tools.end()
+        self.lifespan.end()
+        self._opening.clear()
         if self._session is not None:
             self._session.abandon()
             self._session = None
+
+    async def _run_source(self, source: Any) -> Any:
+        """Wait until *source* runs for this caller. Returns what it has opened for them, None where it is shared."""
+        if hasattr(source, "start") and (self.crib.is_own(source) or isinstance(source, ObjectSource)):
+            await self.crib.lifespan.run(source)
+        if not hasattr(source, "open"):
+            return None
+        while (opened := self._opened.get(id(source))) is None:
+            await self._opening.setdefault(id(source), SharedTask()).run(partial(self._open, source))
+        try:
+            await self.lifespan.run(opened[1])
+        except Exception:
+            if self._opened.get(id(source)) is opened and not self.lifespan.is_tried(opened[1]):
+                del self._opened[id(source)]  # the next call opens another
+            raise
+        return opened[1]
 
     # Inside
 
@@ -407,7 +947,7 @@ class Workbench(Startable):
         caller, ask = replace(self.caller, profile=profile), self._runtime.pending.ask
         bench = Workbench(self.crib, caller=caller, ask=ask, variables=self._runtime.variables)
         # They are of one principal and thread, so they read each other's large results.
-        bench._results = bench._runtime.handles = bench._tools.results = self._results
+        bench.results = bench._runtime.handles = self.results
         return bench, bench._runtime
 
     def _set_state(self, state: str) -> None:
@@ -430,28 +970,28 @@ class Workbench(Startable):
             if self._owns_crib:
                 for source in self.crib.by_caller():
                     if getattr(source, "required", True):
-                        await self._tools.run_source(source)
+                        await self._run_source(source)
         except Exception:
             await self._give_up_start()
             raise
-        if self._state != "new":  # somebody else has started or stopped it meanwhile
+        if self._state != "new":  # another call has started or stopped it meanwhile
             await self._start()
             return
         self._set_state("started")
-        await self._results.start()
-        await self._tools.check_available()
+        await self.results.start()
+        await self._check_available()
 
     @at_home
     async def _give_up_start(self) -> None:
         self.invalidate()
         if self._state == "started":
             self._set_state("new")
-        await self._tools.lifespan.stop(for_good=False)
+        await self.lifespan.stop(for_good=False)
         if self._owns_crib:
             await self.crib.stop(for_good=False)
 
     def _lives(self) -> list[SourceLife]:
-        return [*(self.crib.lifespan.lives if self._owns_crib else ()), *self._tools.lifespan.lives]
+        return [*(self.crib.lifespan.lives if self._owns_crib else ()), *self.lifespan.lives]
 
     def _call_of(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if isinstance(tool, str):
@@ -465,7 +1005,7 @@ class Workbench(Startable):
         if isinstance(tool, Call):
             return tool
         fn = getattr(tool, "fn", tool)
-        if (known := next((one for one in self.registry if one is tool or one.fn == fn), None)) is not None:
+        if (known := next((own for own in self.registry if own is tool or own.fn == fn), None)) is not None:
             return Call(known.spec.name, known.arguments(*args, **kwargs))
         raise UnknownToolError(
             f"{getattr(tool, '__name__', tool)!r} is not a tool of this workbench. Add it: Workbench([...])."
@@ -487,6 +1027,157 @@ class Workbench(Startable):
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    # From the name in a call to a tool that is ready
+
+    async def _resolve(self, call: Call) -> AnyTool:
+        """Return the tool of *call*, ready to be called. Raises ToolError."""
+        outer = current_deadline.get()
+        limits = [limit for limit in (self.crib.options["timeout_s"], call.timeout_s) if limit is not None]
+        try:
+            async with asyncio.timeout(min((*limits, *(() if outer is None else (outer.left_s,))), default=None)):
+                work = self._find(call.tool)
+                if call.cancellation is None:
+                    return await work
+                tool: AnyTool = await Bounded(work, call.tool, None, call.cancellation)
+                return tool
+        except TimeoutError:
+            raise ToolError(f"Tool '{call.tool}' did not become ready in time.", "timeout") from None
+        except ToolcribError as error:
+            reason = redacted(self.crib.describe(error), self.redaction)
+            _log.error("Tool '%s' is not ready: %s", call.tool, reason)
+            raise ToolError(
+                f"Tool '{call.tool}' is not available now: what it needs could not be started. Try again later.",
+                "unavailable",
+            ) from None
+
+    async def _find(self, name: str) -> AnyTool:
+        await self._start()
+        lifespan = self.crib.lifespan
+        tool: Any = self.registry.find(name) or self._built_in(name)
+        if tool is None:
+            await lifespan.settle()  # a source that is not required may have it
+            tool = self.registry.find(name)
+        if tool is None and (down := lifespan.unlisted()):
+            from ..schema.describe import display_name  # brings pydantic
+
+            raise ToolError(
+                f"There is no tool '{display_name(name)}' now, and {', '.join(map(name_of, down))} is not available, "
+                "which may have it. Try again later.",
+                "unavailable",
+            )
+        if tool is None:
+            raise ToolError(unknown(name, [spec.name for spec in self.specs()]), "unknown_tool")
+        if tool.available is not None and not await self._is_available(tool):
+            raise ToolError(f"Tool '{name}' is not available to you now.", "unavailable")
+        ready: AnyTool = tool if tool.source is None else await self._ready_of(tool)
+        # One that was changed meanwhile is found anew by the next call.
+        if tool.available is None and (self.registry.find(name) is tool or self._built_in(name) is tool):
+            self._ready[name] = ready
+        return ready
+
+    def _built_in(self, name: str) -> AnyTool | None:
+        """Return the tool called *name* of those that every caller has: one reads results, and one finds tools."""
+        return self.results.reader(name) or (None if self._search is None else self._search.tool(name))
+
+    async def _ready_of(self, tool: Any) -> AnyTool:
+        """Return *tool*, whose source runs."""
+        opened = await self._run_source(tool.source)
+        if opened is None:
+            return tool  # type: ignore[no-any-return]
+        own = next((offer for offer in map(as_tool, offered_by(opened)) if offer.origin == tool.origin), None)
+        if own is None:
+            raise SetupError(f"The source {name_of(tool.source)} has no tool '{tool.origin}' for this caller.")
+        return tool.bound_to(own)  # type: ignore[no-any-return]
+
+    async def _open(self, source: Any) -> None:
+        try:
+            opened = source.open(self.caller)
+            self._opened[id(source)] = (source, await opened if isinstance(opened, Awaitable) else opened)
+        except Exception as error:
+            raise SetupError(
+                f"The source {name_of(source)} could not be opened: {self.crib.describe(error)}"
+            ) from error
+
+    def _idle_sources(self) -> list[Any]:
+        """Return sources with tools here that are this workbench's own to start, and do not run."""
+        sources = {id(tool.source): tool.source for tool in self.registry if hasattr(tool.source, "state_key")}
+        return [
+            source
+            for source in sources.values()
+            if (id(source) not in self._opened if hasattr(source, "open") else self._owns_crib)
+            and not self.crib.lifespan.runs(source)
+        ]
+
+    def _is_in_use(self, opened: Any) -> bool:
+        source = next((source for source, own in self._opened.values() if own is opened), None)
+        return any(tool.source is source for tool in self.registry)
+
+    def _source_changed(self, _source: Any, _reason: str | None) -> None:
+        self.invalidate()
+
+    # Which tools the caller may see
+
+    def _visible(self) -> Sequence[ToolSpec]:
+        """Return what the tools available to the caller promise, in order, also of those that a search has to find.
+
+        Without those that the policy denies them wholly.
+        """
+        specs = self.registry.specs()
+        if getattr(self.crib.options["policy"], "hides", None) is not None:
+            if self._allowed is None or self._allowed[0] != specs:
+                self._allowed = specs, tuple(spec for spec in specs if not self._hides(spec))
+            specs = self._allowed[1]
+        hidden = {tool.spec.name for tool in self.registry.conditional() if not self._looks_available(tool)}
+        return tuple(spec for spec in specs if spec.name not in hidden) if hidden else specs
+
+    def _hides(self, spec: ToolSpec) -> bool:
+        hides = getattr(self.crib.options["policy"], "hides", None)
+        return hides is not None and hides(spec, self.caller)
+
+    async def _check_available(self) -> None:
+        for tool in self.registry.conditional():
+            await self._is_available(tool)
+
+    async def _is_available(self, tool: AnyTool) -> bool:
+        answer = self._answer_of(tool)
+        if not isinstance(answer, bool):
+            try:
+                answer = bool(await answer)
+            except Exception as error:
+                self._log_unknown(tool, error)
+                answer = False
+            self._availability[tool.spec.name] = answer
+        return answer
+
+    def _looks_available(self, tool: AnyTool) -> bool:
+        answer = self._answer_of(tool)
+        if isinstance(answer, bool):
+            return answer
+        if asyncio.iscoroutine(answer):
+            answer.close()
+        if tool.spec.name not in self._availability:
+            sync.run(self._is_available(tool))
+        return self._availability.get(tool.spec.name, False)
+
+    def _answer_of(self, tool: AnyTool) -> bool | Awaitable[bool]:
+        assert tool.available is not None
+        try:
+            answer = tool.available(self.caller)
+        except Exception as error:
+            self._log_unknown(tool, error)
+            return False
+        return answer if hasattr(type(answer), "__await__") else bool(answer)
+
+    def _log_unknown(self, tool: AnyTool, error: Exception) -> None:
+        what = f"The availability check of '{tool.spec.name}' failed; treating it as unavailable"
+        log_failure(what, error, self.redaction)
+
+    def _forget(self) -> None:
+        """Forget large results, and what was found."""
+        self.results.forget()
+        if self._search is not None:
+            self._search.forget()
 
 
 async def _call_each(
@@ -521,3 +1212,9 @@ async def _call_each(
                 tasks.add(group.create_task(work()))
     error = ToolError("This call was not finished, because another call failed before it.", "cancelled")
     return [results[index] or error_result(call, error, datetime.now(UTC)) for index, call in enumerate(calls)]
+
+
+def _require_sources(sources: Any, *, of: str) -> None:
+    """Raise SetupError, naming *of* (the constructor), for anything but a list of sources."""
+    if isinstance(sources, str) or callable(sources) or not isinstance(sources, Iterable):
+        raise SetupError(f"{of} takes a list of sources: {of}([add]).")

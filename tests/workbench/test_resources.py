@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.core import DefinitionError
-from toolcrib.workbench.uri_templates import URITemplate
+from toolcrib.workbench.resources import URITemplate
 
 
 @pytest.mark.parametrize(
