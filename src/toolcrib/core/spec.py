@@ -1,7 +1,7 @@
 """What a tool promises. Data: nothing here runs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from .errors import SetupError
@@ -59,7 +59,7 @@ Requirement = ToolAuth | Secret
 Auth = Requirement | Sequence[Requirement] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSpec:
     """What a tool promises to whoever calls it.
 
@@ -85,6 +85,13 @@ class ToolSpec:
     names: Sequence[frozenset[str]] = ()
     icons: Sequence[Mapping[str, Any]] = ()
     deferred: bool = False
+
+    @classmethod
+    def with_later(cls, later: "Callable[[], tuple[str, Mapping[str, Any]]]", **members: Any) -> "ToolSpec":
+        """Return a spec of *members*. *later* makes its description and input schema when one is first looked at."""
+        spec = object.__new__(cls)
+        spec.__dict__.update(_DEFAULTS, **members, _later=later)
+        return spec
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -122,3 +129,22 @@ class ToolSpec:
 def _auth_data(requirements: Sequence[Requirement]) -> Any:
     data = [each.to_dict() for each in requirements]
     return data[0] if len(data) == 1 else data
+
+
+class _Later:
+    """A member of a ToolSpec that is made at the first look: one that is there already is found before this."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, spec: ToolSpec | None, _: type[ToolSpec]) -> Any:
+        if spec is None:
+            raise AttributeError(self._name)
+        description, input_schema = spec.__dict__["_later"]()
+        spec.__dict__.update(description=description, input_schema=input_schema)
+        return spec.__dict__[self._name]
+
+
+for _name in ("description", "input_schema"):
+    setattr(ToolSpec, _name, _Later(_name))
+_DEFAULTS = {member.name: member.default for member in fields(ToolSpec) if member.default is not MISSING}

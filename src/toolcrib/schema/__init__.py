@@ -11,7 +11,16 @@ from .json_schema_validator import is_valid
 from .models import ModelReader, arguments_model, model_check, read_arguments
 from .required import require_schema
 from .serialize import has_no_schema, read_back, return_serializer, serialize_any
-from .signature import EMPTY, Parameter, Signature, enclosing_names, read_signature, returns_awaitable, unwrap_partials
+from .signature import (
+    EMPTY,
+    Parameter,
+    Signature,
+    enclosing_names,
+    is_plain_parameter,
+    read_signature,
+    returns_awaitable,
+    unwrap_partials,
+)
 from .to_model import model_from_schema
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
 from .view import SchemaNames, SchemaView
@@ -41,6 +50,7 @@ __all__ = [
     "handle_parameters",
     "has_no_schema",
     "inlined",
+    "is_plain_parameter",
     "is_valid",
     "json_schema_check",
     "model_check",

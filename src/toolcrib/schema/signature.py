@@ -7,7 +7,8 @@ import re
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..core import HOST_VARIABLES, Caller, Context, DefinitionError, Depends, Need, Needs, Scope
 
@@ -23,6 +24,23 @@ class Parameter:
     kind: int  # inspect.Parameter.kind
     annotation: Any
     default: Any
+
+
+def is_plain_parameter(parameter: Parameter) -> bool:
+    """Return whether a parameter surely has a JSON Schema, and neither an alias nor a validator: its type is plain."""
+    return _is_plain(parameter.annotation) and type(parameter.default).__module__ != "pydantic.fields"
+
+
+def _is_plain(annotation: Any) -> bool:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return all(type(value) in (str, int, bool, NoneType) for value in inner)
+    if origin is dict and inner[0] is not str:
+        return False
+    return all(map(_is_plain, inner)) if origin in (list, dict, Union, types.UnionType) else annotation in _PLAIN_TYPES
+
+
+_PLAIN_TYPES = (str, int, float, bool, list, dict, None, NoneType, Any, EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

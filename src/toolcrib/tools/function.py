@@ -31,7 +31,7 @@ from .spec import is_portable, output_of, require_any_name, require_name, spec_o
 from .work import Runs, by_name, generates, needs_context, work_of, yielded
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from ..schema import Arguments
 
 
 P = ParamSpec("P")
@@ -110,8 +110,9 @@ class Tool(Generic[P, R]):
             setattr(self, name, parts.pop(name, default))
         for name, value in parts.items():
             setattr(self, name, value)
-        # Not by `__getattr__` when they are first used: with it, every attribute takes three times as long.
-        self.check, self.encode = self.check_as(self.spec.name), self.encode_as(self.spec.name)
+        # Not by `__getattr__` when it is first used: with it, every attribute takes three times as long.
+        self.check = parts.get("check") or _made_at_the_first_call(self)
+        self.encode = self.encode_as(self.spec.name)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -167,6 +168,21 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.spec.name}>"
 
 
+def _made_at_the_first_call(tool: "Tool[..., Any]") -> Check:
+    """Return a check that makes the tool's own at its first call, and is replaced by it: of many, few are called."""
+    from ..schema import document_of, with_documents
+
+    def own() -> Check:
+        if tool.check is check:
+            tool.check = tool.check_as(tool.spec.name)
+        return tool.check
+
+    def check(raw: Any, repair: bool, /) -> Any:
+        return own()(raw, repair)
+
+    return with_documents(check, lambda raw, checked: document_of(own(), raw, checked))
+
+
 _DERIVED = ("check", "encode")
 _FIELDS = tuple(field.name for field in fields(Tool) if field.name not in _DERIVED)
 _DEFAULTS: dict[str, Any] = {
@@ -193,29 +209,49 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     if isinstance(inner, type):
         raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
     signature = schema.read_signature(fn, label=label, names=names)
-    doc = schema.read_docstring(signature.doc)
     aliases: Mapping[str, str] = {}
     code: Sequence[Any] = ()
     member_names: Sequence[frozenset[str]] = ()
-    check_as: Callable[[str], Check]
-    adapter: TypeAdapter[dict[str, Any]] | None = None
-    if (parameters := options.get("parameters")) is not None:
+    handles: Mapping[str, Any] | None = None
+    input_schema: Mapping[str, Any] = {}
+    parameters = options.get("parameters")
+    if parameters is not None:
         input_schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
-        check_as = functools.partial(schema.json_schema_check, schema=input_schema)
-    else:
+        handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
+    # With plain types nothing can go wrong, so that what reads them is made when the tool is first looked at or called.
+    is_later = parameters is None and all(map(schema.is_plain_parameter, signature.parameters))
+
+    @functools.cache
+    def inputs() -> "tuple[str, Arguments | None]":
+        """Return the docstring's description, and the arguments unless `parameters=` describes them."""
+        doc = schema.read_docstring(signature.doc)
+        if parameters is not None:
+            return doc.description, None
         arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
-        input_schema, aliases, adapter = arguments.schema, arguments.aliases, arguments.adapter
-        code, member_names = arguments.plan.code, tuple(arguments.plan.names)
-        check_as = functools.partial(schema.arguments_check, arguments=arguments)
-    if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
-        check_as = functools.partial(protecting, signature.hidden, check_as)
-    handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
+        return doc.description, arguments
+
+    def described() -> tuple[str, Mapping[str, Any]]:
+        description, arguments = inputs()
+        return description, schema.with_handles(input_schema if arguments is None else arguments.schema, handles)
+
+    def check_as(tool: str) -> Check:
+        _, arguments = inputs()
+        check = (
+            schema.json_schema_check(tool, input_schema)
+            if arguments is None
+            else schema.arguments_check(tool, arguments)
+        )
+        is_open = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
+        return protecting(signature.hidden, check, tool) if signature.hidden and is_open else check
+
+    if not is_later and (arguments := inputs()[1]) is not None:
+        aliases, code, member_names = arguments.aliases, arguments.plan.code, tuple(arguments.plan.names)
+        handles = schema.handle_parameters(signature.parameters, arguments.schema, label=label)
     runs: Runs = generates(fn) or ("async" if signature.is_async else "sync")
     returns = yielded(signature.returns) if "generator" in runs else signature.returns
     needs = signature.needs or None
-    output_schema, encode_as = output_of(replace(signature, returns=returns), name)
-    shown_schema = schema.with_handles(input_schema, handles)
-    spec = spec_of(name, options, doc.description, shown_schema, output_schema, member_names)
+    output_schema, encode_as = output_of(returns, name, signature.names)
+    spec = spec_of(name, options, output_schema, member_names, described, is_later=is_later)
     parts: dict[str, Any] = {
         "spec": spec,
         "fn": fn,
@@ -245,7 +281,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
             encode=encode_as(name),
             signature=signature,
             returns=returns,
-            arguments=adapter,
+            arguments=None if (arguments := inputs()[1]) is None else arguments.adapter,
             parameters=parameters,
         )
         parts |= {"isolation": options.get("isolation"), "codec": codec, "work": ProcessWork(codec)}
@@ -429,6 +465,7 @@ def _adapted(tool: AnyTool) -> Tool[..., Any]:
         spec=tool.spec,
         fn=tool.work,
         work=tool.work,
+        check=tool.check,
         check_as=lambda _: tool.check,
         encode_as=lambda _: tool.encode,
         home=type(tool).__module__,

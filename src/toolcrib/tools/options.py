@@ -167,9 +167,8 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
     return {**schema, "unevaluatedProperties" if names.is_composed else "additionalProperties": False}
 
 
-def protecting(hidden: frozenset[str], check_as: Callable[[str], Check], tool: str) -> Check:
-    """Return the check, and no name among the others that would override what the host or a partial decides."""
-    check = check_as(tool)
+def protecting(hidden: frozenset[str], check: Check, tool: str) -> Check:
+    """Return *check*, and no name among the others that would override what the host or a partial decides."""
 
     def protected(arguments: Any, repair: bool, /) -> Checked:
         arguments, repairs = check(arguments, repair)

@@ -3,13 +3,10 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import DefinitionError, Encode, Hints, ToolSpec
 from .options import ToolOptions
-
-if TYPE_CHECKING:
-    from ..schema import Signature
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -42,25 +39,28 @@ def require_any_name(name: Any) -> str:
 def spec_of(
     name: str,
     options: ToolOptions,
-    description: str,
-    input_schema: Mapping[str, Any],
     output_schema: Mapping[str, Any] | None,
-    names: Sequence[frozenset[str]] = (),
+    names: Sequence[frozenset[str]],
+    described: Callable[[], tuple[str, Mapping[str, Any]]],
+    *,
+    is_later: bool,
 ) -> ToolSpec:
-    """Return the spec of a tool with these *options*. *description* is its docstring's."""
-    return ToolSpec(
+    """Return the spec of a tool with these *options*.
+
+    *described* makes the docstring's description and the input schema: with *is_later*, when one is first looked at.
+    """
+
+    def later() -> tuple[str, Mapping[str, Any]]:
+        description, input_schema = described()
+        return description if (text := options.get("description")) is None else text, input_schema
+
+    hints = {hint: value for hint in Hints.__slots__ if (value := options.get(hint)) is not None}
+    spec = ToolSpec.with_later(
+        later,
         name=name,
-        description=description if (text := options.get("description")) is None else text,
-        input_schema=input_schema,
         output_schema=output_schema,
         title=options.get("title"),
-        hints=Hints(
-            read_only=options.get("read_only"),
-            destructive=options.get("destructive"),
-            idempotent=options.get("idempotent"),
-            open_world=options.get("open_world"),
-            long_running=options.get("long_running"),
-        ),
+        hints=Hints(**hints) if hints else _NO_HINTS,
         auth=options.get("auth"),
         tags=frozenset(options.get("tags") or ()),
         version=options.get("version"),
@@ -70,17 +70,24 @@ def spec_of(
         names=names,
         icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
     )
+    if not is_later:
+        spec.input_schema  # noqa: B018
+    return spec
 
 
-def output_of(signature: "Signature", name: str) -> tuple[Mapping[str, Any] | None, Callable[[str], Encode]]:
+_NO_HINTS = Hints()
+
+
+def output_of(
+    returns: Any, name: str, names: Mapping[str, Any]
+) -> tuple[Mapping[str, Any] | None, Callable[[str], Encode]]:
     """Return the output schema, and what encodes a value, by the name that its errors mention."""
     from .. import schema
 
-    returns = signature.returns
     if returns is not schema.EMPTY and returns not in (None, type(None)) and not schema.has_no_schema(returns):
 
         def describe(name: str) -> tuple[Mapping[str, Any], Encode]:
-            return schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=signature.names)
+            return schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=names)
 
         output_schema, encode = describe(name)
         if output_schema:
