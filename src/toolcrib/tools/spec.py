@@ -54,7 +54,7 @@ def spec_of(
         description, input_schema = described()
         return description if (text := options.get("description")) is None else text, input_schema
 
-    hints = {hint: value for hint in Hints.__slots__ if (value := options.get(hint)) is not None}
+    hints: dict[str, Any] = {hint: value for hint in Hints.__slots__ if (value := options.get(hint)) is not None}
     spec = ToolSpec.with_later(
         later,
         name=name,
