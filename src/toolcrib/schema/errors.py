@@ -9,7 +9,7 @@ is removed.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any, get_args
@@ -38,13 +38,12 @@ MAX_PROBLEMS = 50
 MAX_ERRORS = 10_000
 """More errors of pydantic than these are not gone through one by one: listing them takes longer than the check."""
 
-LOOK_WEIGHT = 100
-MAX_WEIGHT = 200_000 * LOOK_WEIGHT
+_LOOK_WEIGHT = 100
+_MAX_WEIGHT = 200_000 * _LOOK_WEIGHT
 """At most 200,000 places are looked at in one search, fewer where they are large. Ordinary calls look at tens."""
 
-MAX_SEARCH_S = 5.0
-_MAX_LOOP_S = 0.5
-"""How long a search takes: in a thread, and where nothing else can run meanwhile."""
+_MAX_SEARCH_S = 0.5
+"""How long a search may take: nothing else can run meanwhile."""
 
 _MAX_DEPTH = 120
 """How many schemas are gone through to one place. Each takes some frames of Python's stack."""
@@ -71,22 +70,17 @@ class Problem:
 
 
 class Budget:
-    """How much may still be looked at, so that no schema and no data make a search long.
+    """How much may still be looked at, so that no schema and no data make a search long."""
 
-    *pause* is called at every look; it may raise, which ends the search. *most_s*: how long a search may take.
-    """
-
-    def __init__(self, pause: Callable[[], None] = lambda: None, *, most_s: float = MAX_SEARCH_S) -> None:
-        self.pause = pause
-        self._due = monotonic() + most_s
-        self._left = MAX_WEIGHT
+    def __init__(self) -> None:
+        self._due = monotonic() + _MAX_SEARCH_S
+        self._left = _MAX_WEIGHT
         self._weights: dict[int, int] = {}
         self._alive: list[Any] = []  # what was weighed: an id may be used again
 
     def take(self, value: Any) -> bool:
         """Return whether *value* may be looked at once more."""
-        self.pause()
-        self._left -= LOOK_WEIGHT + (self._weigh(value) if isinstance(value, dict | list | str) else 0)
+        self._left -= _LOOK_WEIGHT + (self._weigh(value) if isinstance(value, dict | list | str) else 0)
         return self._left >= 0 and monotonic() < self._due
 
     def _weigh(self, value: Any) -> int:
@@ -126,17 +120,15 @@ def error_details(error: ValidationError, *, inputs: bool = False) -> Sequence[M
     return error.errors(include_url=False, include_input=inputs)
 
 
-def problems(
-    view: SchemaView, value: Any, error: ValidationError | None = None, *, budget: Budget | None = None
-) -> list[Problem]:
+def problems(view: SchemaView, value: Any, error: ValidationError | None = None) -> list[Problem]:
     """Return what is wrong with *value*, each thing once, at most 50.
 
     *error* is pydantic's, where pydantic decides. Without it, the schema alone does: nothing is returned for a value
-    that is valid, or where looking for what is wrong would take more than *budget*.
+    that is valid, or where looking for what is wrong would take too long.
     """
     problems: list[Problem] = []
     if not view.is_valid(value):
-        problems = _Walk(budget or Budget(most_s=_MAX_LOOP_S), is_final=error is None).problems(value, view, ())
+        problems = _Walk(is_final=error is None).problems(value, view, ())
     details = None if error is None else error_details(error)
     if details is None:
         return problems
@@ -178,8 +170,8 @@ def _is_within(place: str, outer: str) -> bool:
 class _Walk:
     """Explains one value, place by place. The problems of a place are remembered: branches meet again."""
 
-    def __init__(self, budget: Budget, *, is_final: bool) -> None:
-        self._budget = budget
+    def __init__(self, *, is_final: bool) -> None:
+        self._budget = Budget()
         self._is_final = is_final
         self._compared = 0
         self._known: dict[tuple[Path, SchemaView], list[Problem]] = {}
@@ -237,7 +229,6 @@ class _Walk:
         return _expected(path, describe_at(view), value, choices=view.choices, hint=did_you_mean(match, '"'))
 
     def _closest(self, name: str, names: Iterable[str]) -> str | None:
-        self._budget.pause()
         self._compared += 1
         return closest_match(name, names) if self._compared <= 2 * SHOWN else None
 

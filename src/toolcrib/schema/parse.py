@@ -4,7 +4,6 @@ Refused are: text that is not valid JSON, too long or too deep, NaN and infiniti
 readers would see two different calls), numbers beyond any bound, lone surrogates.
 """
 
-import json
 import math
 import re
 from typing import Any
@@ -16,7 +15,7 @@ LIMIT_BYTES = 4 * 1024 * 1024
 
 
 LONG_CHARS = 32 * 1024
-"""Longer arguments are read in steps, so that other threads get their turn, or in another thread."""
+"""Longer messages and results are read and written in a thread, so that others get their turn."""
 
 
 class JSONError(ValueError):
@@ -30,18 +29,14 @@ class JSONTooLong(JSONError):
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON *text* (RFC 8259, each key of an object unique).
 
-    Raises BadText, TooLong.
+    Raises JSONError, JSONTooLong.
     """
     data = _encoded(text)
     _require_size(data)
-    is_long = len(data) > LONG_CHARS
     try:
-        # Of a long text, it would take seconds in one step.
-        value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=not is_long)
+        value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         raise JSONError(_reason(str(error), data)) from None
-    if is_long:
-        refuse_repeated_names(data)
     if b"e" in data or b"E" in data or len(data) > 300:
         _refuse_infinities(value)
     return value
@@ -58,52 +53,13 @@ def _require_size(data: bytes) -> None:
         raise JSONTooLong(f"{len(data)} bytes of JSON are over the limit of {LIMIT_BYTES} bytes")
 
 
-def refuse_misread(text: str) -> None:
-    """Raise JSONError for what pydantic reads in *text*, and `parse_json` refuses.
-
-    No value is made of it: making millions of objects at once holds every thread.
-    """
-    data = _encoded(text)
-    refuse_repeated_names(data)
-    if any(found.lastindex is None and _SUSPICIOUS.search(found[0]) for found in _NAMES.finditer(data)):
-        parse_json(text)
-
-
 def refuse_repeated_names(data: bytes) -> None:
-    """Raise JSONError where a name stands twice in an object of *data*, which is JSON in UTF-8.
-
-    Raises IndexError or ValueError, or nothing, where it is not.
-    """
-    if len(data) <= LONG_CHARS:
-        try:
-            jiter.from_json(data, catch_duplicate_keys=True)
-        except ValueError:
-            pass  # a repeated name, which is located below, or text that other parsers may accept
-        else:
-            return
-    objects: list[set[bytes]] = []
-    for found in _NAMES.finditer(data):
-        if found.lastindex == _OPENING:
-            objects.append(set())
-        elif found.lastindex == _CLOSING:
-            objects.pop()
-        elif found.lastindex == _NAME:
-            name = found[1]
-            if b"\\" in name:
-                name = json.loads(b'"%b"' % name).encode(errors="surrogatepass")
-            if name in objects[-1]:
-                line, column = (
-                    data.count(b"\n", 0, found.end()) + 1,
-                    found.start() - data.rfind(b"\n", 0, found.start()),
-                )
-                raise JSONError(_repeated(name.decode(errors="replace"), f"at line {line} column {column}"))
-            objects[-1].add(name)
-
-
-_NAMES = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(:)?|(\{)|(\})|[^"{}]+', re.DOTALL)
-_NAME, _OPENING, _CLOSING = 2, 3, 4
-_SUSPICIOUS = re.compile(rb"\d[eE]|(?<!\d)\d{300}|[NI]")
-"""Outside of strings: a number that may be infinite, or that is none."""
+    """Raise JSONError where a name stands twice in an object of *data*. What is not JSON is left to its reader."""
+    try:
+        jiter.from_json(data, catch_duplicate_keys=True)
+    except ValueError as error:
+        if "duplicate key" in str(error).lower():
+            raise JSONError(_reason(str(error), data)) from None
 
 
 def respelled(text: str) -> dict[str, set[str]]:
@@ -185,7 +141,7 @@ _JSON_WORDS = {"None": "null", "undefined": "null", "True": "true", "False": "fa
 
 
 def _refuse_infinities(value: Any) -> None:
-    """Raise BadText for `1e999`, which is well-formed JSON and no number that a program could hold."""
+    """Raise JSONError for `1e999`, which is well-formed JSON and no number that a program could hold."""
     stack = [value]
     while stack:
         item = stack.pop()

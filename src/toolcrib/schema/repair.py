@@ -46,12 +46,12 @@ class _Ambiguous(Exception):
     """More than one reading is valid, or it would take too long to tell."""
 
 
-def repair(value: Any, text: str, view: SchemaView, *, refused: frozenset[str] | None, budget: Budget) -> Repaired:
+def repair(value: Any, text: str, view: SchemaView, *, refused: frozenset[str] | None) -> Repaired:
     """Repair each argument of *value*, read from *text*, for which there is one reading; others stay as they are.
 
     *refused* are the names of the arguments in question. Where that is not known (None), the schema decides.
     """
-    search = _Search(respelled(text) if text.strip() else {}, budget)
+    search = _Search(respelled(text) if text.strip() else {})
     repairs: tuple[Repair, ...] = ()
     if isinstance(value, str):
         inner, numbers = search.parsed(value)
@@ -94,8 +94,8 @@ def _is_whole(number: float, respelled: Mapping[str, set[str]]) -> bool:
 class _Search:
     """The search for readings of one call. Each value is read once at a place: the branches of unions meet again."""
 
-    def __init__(self, numbers: dict[str, set[str]], budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, numbers: dict[str, set[str]]) -> None:
+        self._budget = Budget()
         self.gave_up = False
         self._texts: dict[str, tuple[Any, dict[str, set[str]]]] = {}
         self._known: dict[tuple[int, SchemaView, str], list[Reading]] = {}

@@ -6,21 +6,19 @@ with arguments and what was repaired in them, or with an error.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 import pydantic_core
 from pydantic import ValidationError
 
-from ..core import Check, Checked, Repair, ToolError, postpone
+from ..core import Check, Checked, Repair, ToolError
 from .accepted import AcceptedDocument, exact_decimals, exact_repaired, one_name_each
 from .duplicate_keys import unique_keys_test
-from .errors import Budget, Path, Problem, error_details, locate, problems, refusal
+from .errors import Path, Problem, error_details, locate, problems, refusal
 from .exact_json import parse_exact
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
-from .parse import LONG_CHARS, JSONError, JSONTooLong, parse_json, refuse_misread, require_size
+from .parse import JSONError, JSONTooLong, parse_json, require_size
 from .reading import ABSENT, Plan
 from .repair import Repaired, repair, with_integers
 from .view import SchemaView, kind
@@ -40,10 +38,6 @@ class RepairedArguments(dict[str, Any]):
         self.document = document
 
 
-_SLICE_S = 0.01
-_FEW_ERRORS = 500
-"""How long refused arguments may hold the event loop, and with how many errors, before a thread goes on with them."""
-
 _SHOWN_OF_LARGE = 50
 _TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactly as the schema has them."
 
@@ -53,7 +47,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     plan = arguments.plan
     validate = one_name_each(plan, arguments.validator.validate_json)
     has_unique_keys = unique_keys_test(arguments.annotations)
-    always_read = not arguments.countable or _takes_anything(arguments.schema)
+    always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
     # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
     # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
     searched = not (always_read or arguments.finite)
@@ -67,9 +61,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
-            is_long = len(text) > LONG_CHARS
-            if is_long:
-                require_size(text)
+            require_size(text)
             if plan.decimals:
                 text = exact_decimals(tool, plan, text)
             checked = validate(text, strict=True)
@@ -78,8 +70,6 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
                 or (searched and ("NaN" in text or "Infinity" in text))
                 or not has_unique_keys(text, checked)
             ):
-                if is_long:
-                    return postpone(functools.partial(_read_again, tool, text, checked))
                 parse_json(text)  # perhaps a key appears twice, or a number is too large
             return checked, ()
         except ValidationError as error:
@@ -88,14 +78,6 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
             raise unreadable(tool, error) from None
 
     return with_documents(check, document_reader(tool, plan, arguments.defaults))
-
-
-def _read_again(tool: str, text: str, checked: dict[str, Any], _: Callable[[], bool]) -> Checked:
-    try:
-        refuse_misread(text)
-    except JSONError as error:
-        raise unreadable(tool, error) from None
-    return checked, ()
 
 
 def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
@@ -112,11 +94,6 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
-        if len(text) > LONG_CHARS:
-            return postpone(functools.partial(read, text, repairs))
-        return read(text, repairs, None)
-
-    def read(text: str, repairs: bool, is_cancelled: Callable[[], bool] | None) -> Checked:
         try:
             value = parse_json(text)
         except JSONError as error:
@@ -125,7 +102,7 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
         else:
             if (accepted := accept(value)) is not None:
                 return accepted, ()
-        return recover(text, repairs, None, is_cancelled)
+        return recover(text, repairs, None)
 
     return with_documents(check, document_reader(tool, None, _defaults(schema)))
 
@@ -208,33 +185,17 @@ class Recovery:
     def _view(self) -> SchemaView:
         return SchemaView(self._schema, formats=self._formats)
 
-    def __call__(
-        self,
-        text: str,
-        repairs: bool,
-        error: ValidationError | None,
-        is_cancelled: Callable[[], bool] | None = None,
-    ) -> Checked:
-        """Return repaired arguments. Raises Postponed where that takes long, and there is no *is_cancelled* yet."""
-        if is_cancelled is not None:
-            return self._recovered(text, repairs, error, functools.partial(_stop_if, is_cancelled))
-        if len(text) <= LONG_CHARS and (error is None or error.error_count() <= _FEW_ERRORS):
-            with suppress(_TakesLong):
-                pause = functools.partial(_stop_at, monotonic() + _SLICE_S)
-                return self._recovered(text, repairs, error, pause)
-        return postpone(lambda is_cancelled: self(text, repairs, error, is_cancelled))
-
-    def _recovered(self, text: str, repairs: bool, error: ValidationError | None, pause: Callable[[], None]) -> Checked:
+    def __call__(self, text: str, repairs: bool, error: ValidationError | None) -> Checked:
+        """Return repaired arguments. Raises ToolError."""
         empty = repairs and not text.strip()
         try:
             value = {} if empty else parse_json(text)
         except JSONError as bad:
             raise unreadable(self._tool, bad) from None
-        pause()
         if not repairs:
-            raise self._refusal(value, error, pause)
+            raise self._refusal(value, error)
         details = None if error is None else error_details(error, inputs=True)
-        repaired = repair(value, text, self._view, refused=_refused_names(details), budget=Budget(pause))
+        repaired = repair(value, text, self._view, refused=_refused_names(details))
         gave_up = repaired.gave_up or (error is not None and details is None)
         arguments = None
         if empty or repaired.repairs or error is None:
@@ -249,7 +210,7 @@ class Recovery:
                 arguments, error = self._accepted(repaired.value)
         if arguments is None:
             # What could be repaired is not a problem.
-            raise self._refusal(repaired.value, error, pause, _TOO_LARGE_TO_REPAIR if gave_up else "")
+            raise self._refusal(repaired.value, error, _TOO_LARGE_TO_REPAIR if gave_up else "")
         noted = ((Repair("", "empty", "object"),) if empty else ()) + repaired.repairs
         return RepairedArguments(arguments, repaired.value), noted
 
@@ -259,15 +220,13 @@ class Recovery:
         except ValidationError as error:
             return None, error
 
-    def _refusal(
-        self, value: Any, error: ValidationError | None, pause: Callable[[], None], remark: str = ""
-    ) -> ToolError:
-        found = problems(self._view, value, error, budget=Budget(pause))
+    def _refusal(self, value: Any, error: ValidationError | None, remark: str = "") -> ToolError:
+        found = problems(self._view, value, error)
         if not found and error is not None and error_details(error) is None:
             # pydantic alone knows what is wrong, and finds too much. Of the beginnings of lists, it finds less.
             beginning = _beginning(value)
             _, fewer = self._accepted(beginning)
-            found = problems(self._view, beginning, fewer, budget=Budget(pause)) if fewer is not None else []
+            found = problems(self._view, beginning, fewer) if fewer is not None else []
             found = [problem for problem in found if problem.received not in ("array", "object")]
         unknown = Problem("", "other arguments", kind(value), "the arguments do not match its schema.")
         return refusal(self._tool, found or [unknown], remark=remark)
@@ -277,20 +236,6 @@ def _beginning(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _beginning(member) for name, member in value.items()}
     return [_beginning(item) for item in value[:_SHOWN_OF_LARGE]] if isinstance(value, list) else value
-
-
-class _TakesLong(Exception):
-    """Refused arguments need more than a slice of the event loop."""
-
-
-def _stop_at(due: float) -> None:
-    if monotonic() > due:
-        raise _TakesLong
-
-
-def _stop_if(is_cancelled: Callable[[], bool]) -> None:
-    if is_cancelled():
-        raise ToolError("The call has ended before its arguments were checked.", "cancelled")
 
 
 def _refused_names(details: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:
@@ -357,15 +302,3 @@ def unreadable(tool: str, error: JSONError) -> ToolError:
 
 def _invalid(tool: str, sentence: str) -> ToolError:
     return refusal(tool, [Problem("", "one JSON object", "text", sentence)])
-
-
-def _takes_anything(schema: Any) -> bool:
-    """Return whether a schema leaves some value open: there pydantic reads whatever comes, `1e999` as infinity too."""
-    if not isinstance(schema, dict):
-        return schema is True
-    if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}:
-        return True
-    parts = [schema[word] for word in ("items", "additionalProperties") if word in schema]
-    parts += [part for word in ("prefixItems", "anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
-    parts += [part for word in ("properties", "patternProperties", "$defs") for part in schema.get(word, {}).values()]
-    return any(map(_takes_anything, parts))

@@ -37,6 +37,9 @@ _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _NAMED = frozenset(("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"))
 
 
+_TYPING = ("type", "$ref", *UNIONS, "allOf", "enum", "const")
+
+
 class SchemaView:
     """One place of a JSON Schema. Two views of the same place are the same object, so they can be kept in sets.
 
@@ -178,6 +181,12 @@ class SchemaView:
     def is_recursive(self) -> bool:
         """Whether it contains itself."""
         return self in self.reach()
+
+    @property
+    def takes_anything(self) -> bool:
+        """Whether some value in it is left open: there a reader takes whatever comes, `1e999` as infinity too."""
+        views = {self, *self.reach()}
+        return any(not view.is_false and view.schema.keys().isdisjoint(_TYPING) for view in views)
 
     # -- what is there ---------------------------------------------------------------------------------------------
 
