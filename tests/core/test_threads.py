@@ -9,30 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core import Postponed, finish_in_thread, in_thread
-from toolcrib.core.threads import finished, postpone
-
-
-def long_check() -> tuple[str, bool]:
-    def rest(is_cancelled: Callable[[], bool]) -> tuple[str, bool]:
-        return threading.current_thread().name, is_cancelled()
-
-    return postpone(rest)
-
-
-def test_without_a_loop_a_long_check_is_finished_at_once() -> None:
-    assert long_check() == ("MainThread", False)
-
-
-async def test_in_a_loop_a_long_check_is_finished_in_a_thread_or_where_it_is_asked_for() -> None:
-    with pytest.raises(Postponed) as raised:
-        long_check()
-    name, is_cancelled = await finish_in_thread(raised.value, lambda: True)
-    assert name.startswith("toolcrib-")
-    assert is_cancelled
-    # Both have the arguments, which nobody needs any more.
-    assert (hasattr(raised.value, "work"), raised.value.__traceback__) == (False, None)
-    assert finished(long_check) == ("MainThread", False)
+from toolcrib.core import in_thread
 
 
 async def test_the_thread_that_worked_last_works_next() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core import Call, Tool, finished
+from ..core import Call, Tool
 
 if TYPE_CHECKING:
     from ..schema import AcceptedDocument
@@ -25,7 +25,7 @@ class CheckedArguments(dict[str, Any]):
     @classmethod
     def read(cls, tool: Tool, call: Call, *, repair: bool) -> "CheckedArguments":
         """Return the arguments of *call*, checked once more. Raises ToolError."""
-        arguments, _ = finished(tool.check, call.arguments, repair)
+        arguments, _ = tool.check(call.arguments, repair)
         made = cls(arguments)
         made.tool, made.call, made.arguments = tool, call, arguments
         return made

@@ -25,7 +25,6 @@ from ..core import (
     AtDeadline,
     Call,
     CancellationToken,
-    Checked,
     Content,
     Context,
     Credential,
@@ -34,7 +33,6 @@ from ..core import (
     Emitted,
     Input,
     Permit,
-    Postponed,
     Progress,
     Result,
     Text,
@@ -43,7 +41,6 @@ from ..core import (
     content_of,
     current_client,
     current_deadline,
-    finish_in_thread,
     redacted,
     redacted_content,
     release_permits,
@@ -89,21 +86,6 @@ def execute(
     if deadline is None and call.cancellation is None:
         return work
     return Bounded(work, tool.spec.name, deadline, call.cancellation, cancellation, tool.at_deadline)
-
-
-async def finish_check(postponed: Postponed, tool: Tool, call: Call) -> Checked:
-    """Return the rest of a check, off the event loop and within the deadline.
-
-    Raises what it raises, `timeout` and so on.
-    """
-    stop = CancellationToken()
-    work = finish_in_thread(postponed, stop.is_cancelled)
-    try:
-        checked: Checked = await Bounded(work, tool.spec.name, current_deadline.get(), call.cancellation, stop)
-    except ToolError as error:
-        # Its frames have all that was read, and a result keeps its error.
-        raise error.with_traceback(None) from None
-    return checked
 
 
 async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context) -> Any:

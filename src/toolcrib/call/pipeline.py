@@ -11,7 +11,6 @@ from typing import Any
 from ..core import (
     Ask,
     Call,
-    Checked,
     Content,
     Data,
     Deadline,
@@ -20,7 +19,6 @@ from ..core import (
     Next,
     PendingKind,
     Policy,
-    Postponed,
     Redaction,
     Repair,
     Result,
@@ -39,7 +37,7 @@ from .accepted import CheckedArguments
 from .approve import approve
 from .authorize import NO_CREDENTIALS, authorize
 from .events import EventStream
-from .execute import execute, finish_check
+from .execute import execute
 from .outcome import failed
 from .pending import Questions
 from .record import Seen, record_finished, record_started
@@ -78,7 +76,7 @@ async def run(
         else:
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
                 call, repairs = await _with_values(runtime.handles, tool, call, runtime)
-            arguments, found = now if isinstance(now := _check(tool, call, runtime), tuple) else await now
+            arguments, found = tool.check(call.arguments, runtime.repair)
             repairs = repairs + found if repairs else found
             looks = runtime.policy is not None or runtime.records_content
             checked = _checked(arguments, tool, call, sent, seen) if looks else None
@@ -117,7 +115,7 @@ async def check(call: Call, runtime: Runtime, seen: Seen | None = None) -> Resul
         tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
         if runtime.handles is not None:
             call, repairs = await _with_values(runtime.handles, tool, call, runtime)
-        arguments, found = now if isinstance(now := _check(tool, call, runtime), tuple) else await now
+        arguments, found = tool.check(call.arguments, runtime.repair)
     except BaseException as raised:
         return await failed(raised, None, sent, runtime, repairs, started_at, [], Seen())
     if seen is not None:
@@ -137,14 +135,6 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     if result.error is not None or runtime.policy is None:
         return None
     return "approval" if (await _decide(runtime.policy, seen[0], runtime)).do == "ask" else None
-
-
-def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Checked]:
-    """Return the checked arguments of *call*: at once, or where that would hold the event loop, to be awaited."""
-    try:
-        return tool.check(call.arguments, runtime.repair)
-    except Postponed as postponed:
-        return finish_check(postponed, tool, call)
 
 
 def _checked(arguments: dict[str, Any], tool: Tool, call: Call, sent: Call, seen: Seen) -> CheckedArguments:

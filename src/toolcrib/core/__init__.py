@@ -101,7 +101,7 @@ from .semaphore import (
 )
 from .source import Listeners, Source, is_source
 from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
-from .threads import Escaped, Postponed, finish_in_thread, finished, in_thread, postpone
+from .threads import Escaped, in_thread
 
 if TYPE_CHECKING:
     from .offers import (
@@ -193,7 +193,6 @@ __all__ = [
     "PendingStore",
     "Permit",
     "Policy",
-    "Postponed",
     "PolicyAnswer",
     "Port",
     "Progress",
@@ -236,8 +235,6 @@ __all__ = [
     "current_deadline",
     "definition_digest",
     "held_permits",
-    "finish_in_thread",
-    "finished",
     "has_parts",
     "in_thread",
     "is_handle",
@@ -246,7 +243,6 @@ __all__ = [
     "leaves",
     "log_failure",
     "moment",
-    "postpone",
     "new_handle",
     "redacted",
     "redacted_content",

@@ -41,8 +41,7 @@ class Work(Protocol):
 
 
 class Check(Protocol):
-    """What a model sent, and whether to repair it → arguments. Raises ToolError, and Postponed where it takes
-    long.
+    """What a model sent, and whether to repair it → arguments. Raises ToolError.
 
     A check that repairs, or takes a field by several names, has a `document`, a `schema.DocumentReader`. Without it,
     the document of a call, which rules, people and digests look at, is the JSON as it was sent.

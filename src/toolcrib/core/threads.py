@@ -25,8 +25,6 @@ MAX_THREADS = 32
 """How many threads work at a time."""
 MAX_PARKED = 256
 """How many more there may be whose callers have given up, or which wait for other calls."""
-MAX_CHECK_THREADS = 2
-"""How many threads finish checks. They wait for nothing else, so checks go on where every other thread is taken."""
 
 
 class Escaped(Exception):
@@ -35,43 +33,6 @@ class Escaped(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(type(error).__name__)
         self.error = error
-
-
-class Postponed(Exception):
-    """Raised by a check that would hold the event loop for long. *work* is the rest of it, for `finish_in_thread`.
-
-    *work* is given what says whether to stop, which it asks now and then.
-    """
-
-    def __init__(self, work: Callable[[Callable[[], bool]], Any]) -> None:
-        super().__init__("the check of these arguments takes long")
-        self.work = work
-
-
-def postpone(work: Callable[[Callable[[], bool]], T]) -> T:
-    """Raise Postponed with *work* where an event loop runs; elsewhere, return its value."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return work(lambda: False)
-    raise Postponed(work) from None
-
-
-def finish_in_thread(postponed: Postponed, is_cancelled: Callable[[], bool]) -> Awaitable[Any]:
-    """Start the rest of a check in a thread. Returns its value, to be awaited at once."""
-    work = functools.partial(postponed.work, is_cancelled)
-    postponed.__traceback__ = None
-    del postponed.work  # the arguments are in both, and errors keep their contexts
-    return _check_threads(os.getpid()).begin(work, is_cleanup=False)
-
-
-def finished(check: Callable[..., T], *arguments: Any) -> T:
-    """Return the value of *check*, however long that holds the event loop."""
-    try:
-        return check(*arguments)
-    except Postponed as postponed:
-        value: T = postponed.work(lambda: False)
-        return value
 
 
 def in_thread(work: Callable[[], T], *, is_cleanup: bool = False) -> Awaitable[T]:
@@ -262,11 +223,6 @@ class _Threads:
             release_permits(permits)
             job.mailbox.post(job, value, error)
             del job, value, error  # not kept alive while waiting for the next job
-
-
-@functools.cache
-def _check_threads(process: int) -> _Threads:
-    return _Threads(MAX_CHECK_THREADS)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from ..core import ToolError, finished
+from ..core import ToolError
 from .dereference import inlined
 from .required import require_schema
 from .validate import json_schema_check
@@ -37,7 +37,7 @@ def model_from_schema(schema: Mapping[str, Any], name: str) -> type[BaseModel]:
         @model_validator(mode="after")
         def fits_the_schema(self) -> "Shown":
             try:
-                finished(check, self.model_dump(mode="json", by_alias=True, exclude_unset=True), False)
+                check(self.model_dump(mode="json", by_alias=True, exclude_unset=True), False)
             except ToolError as error:
                 raise ValueError(error.message.removeprefix(f"Tool '{name}': ")) from None
             return self

@@ -34,7 +34,6 @@ from ..core import (
     canonical,
     content_from_dict,
     content_to_dict,
-    finished,
     redacted_data,
     redacted_json,
 )
@@ -266,7 +265,7 @@ class Cassette:
     async def __call__(self, tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
         repairs: tuple[Repair, ...] = ()
         try:
-            checked, repairs = finished(tool.check, call.arguments, True)
+            checked, repairs = tool.check(call.arguments, True)
             arguments: Any = self._plain(tool, checked)
         except ToolError:
             if tool.handles is None:

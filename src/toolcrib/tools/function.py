@@ -21,7 +21,6 @@ from ..core import (
     Semaphore,
     ToolSpec,
     Work,
-    finished,
 )
 from ..core import Tool as AnyTool
 from .body import body_digest
@@ -288,7 +287,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         parts |= {"needs_context": True, "at_deadline": "killed"}
     for number, example in enumerate(spec.examples, 1):
         try:
-            finished(check_as(name), example, False)
+            check_as(name)(example, False)
         except Exception as error:
             raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
     return parts

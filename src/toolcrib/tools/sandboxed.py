@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core import Context, DefinitionError, LoadError, Overrides, SetupError, ToolcribError, ToolError, Work, finished
+from ..core import Context, DefinitionError, LoadError, Overrides, SetupError, ToolcribError, ToolError, Work
 from ..sandbox import Codec, GuestProcesses, ProcessWork
 from ..sandbox.environments import Environment, environment_for
 from ..sandbox.folders import folder_digest, native_code_in
@@ -167,7 +167,7 @@ def _sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> T
     tool.needs_context, tool.at_deadline, tool.isolation = True, "killed", "wasm"
     for number, example in enumerate(spec.examples, 1):
         try:
-            finished(tool.check, example, False)
+            tool.check(example, False)
         except Exception as error:
             raise DefinitionError(f"example {number} is not a call that works: {error}") from None
     return tool

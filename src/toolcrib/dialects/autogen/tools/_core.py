@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from ....core import AtDeadline, Check, Context, Emitted, Image, Result, Text, ToolSpec, finished
+from ....core import AtDeadline, Check, Context, Emitted, Image, Result, Text, ToolSpec
 from ....core import Work as CoreWork
 from ....schema import json_schema_check, model_check
 from ....tools import Tool as CoreTool
@@ -60,7 +60,7 @@ def work_of_model(model: type[BaseModel], name: str, run: Run, stream: Run | Non
     def with_model(run: Run) -> Callable[[dict[str, Any], Context], Any]:
         # Policies read arguments by name. These are not all that the model's validators have made of the arguments, so
         # the model is validated once more.
-        return lambda _, context: run(finished(whole, context.call.arguments, True)[0]["args"], token_of(context))
+        return lambda _, context: run(whole(context.call.arguments, True)[0]["args"], token_of(context))
 
     return Work(parameters, partial(check_for, arguments=_by_name), with_model(run), stream and with_model(stream))
 

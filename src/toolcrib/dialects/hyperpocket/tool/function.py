@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from pydantic import PrivateAttr
 
-from ....core import Check, Context, DefinitionError, Result, content_of, finished, in_thread
+from ....core import Check, Context, DefinitionError, Result, content_of, in_thread
 from ....schema import json_schema_check, model_check, read_arguments, require_schema, returns_awaitable, serialize_any
 from ....tools import Tool as CoreTool
 from ....workbench import sync
@@ -119,7 +119,7 @@ class FunctionTool(Tool):
     ) -> dict[str, Any]:
         if self.keep_structured_arguments:
             return self._arguments(body or {}, host, envs or {})
-        checked, _ = finished(self._check(self.name), body, True)
+        checked, _ = self._check(self.name)(body, True)
         for name in self._identity:
             if checked.get(name, OWN) == OWN and name in host:
                 checked[name] = host[name]
@@ -134,7 +134,7 @@ class FunctionTool(Tool):
             return {"body": dict(checked), **host, "envs": variables}
         if self._convert is not None:
             sent = {name: value for name, value in checked.items() if name in self._named}
-            checked = {**checked, **finished(self._convert, sent, True)[0]}
+            checked = {**checked, **self._convert(sent, True)[0]}
         arguments = {name: value for name, value in checked.items() if name in self._named or self._takes_rest}
         if self._takes_rest:
             arguments |= {**variables, **{name: value for name, value in host.items() if name not in self._named}}

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 from .... import schema
-from ....core import DefinitionError, ToolError, finished
+from ....core import DefinitionError, ToolError
 from ._schemas import schema_in
 from .types import ToolContext, ToolResult, ToolSpec, ToolUse
 
@@ -99,7 +99,7 @@ class FunctionToolMetadata:
         """
         name = name or self.name
         try:
-            arguments, _ = finished(self.check(name), input_data, True)
+            arguments, _ = self.check(name)(input_data, True)
         except ToolError as error:
             message = error.message.removeprefix(f"Tool '{name}': ")
             raise ValueError(f"Validation failed for input parameters: {message}") from error
