@@ -192,7 +192,8 @@ def doors() -> Iterator[str]:
 
 
 def commands(group: Any, before: str = "") -> Iterator[str]:
-    for name, one in group.commands.items():
+    for name in group.commands:
+        one = group.get_command(None, name)  # which imports its module
         if hasattr(one, "commands"):
             yield from commands(one, f"{before}{name} ")
         else:

@@ -10,26 +10,6 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 LOADING = "printed while loading\n"
 
 
-def test_a_value_is_text_where_the_tool_takes_text_and_json_elsewhere(toolcrib: Run, folder: Path) -> None:
-    (folder / "note.txt").write_text("from a file\n")
-    arguments = ["text=1", "tags=[not json", "tags=2", "sizes=3", "number=null", "ratio=2", "on=true", "mode=1"]
-    arguments += ['options={"depth": 2}', "anything=@note.txt"]
-    for options in ([], ["--no-repair"]):
-        done = toolcrib("call", "-s", "tools.py", "echo", *arguments, *options)
-        assert (done.returncode, done.stderr) == (0, LOADING)
-        assert json.loads(done.stdout) == {
-            "text": "1",
-            "tags": ["[not json", "2"],
-            "sizes": [3],
-            "number": None,
-            "ratio": 2.0,
-            "on": True,
-            "mode": 1,
-            "options": {"depth": 2, "label": None},
-            "anything": "from a file\n",
-        }
-
-
 def test_all_arguments_may_come_as_one_json_object(toolcrib: Run, folder: Path) -> None:
     (folder / "arguments.json").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": 2}')
     for argument, typed in (('{"a": 1, "b": 2}', b""), ("@arguments.json", b""), ("-", b'{"a": 1, "b": 2}')):
@@ -170,91 +150,6 @@ def test_text_is_saved_where_there_is_nothing_else(toolcrib: Run, folder: Path) 
 
 def test_text_is_passed_on_as_it_is_when_piped(toolcrib: Run) -> None:
     assert toolcrib("call", "-s", "tools.py", "coloured").stdout == "\x1b[31mred\x1b]0;title\x07\n"
-
-
-def test_json_stays_json_where_standard_output_is_not_unicode(toolcrib: Run) -> None:
-    done = toolcrib("call", "-s", "tools.py", "echo", "text=é", "--json", PYTHONIOENCODING="ascii")
-    assert json.loads(done.stdout)["content"][0]["data"]["text"] == "é"
-
-
-def test_a_word_with_a_dot_a_slash_or_a_colon_before_the_tool_is_a_source(toolcrib: Run, folder: Path) -> None:
-    (folder / "plain").mkdir()
-    (folder / "plain" / "more.py").write_text("from toolcrib import tool\n@tool\ndef more() -> int: return 7\n")
-    lines = {
-        "call tools.py add a=1 b=2": "3",
-        "call ./tools.py plain/ more": "7",
-        "call tools.py:add add a=3": "3",
-        "call toolcrib.demo -s plain more": "7",
-        "call tools.py --tool add a=1": "1",
-        'call --tool add tools.py {"a":1.0}': "1",
-    }
-    for line, result in lines.items():
-        done = toolcrib(*line.split())
-        assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [result]), (line, done.stderr)
-
-
-def test_a_word_that_is_not_understood_is_answered_with_the_form_that_works(toolcrib: Run, folder: Path) -> None:
-    (folder / "plain").mkdir()
-    lines = {
-        "call add a=1": "To call 'add', name its source: toolcrib call tools.py add",
-        "call tools.py": "Write: toolcrib call tools.py TOOL. To see the tools: toolcrib list tools.py",
-        "call plain more": "If 'plain' is a source, write: -s plain",
-        "show tools.py add a=1": "Unexpected argument 'a=1'. Write: toolcrib show SOURCE TOOL",
-    }
-    for line, way_out in lines.items():
-        done = toolcrib(*line.split())
-        assert (done.returncode, done.stdout, way_out in done.stderr) == (2, "", True), (line, done.stderr)
-
-
-NESTED = """
-from typing import Literal
-from pydantic import BaseModel
-from toolcrib import tool
-
-class Label(BaseModel):
-    name: str
-    weight: int = 1
-
-class Issue(BaseModel, extra="forbid"):
-    title: str
-    label: Label | None = None
-    extra: dict[str, int] = {}
-
-@tool
-def create(issue: Issue, ids: list[int] = [], kinds: list[Literal["bug", "idea"]] = [], tags: list[str] = []) -> list:
-    return [issue.model_dump(exclude_unset=True), ids, kinds, tags]
-"""
-
-
-def test_members_of_objects_and_lists_with_commas_are_arguments(toolcrib: Run, folder: Path) -> None:
-    (folder / "nested.py").write_text(NESTED)
-    words = "issue.title=7 issue.label.name=x issue.label.weight=2 issue.extra.deep=3 ids=1,2 kinds=bug,idea tags=a,b"
-    done = toolcrib("call", "nested.py", "create", *words.split())
-    assert (done.returncode, done.stderr, json.loads(done.stdout)) == (
-        0,
-        "",
-        [
-            {"title": "7", "label": {"name": "x", "weight": 2}, "extra": {"deep": 3}},
-            [1, 2],
-            ["bug", "idea"],
-            # A text may have a comma in it.
-            ["a,b"],
-        ],
-    )
-    twice = toolcrib("call", "nested.py", "create", 'issue={"title": "x"}', "issue.title=y")
-    assert (twice.returncode, twice.stderr) == (
-        2,
-        "Error: 'issue' is given as a whole and by its members. Give it one way.\n",
-    )
-    unknown = toolcrib("call", "nested.py", "create", "issues.title=y")
-    assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "takes no argument 'issues.title'" in unknown.stderr
-    misspelt = toolcrib("call", "nested.py", "create", "issue.titel=y")
-    assert (misspelt.returncode, misspelt.stderr) == (
-        1,
-        "Error (invalid_arguments): Tool 'create': 'issue' takes no 'titel'. Did you mean 'title'? It takes: "
-        "title, label, extra.\n",
-    )
 
 
 OPENS = """

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from toolcrib.cli.calls import _time
-from toolcrib.cli.terminal import UsageError
 
 from .conftest import Run
 
@@ -96,7 +95,7 @@ def test_content_is_shown_where_the_settings_ask_for_it(toolcrib: Run, folder: P
     ("arguments", "status", "message"),
     [
         (["show", "run_1"], 1, "There is no call 'run_1' in the log. See: toolcrib calls list"),
-        (["list", "--status", "done"], 2, "a status is one of: started, success, error, pending, lost."),
+        (["list", "--status", "done"], 2, "is not one of 'started', 'success', 'error', 'pending', 'lost'"),
         (
             ["list", "--since", "soon"],
             2,
@@ -150,11 +149,3 @@ def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, forked_too
 def test_an_age_is_in_the_unit_of_its_letter(unit: str) -> None:
     age, earliest = timedelta(**{unit: 7}), datetime.now(UTC)
     assert earliest <= _time(f"7{unit[0]}") + age <= datetime.now(UTC)
-
-
-def test_a_time_may_have_a_zone_and_neither_may_be_out_of_range() -> None:
-    assert _time("2026-01-31T12:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
-    assert _time("2026-01-31") == datetime(2026, 1, 31).astimezone(UTC)
-    for text in ("999999999d", "0001-01-01T00:00+14:00", "7", "7w"):
-        with pytest.raises(UsageError, match="--since takes a time"):
-            _time(text)

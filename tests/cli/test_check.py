@@ -9,7 +9,6 @@ from pydantic import Field
 
 from toolcrib import Tool
 from toolcrib.cli.check import findings
-from toolcrib.tools import Permissions, load
 
 from ..tools.tool_folders import module
 from .conftest import Run
@@ -59,10 +58,6 @@ def test_texts_and_hints_that_mislead_a_model_are_found(options: dict[str, Any],
     assert found(**options) == [message]
 
 
-def test_texts_are_found_to_be_short_or_long_by_one_character() -> None:
-    assert found(description="x" * 15) == found(description="x" * 1024) == []
-
-
 def test_arguments_that_say_little_are_found() -> None:
     def weak(api_key: str, tokens: int, untyped: Any, plain: Annotated[str, Field(description="It.")]) -> None: ...
 
@@ -95,16 +90,17 @@ def test_what_a_folder_needs_is_held_against_what_it_declares(toolcrib: Run, tmp
         (made / "tool.wasm").write_bytes(module())
         (made / "main.py").write_text("")
     done = toolcrib("check", "t", "--json", XDG_CACHE_HOME=str(tmp_path / "cache"))
-    (source,) = json.loads(done.stdout)["sources"]
-    messages = {name: [one["message"] for one in findings] for name, findings in source["tools"].items()}
-    assert (done.returncode, source["problems"]) == (1, [])
-    weak = [NO_SCHEMA, NO_EXAMPLES]
+    messages: dict[str, list[str]] = {}
+    for finding in json.loads(done.stdout)["findings"]:
+        messages.setdefault(finding["subject"].removeprefix("t: "), []).append(finding["message"])
+    assert done.returncode == 1
+    weak = [NO_EXAMPLES, NO_SCHEMA]
     assert messages == {
         "anything": weak,
         "closed": [NO_EXAMPLES],
-        "apart": [NO_SCHEMA, "It is declared open_world = false, and needs to reach hosts.", NO_EXAMPLES],
+        "apart": ["It is declared open_world = false, and needs to reach hosts.", NO_EXAMPLES, NO_SCHEMA],
         "outside": weak,
-        "everywhere": [NO_SCHEMA, "It needs to reach every host. Name those that it uses.", NO_EXAMPLES],
+        "everywhere": ["It needs to reach every host. Name those that it uses.", NO_EXAMPLES, NO_SCHEMA],
         "tried": [NO_SCHEMA, "2 of 2 examples work in the sandbox."],
         "needing": [NO_SCHEMA, "Its examples were not tried: it needs variables, hosts."],
         "a" * 65: [
@@ -112,29 +108,6 @@ def test_what_a_folder_needs_is_held_against_what_it_declares(toolcrib: Run, tmp
             *weak,
         ],
     }
-
-
-@pytest.mark.parametrize(
-    ("read_only", "mount", "problems"),
-    [
-        (True, False, ["It is declared read_only, and needs a folder to write in."]),
-        (True, True, []),
-        (False, False, []),
-    ],
-)
-def test_a_tool_that_only_reads_needs_no_folder_to_write_in(
-    read_only: bool, mount: bool, problems: list[str], tmp_path: Path
-) -> None:
-    made, values = tmp_path / "made", {True: "true", False: "false"}
-    made.mkdir()
-    (made / "tool.wasm").write_bytes(module())
-    (made / "tool.toml").write_text(
-        f'name = "keep"\ndescription = "{FINE}"\nread_only = {values[read_only]}\n'
-        f'[[mounts]]\nname = "data"\nread_only = {values[mount]}\n'
-    )
-    granted = Permissions(mounts={"data": tmp_path}, writable=["data"])
-    (tool,) = load(granted.to(made)).tools
-    assert [one.message for one in findings(tool) if one.level == "problem"] == problems
 
 
 def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Run, tmp_path: Path) -> None:
@@ -147,17 +120,19 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
         done = toolcrib("check", *arguments)
         return done.returncode, done.stdout.splitlines()
 
-    warning = ["weak.py: weak", f"  warning: {NO_HINT}", "1 tool, 0 problems, 1 warning."]
-    assert check("fine.py", "--strict") == (0, ["fine.py: fine: no findings", "1 tool, 0 problems, 0 warnings."])
+    warning = ["weak.py: weak", f"warning: weak.py: weak: {NO_HINT}", "1 source, 1 tool: 1 warning."]
+    assert check("fine.py", "--strict") == (0, ["fine.py: fine", "1 source, 1 tool: no problems."])
     assert check("weak.py") == (0, warning)
     assert check("weak.py", "--strict") == (1, warning)
     assert check("broken.py", "fine.py", "weak.py") == (
         1,
         [
-            f"broken.py: problem: {tmp_path}/broken.py:1: SyntaxError: invalid syntax",
-            "fine.py: fine: no findings",
-            *warning[:2],
-            "2 tools, 1 problem, 1 warning.",
+            "broken.py: no tools",
+            "fine.py: fine",
+            "weak.py: weak",
+            f"problem: broken.py: {tmp_path}/broken.py:1: SyntaxError: invalid syntax",
+            warning[1],
+            "3 sources, 2 tools: 1 problem and 1 warning.",
         ],
     )
 
@@ -174,7 +149,8 @@ def test_a_server_that_is_connected_to_answers_or_is_a_problem(
         found = json.loads(done.stdout)
         assert (done.returncode, found["ok"]) == (status, status == 0), done.stderr
         return {
-            one["name"].partition("--")[1] or one["name"]: (one["status"], one["detail"]) for one in found["answers"]
+            one["subject"].partition("--")[1] or one["subject"]: (one["level"], one["message"])
+            for one in found["findings"]
         }
 
     status, detail = answers(0)["--"]
@@ -186,7 +162,7 @@ def test_a_server_that_is_connected_to_answers_or_is_a_problem(
 def test_the_store_and_its_key_answer_without_being_made(toolcrib: Run, folder: Path) -> None:
     (folder / "toolcrib.toml").write_text('[store]\nurl = "store.db"\n')
     fresh = toolcrib("check", "--connect").stdout
-    assert f"store: missing: {folder / 'store.db'}: not made yet; it is when it is first used\n" in fresh
+    assert f"missing: store: {folder / 'store.db'}: not made yet; it is when it is first used\n" in fresh
     assert not (folder / "store.db").exists()
     assert toolcrib("keys", "add", "alice").returncode == 0
     key = folder / "store.key"
@@ -194,14 +170,14 @@ def test_the_store_and_its_key_answer_without_being_made(toolcrib: Run, folder: 
     well = toolcrib("check", "--connect")
     # Only the keys were used: the tables of credentials and of the call log come when they are.
     assert "store.db: reachable; tables that come with the next use: auth, record\n" in well.stdout
-    assert (well.returncode, f"key of the store: ok: readable: {key}" in well.stdout) == (0, True), well.stdout
+    assert (well.returncode, f"ok: key of the store: readable: {key}" in well.stdout) == (0, True), well.stdout
     for spoil, problem in (
         (lambda: key.chmod(0o644), "can be read by others (mode 0644)"),
         (key.unlink, "Without it, what is sealed in the store cannot be opened."),
     ):
         spoil()
         done = toolcrib("check", "--connect")
-        assert (done.returncode, "key of the store: problem: " in done.stdout, problem in done.stdout) == (
+        assert (done.returncode, "problem: key of the store: " in done.stdout, problem in done.stdout) == (
             1,
             True,
             True,

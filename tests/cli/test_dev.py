@@ -152,39 +152,6 @@ def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(tmp_path: Path, 
         assert asyncio.run(listed(url, "add")) == ["add"]
 
 
-def test_serve_follows_what_was_broken_beside_what_was_not(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "tools.py").write_text(ADD)
-    folder = tmp_path / "more"
-    folder.mkdir()
-    (folder / "broken.py").write_text(BROKEN)
-    with running(tmp_path, environment, "serve", "tools.py", "more", "--port", "0") as (_, output):
-        output.until(r"^Not loaded: .*/more/broken\.py:1: SyntaxError: invalid syntax$")
-        url = output.until(r"^Serving MCP at (\S+) ")[1]
-        (folder / "broken.py").write_text(ADD.replace("def add", "def plus"))
-        (folder / "new.py").write_text(ADD.replace("def add", "def minus"))
-        (folder / "taken.py").write_text(ADD)
-        output.until(
-            r"WARNING toolcrib: The tools of more stay as they were: 'add' \(.*/taken\.py:4\) cannot be put in"
-        )
-        (folder / "taken.py").unlink()
-        names = ["add", "plus", "minus"]
-        assert asyncio.run(listed(url, *names)) == names
-
-
-def test_without_watch_nothing_is_loaded_again(tmp_path: Path, environment: dict[str, str]) -> None:
-    for name, text in [("tools.py", ADD), ("other.py", ADD.replace("def add", "def other"))]:
-        (tmp_path / name).write_text(text)
-    with (
-        running(tmp_path, environment, "serve", "--no-watch", "tools.py", "--port", "0") as (_, quiet),
-        running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (_, output),
-    ):
-        urls = [each.until(r"^Serving MCP at (\S+) ")[1] for each in (quiet, output)]
-        (tmp_path / "tools.py").write_text(ADD.replace("def add", "def plus"))
-        output.until("Loaded tools.py again; new: plus; gone: add.")
-        assert asyncio.run(listed(urls[1], "plus")) == ["plus"]
-        assert asyncio.run(listed(urls[0], "add")) == ["add"]
-
-
 def test_what_is_printed_while_a_file_is_loaded_again_is_no_part_of_the_protocol(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,16 +76,6 @@ def test_without_a_source_the_command_says_what_one_is(toolcrib: Run) -> None:
         "'package.module:name'. "
         "For example: toolcrib list toolcrib.demo\n"
     )
-
-
-def test_a_tool_without_a_schema_is_one_line(toolcrib: Run, folder: Path) -> None:
-    (folder / "odd.py").write_text(
-        "from toolcrib import tool\nclass Odd: ...\n@tool\ndef odd(it: Odd) -> int: return 1\n"
-    )
-    done = toolcrib("list", "odd.py")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"Error: {folder}/odd.py:3: Tool 'odd'")
-    assert done.stderr.count("\n") == 1
 
 
 def test_show_says_everything_about_a_tool(toolcrib: Run) -> None:
@@ -160,11 +149,6 @@ def test_the_command_starts_without_what_only_some_of_it_needs(environment: dict
     assert (version.split()[0], loaded) == ("toolcrib", "0 []")
 
 
-def test_names_of_tools_complete_in_the_shell(toolcrib: Run) -> None:
-    done = toolcrib(_TOOLCRIB_COMPLETE="complete_bash", COMP_WORDS="toolcrib call -s tools.py e", COMP_CWORD="4")
-    assert (done.stdout.split(), done.stderr) == (["echo", "executor"], "")
-
-
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -190,24 +174,6 @@ def test_sources_names_arguments_and_choices_complete(
     words = f"toolcrib {line}"
     done = toolcrib(_TOOLCRIB_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
     assert (done.stdout.split(), done.stderr) == (offered, "")
-
-
-def test_help_shows_no_python_types(toolcrib: Run) -> None:
-    commands = ["list", "show", "call", "chat", "serve", "dev", "check", "auth login", "calls show"]
-    for command in [*commands, "keys revoke", "pending deny", "sandbox clear", "secrets set"]:
-        text = toolcrib(*command.split(), "--help").stdout
-        assert not re.search(r"<\w+(\[| )|<str>|<int|\(127|\[0<=|[{}]", text), text
-
-
-def test_nobody_reading_on_is_not_worth_a_word(folder: Path, environment: dict[str, str]) -> None:
-    printed = "printed while loading\n"
-    calls = ("call -s tools.py much", "call -s tools.py chatter", "call -s tools.py much --json")
-    for arguments, errors in {**dict.fromkeys(calls, printed), "call --help": ""}.items():
-        line = f"'{environment['PROGRAM']}' {arguments} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
-        done = subprocess.run(
-            ["bash", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", errors)
 
 
 TAKES = '''
@@ -253,103 +219,10 @@ def test_show_says_what_a_provider_gets_and_what_is_lost_there(toolcrib: Run, fo
     }
 
 
-@pytest.mark.parametrize(
-    ("provider", "at"),
-    [
-        ("openai", ("function", "name")),
-        ("openai-responses", ("name",)),
-        ("gemini", ("functionDeclarations", 0, "name")),
-        ("bedrock", ("toolSpec", "name")),
-        ("mcp", ("name",)),
-    ],
-)
-@pytest.mark.full
-def test_show_knows_every_format(toolcrib: Run, provider: str, at: tuple[Any, ...]) -> None:
-    output: Any = json.loads(toolcrib("show", "-s", "tools.py", "fail", "--format", provider, "--json").stdout)
-    definition = output["definition"]
-    for step in at:
-        definition = definition[step]
-    assert (definition, output["losses"]) == ("fail", [])
-
-
 def test_show_names_the_nearest_format(toolcrib: Run) -> None:
     done = toolcrib("show", "-s", "tools.py", "add", "--format", "openai_response")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[1] == (
         "Error: There is no format 'openai_response'. Did you mean 'openai-responses'? "
         "The formats are: openai, openai-responses, anthropic, gemini, bedrock, mcp."
-    )
-
-
-FORMS = """
-from typing import Annotated
-
-from pydantic import BaseModel
-
-from toolcrib import Handle, tool
-
-
-class Circle(BaseModel):
-    radius: float
-
-
-class Box(BaseModel):
-    width: float
-    inside: Circle | None = None
-
-
-@tool(isolation="process", serial=True, destructive=True)
-def draw(shape: Circle | Box, rows: Annotated[list[int], Handle], name: str = "x") -> None:
-    \"\"\"Draw.\"\"\"
-"""
-
-FORMS_SETTINGS = """\
-[[source]]
-from = "forms.py"
-[[rule]]
-tools = "draw"
-where = { "/name" = "y*" }
-do = "deny"
-[[rule]]
-hint = "destructive"
-do = "ask"
-[[rule]]
-do = "deny"
-[[limit]]
-concurrency = 2
-rate = "10/s"
-"""
-
-
-def test_show_has_members_by_their_object_and_what_the_settings_say(toolcrib: Run, folder: Path) -> None:
-    (folder / "forms.py").write_text(FORMS)
-    (folder / "toolcrib.toml").write_text(FORMS_SETTINGS)
-    assert (
-        toolcrib("show", "draw").stdout
-        == """\
-draw
-
-Draw.
-
-Arguments
-  shape  object {radius} or object {width, inside}
-    Circle
-      radius  number
-    Box
-      width   number
-      inside  object or null  (default null)
-        radius  number
-  rows   array of integer or a handle
-  name   string                          (default "x")
-
-Hints     destructive
-Isolation process
-Serial    yes, one call at a time
-Rules     deny where {"/name": "y*"}, else ask
-Limits    2 at a time and 10/s per tool
-Defined   forms.py:18
-
-Call it
-  toolcrib call draw shape=OBJECT rows=ARRAY
-"""
     )

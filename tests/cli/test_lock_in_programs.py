@@ -77,21 +77,3 @@ def test_an_address_that_is_not_locked_and_a_folder_that_has_changed_are_refused
     (folder / "hello.py").write_text(HELLO.format(" twice"))
     with pytest.raises(LoadError, match=r"has changed since it was locked in toolcrib\.lock"):
         Workbench(["hello.py"], lock="toolcrib.lock")
-
-
-def test_a_lock_file_that_is_not_there_locks_nothing_and_is_an_error() -> None:
-    with pytest.raises(
-        LoadError, match=r"There is no lock file toolcrib\.lock\. Write it, in its folder: toolcrib lock"
-    ):
-        Workbench([], lock="toolcrib.lock")
-
-
-def test_settings_may_be_held_to_another_lock(toolcrib: Run, repository: Repository, folder: Path) -> None:
-    repository.commit(tool_files("echo"))
-    (folder / "toolcrib.toml").write_text('[[source]]\nfrom = "git+./repository@main"\n')
-    assert toolcrib("lock").returncode == 0
-    (folder / "toolcrib.lock").rename(folder / "other.lock")
-    repository.commit(tool_files("echo", "Call this first."))
-    assert [spec.description for spec in Crib.from_config().registry.specs()] == ["Call this first."]
-    held = Crib.from_config(lock="other.lock")
-    assert [spec.description for spec in held.registry.specs()] == ["Give it back."]

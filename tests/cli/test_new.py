@@ -54,7 +54,7 @@ def test_a_new_tool_works_is_accepted_by_check_and_its_test_passes(
     done = toolcrib("call", source, "mine", "text=two words")
     assert (done.stdout, done.stderr) == (text, "")
     done = toolcrib("check", source, "--strict")
-    assert (done.returncode, done.stdout.endswith("1 tool, 0 problems, 0 warnings.\n")) == (0, True), done.stdout
+    assert (done.returncode, done.stdout.endswith("1 source, 1 tool: no problems.\n")) == (0, True), done.stdout
     test = next(folder.rglob("test_mine.py"))
     subprocess.run([sys.executable, "-m", "pytest", "-q", str(test)], cwd=folder, check=True, capture_output=True)
     again = toolcrib("new", "mine", "--kind", kind)
@@ -101,20 +101,21 @@ def test_check_tries_the_examples_in_the_sandbox_and_lints_the_rest(toolcrib: Ru
     write(folder / "t", {"broken/tool.toml": "name = 1"})
     done = toolcrib("check", "t", "--json")
     found = json.loads(done.stdout)
-    (source,) = found["sources"]
-    levels = {name: [(one["level"], one["message"]) for one in findings] for name, findings in source["tools"].items()}
-    assert (done.returncode, found["ok"], len(source["problems"])) == (1, False, 1)
+    levels: dict[str, list[tuple[str, str]]] = {}
+    for finding in found["findings"]:
+        levels.setdefault(finding["subject"].removeprefix("t: "), []).append((finding["level"], finding["message"]))
+    assert (done.returncode, found["ok"], len(levels["t"])) == (1, False, 1)
     assert levels["good"] == [("note", "1 of 1 examples work in the sandbox.")]
     assert levels["traps"][0][1].startswith("Example 1 does not work (trapped)")
     assert levels["needs"] == [("note", "Its examples were not tried: it needs variables.")]
-    assert [level for level, _ in levels["weak"]] == ["warning", "warning", "problem", "warning"]
+    assert [level for level, _ in levels["weak"]] == ["problem", "warning", "warning", "warning"]
     assert (
         "problem",
         "'description' has characters that a model reads and a person does not see: U+200B, U+E0041.",
     ) in levels["hidden"]
     assert any("looks like a credential" in message for _, message in levels["hidden"])
     plain = toolcrib("check", "t")
-    assert "  problem: It is declared read_only and destructive.\n" in plain.stdout
+    assert "problem: t: weak: It is declared read_only and destructive.\n" in plain.stdout
     assert "\u200b" not in plain.stdout
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -15,14 +14,11 @@ import pytest
 
 import toolcrib.cli
 import toolcrib.demo
-from toolcrib.cli.sources import Opened
 from toolcrib.cli.terminal import (
     Output,
     clean,
-    discard,
     echo,
     indented_json,
-    is_rich,
     prepare_streams,
     prints_to_stderr,
     silenced,
@@ -100,12 +96,12 @@ def test_an_output_has_standard_output_for_itself_from_when_it_is_made(
         output.write("with its line end\n")
         output.write("a piece", end="")
         output.json({"é": "\x1b"})
-        output.table(("A", "B"), [])
-        output.table(("A", "B"), [("1\n", "2")])
-        output.print("[bold]2[/bold] :smile:")
+        output.table([], ("a", "b"))
+        output.table([{"a": "1\n", "b": ["2", True]}], ("a", "b", "c"))
+        output.lines([[("[bold]2[/bold]", "bold"), (" :smile:", "")]])
         output._stream.close()
     assert streams.read() == (
-        'before\na result \\ud800\nwith its line end\na piece{"é": "\\u001b"}\n1\t2\n[bold]2[/bold] :smile:\n',
+        'before\na result \\ud800\nwith its line end\na piece{"é": "\\u001b"}\n1\t2 True\t\n[bold]2[/bold] :smile:\n',
         "printed by a tool\nin order\nfrom a program\n",
     )
 
@@ -123,48 +119,17 @@ def test_streams_take_any_text_and_may_be_missing(monkeypatch: pytest.MonkeyPatc
     echo("to a stream that is closed")
 
 
-def test_what_is_discarded_leaves_no_descriptor_open(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    with streams.opened(monkeypatch):
-        before = descriptors()
-        discard(sys.stdout)
-        assert descriptors() == before
-        print("to nobody")
-    assert streams.read() == ("", "")
-
-
-@pytest.mark.parametrize(("term", "rich"), [("xterm", True), ("dumb", False), ("unknown", False), ("", False)])
-def test_a_terminal_is_rich_by_its_name(term: str, rich: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", term)
-    terminal, other = os.openpty()
-    with open(terminal, "w"), open(other, "w") as stream:
-        assert is_rich(stream) == rich
-    assert not is_rich(io.StringIO())
-
-
 def test_a_traceback_keeps_the_frames_of_the_tools_alone() -> None:
     def frame(file: str | None, indent: str = "  ") -> str:
         return f'{indent}File "{file}", line 1, in work\n{indent}  work()\n{indent}  ^^^^\n'
 
     ours, demo = frame(toolcrib.cli.__file__), frame(toolcrib.demo.__file__)
     plumbing = frame(asyncio.__file__) + frame("<frozen importlib._bootstrap>")
-    theirs = demo + frame(json.__file__) + frame("/their/tools.py", "  | ")
+    plumbing += frame(json.__file__)
+    theirs = demo + frame("/their/tools.py", "  | ")
     head, end = "Traceback (most recent call last):\n", "ValueError: no\n"
     assert tool_frames(head + ours + plumbing + theirs + ours + end) == head + theirs + end
     assert tool_frames(head + ours + plumbing + end) == head + ours + plumbing + end
-
-
-def test_the_log_is_as_it_was_once_the_tools_of_servers_are_listed() -> None:
-    log = logging.getLogger("toolcrib")
-    before = log.level
-    assert Opened([], {}, (), has_servers=True).listed().specs() == ()
-    assert log.level == before
-
-
-def test_a_stream_that_is_no_file_has_a_reader(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output()
-    output.require_reader()
-    output.write("read")
-    assert capsys.readouterr().out == "read\n"
 
 
 BASE_INSTALL = """

@@ -36,9 +36,9 @@ def test_a_secret_is_entered_used_and_removed_and_never_shown(toolcrib: Run, fol
     assert (stored.returncode, stored.stdout, stored.stderr) == (0, "", "Stored: WEATHER_KEY.\n")
     used = toolcrib("call", "weather")
     assert used.returncode == 0 and used.stdout.startswith("the key is ")
-    assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault\n"
+    assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault\t\n"
     listed = json.loads(toolcrib("secrets", "list", "--json").stdout)
-    assert listed == [{"name": "WEATHER_KEY", "profile": "default", "damaged": False}]
+    assert listed == [{"name": "WEATHER_KEY", "profile": "default", "damaged": None}]
     assert toolcrib("call", "weather", "--principal", "bob").returncode == 3
     written = b"".join(file.read_bytes() for file in folder.glob("store*"))
     assert b"canary" not in written and "canary" not in used.stdout
@@ -53,7 +53,7 @@ def test_a_secret_for_all_serves_those_who_have_none(toolcrib: Run) -> None:
     assert toolcrib("call", "weather", "--principal", "bob").returncode == 0
     assert (toolcrib("secrets", "list").stdout, toolcrib("secrets", "list", "--for-all").stdout) == (
         "",
-        "WEATHER_KEY\tdefault\n",
+        "WEATHER_KEY\tdefault\t\n",
     )
 
 
@@ -86,18 +86,18 @@ def test_what_does_not_open_is_shown_as_damaged_and_can_be_removed(toolcrib: Run
         connection.execute("UPDATE toolcrib_grants SET envelope = x'00ff' WHERE provider <> 'tavily'")
     listed = toolcrib("auth", "list")
     assert listed.stdout.splitlines() == [
-        "stripe\ttoken\tat work\tdamaged: toolcrib auth revoke stripe --profile 'at work'",
-        "stripe\ttoken\tdefault\tdamaged: toolcrib auth revoke stripe",
-        "tavily\ttoken\tdefault\t",
+        "stripe\ttoken\tat work\t\ttoolcrib auth revoke stripe --profile 'at work'",
+        "stripe\ttoken\tdefault\t\ttoolcrib auth revoke stripe",
+        "tavily\ttoken\tdefault\t\t",
     ]
     assert "cannot be opened" in listed.stderr
     assert "Traceback" not in listed.stderr
     shown = json.loads(toolcrib("auth", "show", "stripe", "--json").stdout)
     assert [(one["profile"], one["damaged"], one["scopes"]) for one in shown] == [
-        ("at work", True, []),
-        ("default", True, []),
+        ("at work", "toolcrib auth revoke stripe --profile 'at work'", []),
+        ("default", "toolcrib auth revoke stripe", []),
     ]
-    assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault (damaged: toolcrib secrets remove WEATHER_KEY)\n"
+    assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault\ttoolcrib secrets remove WEATHER_KEY\n"
     assert toolcrib("call", "weather").returncode == 1
     for profile in ("default", "at work"):
         assert toolcrib("auth", "revoke", "stripe", "--profile", profile).returncode == 0

@@ -1,21 +1,16 @@
 """What `toolcrib show` writes of one tool: each fact by itself, and how it looks at a terminal."""
 
-import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib import Secret, Tool, ToolAuth
-from toolcrib.cli.show import call_line, signature, write_tool
+from toolcrib.cli.show import call_line, write_tool
 from toolcrib.cli.terminal import Output
 from toolcrib.core import ToolSpec
 from toolcrib.tools import from_schema
 from toolcrib.workbench.settings import read_settings
-
-from .conftest import Run, Session
 
 
 def shown(tool: Tool[..., Any], capsys: pytest.CaptureFixture[str], config: Path | None = None) -> str:
@@ -140,51 +135,3 @@ def test_facts_are_named_where_there_are_any(capsys: pytest.CaptureFixture[str],
 def test_the_line_that_calls_it_can_be_typed(schema: Any, example: Any, line: str) -> None:
     examples = () if example is None else (example, {"z": 1})
     assert call_line(ToolSpec("it", "", {"type": "object", **schema}, examples=examples), []) == line
-
-
-@pytest.mark.parametrize(
-    ("title", "description", "line"),
-    [
-        ("T", "First.\nSecond.", "it(a, [b])  T: First."),
-        (None, "\nFirst.", "it(a, [b])  First."),
-        ("T", "", "it(a, [b])  T"),
-        (None, "", "it(a, [b])"),
-    ],
-)
-def test_a_tool_on_one_line(title: str | None, description: str, line: str) -> None:
-    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}
-    assert signature(ToolSpec("it", description, schema, title=title)) == line
-
-
-def test_the_tool_of_several_sources_and_settings_is_shown_as_it_is_called(toolcrib: Run, folder: Path) -> None:
-    (folder / "its.toml").write_text('[[source]]\nfrom = "tools.py"\n')
-    done = toolcrib("show", "-c", "its.toml", "fail")
-    assert done.stdout.endswith("Call it\n  toolcrib call -c its.toml fail\n")
-    listed = json.loads(toolcrib("list", "tools.py", "--json", "--tool", "fail", "--tool", "add").stdout)
-    assert [one["name"] for one in listed] == ["add", "fail"]
-    (alone,) = json.loads(toolcrib("list", "tools.py", "--json", "--tool", "add").stdout)
-    assert json.loads(toolcrib("show", "-s", "tools.py", "add", "--json").stdout) == alone
-    none = toolcrib("list", "tools.py", "--tool", "ad")
-    assert (none.returncode, none.stdout) == (2, "")
-    assert "Error: --tool: there is no tool 'ad'. Did you mean 'add'? The tools are: add, echo, " in none.stderr
-    assert toolcrib("list", "tools.py").stdout.splitlines()[2].endswith("\tdisk\tdestructive, needs github")
-
-
-def test_at_a_narrow_terminal_what_is_to_be_copied_is_in_one_piece(
-    at_terminal: Callable[..., AbstractContextManager[Session]], folder: Path, environment: dict[str, str]
-) -> None:
-    (folder / "long.py").write_text(
-        "from toolcrib import tool\n"
-        '@tool(title="A title that is longer than the terminal")\n'
-        "def long() -> dict[str, str]:\n"
-        '    return {"text": "x" * 60}\n'
-    )
-    pieces = {
-        ("list", "tools.py"): ["\n \x1b[1;36mexecutor\x1b[0m"],
-        ("show", "-s", "tools.py", "add"): ['  toolcrib call -s tools.py add \'{"a": 1, "b": 2}\'', "\x1b[1mArguments"],
-        ("call", "long.py", "long"): [f'"{"x" * 60}"'],
-    }
-    for arguments, expected in pieces.items():
-        with at_terminal(folder, environment, *arguments, columns=40) as session:
-            status, seen = session.read_to_end()
-        assert (status, [piece for piece in expected if piece not in seen]) == (0, []), repr(seen)

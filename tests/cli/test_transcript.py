@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Image, Pending, Result, Text, ToolError
+from toolcrib import Call, Image, Pending, Result, Text
 from toolcrib.agent import CallEvent, CallFinished, CallStarted, ModelError, Outcome, RunEvent
 from toolcrib.cli.terminal import Output
-from toolcrib.cli.transcript import JsonTranscript, TextTranscript
+from toolcrib.cli.transcript import ChatTranscript
 from toolcrib.core import Emitted, Progress, Repair
 from toolcrib.formats import TextDelta, Usage
 from toolcrib.record import Redactor
@@ -18,8 +18,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WAITS = Pending("pending_1", "approval", "Is 'hush-hush' fine?", "d", "wipe", "local", "t", NOW)
 
 
-def text_transcript() -> TextTranscript:
-    return TextTranscript(Output(), Redactor(["hush-hush"]), is_over=lambda: False)
+def text_transcript() -> ChatTranscript:
+    return ChatTranscript(Output(), Redactor(["hush-hush"]), is_over=lambda: False)
 
 
 def ended(text: str, took_s: float = 1.234, **more: Any) -> Result[Any]:
@@ -63,73 +63,8 @@ def test_words_are_written_as_they_come_and_a_call_begins_a_line(capsys: pytest.
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text", "shown"),
-    [
-        ("x" * 60, "y" * 46, f"[t {'x' * 60}] {'y' * 46} (1.00 s)"),
-        ("x" * 60, "y" * 60, f"[t {'x' * 60}] {'y' * 45}… (1.00 s)"),
-        ("x" * 61, "y", f"[t {'x' * 59}…] y (1.00 s)"),
-        ("", "y" * 120, f"[t] {'y' * 106}… (1.00 s)"),
-        ("", "y" * 107, f"[t] {'y' * 107} (1.00 s)"),
-    ],
-)
-def test_the_line_of_a_call_has_120_columns(
-    arguments: str, text: str, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    finished = CallFinished(Call("t", arguments, id="1"), ended(text, 1))
-    assert lines_of(finished, capsys=capsys) == ("", [shown])
-
-
-def test_a_result_keeps_forty_columns_and_an_error_has_more(capsys: pytest.CaptureFixture[str]) -> None:
-    long = Call("t" * 20, "x" * 60, id="1")
-    failed = [ended("z" * length, 1, error=ToolError("", "failed")) for length in (384, 385)]
-    waiting = ended("", 1, pending=WAITS)
-    _, err = lines_of(*(CallFinished(long, one) for one in (ended("y" * 60, 1), *failed, waiting)), capsys=capsys)
-    begin = f"[{'t' * 20} {'x' * 60}]"
-    assert err == [
-        f"{begin} {'y' * 39}… (1.00 s)",
-        f"{begin} error (failed): {'z' * 384} (1.00 s)",
-        f"{begin} error (failed): {'z' * 383}… (1.00 s)",
-        f"{begin} waits: Is '[secret]' fine? (1.00 s)",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "shown"),
-    [
-        (Outcome("done", "Hi."), []),
-        (Outcome("cancelled", ""), ["", "Stopped."]),
-        (Outcome("stopped", "", "It is hush-hush."), ["It is [secret]."]),
-        (Outcome("pending", "", "It waits."), ["It waits. Nobody can be asked here: chat at a terminal."]),
-        (Outcome("done", "", usage=Usage(3, 2, 1)), ["Tokens: 3 in (1 cached), 2 out; in total 7 in, 2 out."]),
-    ],
-)
-def test_the_end_of_a_turn_has_its_reason_and_its_tokens(
-    outcome: Outcome, shown: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    transcript = text_transcript()
-    transcript.show(TextDelta("Open"))
-    transcript.end(outcome, Usage(7, 2) if outcome.usage != Usage() else Usage())
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.splitlines()) == ("Open\n", shown)
-
-
-def test_a_turn_that_failed_has_the_error_and_what_was_used_until_then(capsys: pytest.CaptureFixture[str]) -> None:
-    error = ModelError("No hush-hush.", "limited")
-    for so_far, tokens in ((None, "0 in, 0 out"), (Outcome("stopped", "", usage=Usage(5, 1)), "5 in, 1 out")):
-        error.so_far = so_far
-        transcript = text_transcript()
-        transcript.show(TextDelta("Open"))
-        transcript.fail(error, Usage(9, 9))
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err) == (
-            "Open\n",
-            f"Error (limited): No [secret].\nTokens: {tokens}; in total 9 in, 9 out.\n",
-        )
-
-
 def test_a_program_gets_each_event_as_an_object(capsys: pytest.CaptureFixture[str]) -> None:
-    transcript = JsonTranscript(Output(), Redactor(["hush-hush"]))
+    transcript = ChatTranscript(Output(), Redactor(["hush-hush"]), as_json=True, is_over=lambda: False)
     call = Call("hush-hush", {"a": ["hush-hush", 1]}, id="1")
     transcript.show(TextDelta("Half a hush"))
     transcript.show(CallStarted(call))

@@ -87,19 +87,6 @@ async def test_a_text_is_found_in_tracked_text_files_alone(ask: Ask) -> None:
     }
 
 
-async def test_a_search_can_be_narrowed_and_widened(ask: Ask) -> None:
-    async def places(**arguments: Any) -> list[str]:
-        found = (await ask("search_files", **arguments)).unwrap()
-        return [f"{match.path}:{match.line}" for match in found.matches]
-
-    assert await places(query="needle", path="src") == ["src/żółw.py:2"]
-    assert await places(query="NEEDLE", path="src", ignore_case=True) == ["src/żółw.py:1", "src/żółw.py:2"]
-    assert await places(query="^(first|third)$", kind="regex") == ["readme.txt:1", "readme.txt:3"]
-    assert await places(query="^(first|third)$") == []
-    limited = (await ask("search_files", query="needle", limit=1)).unwrap()
-    assert (len(limited.matches), limited.more) == (1, True)
-
-
 async def test_a_bad_expression_is_refused_in_the_words_of_git(ask: Ask) -> None:
     code, message = failure(await ask("search_files", query="(", kind="regex"))
     assert code == "failed"
@@ -110,21 +97,6 @@ async def test_lines_are_counted_as_the_search_counts_them(ask: Ask) -> None:
     """A form feed ends no line."""
     lines = (await ask("read_lines", path="src/żółw.py", first_line=2, line_count=1)).unwrap()
     assert lines.text == "--output=x needle"
-
-
-async def test_a_range_of_lines_is_read(ask: Ask) -> None:
-    lines = (await ask("read_lines", path="readme.txt", first_line=2, line_count=2)).unwrap()
-    assert lines.model_dump() == {
-        "path": "readme.txt",
-        "first_line": 2,
-        "last_line": 3,
-        "total_lines": 4,
-        "text": "second needle\nthird",
-    }
-    assert failure(await ask("read_lines", path="readme.txt", first_line=9)) == (
-        "invalid_arguments",
-        "'readme.txt' has 4 lines, so line 9 cannot be read.",
-    )
 
 
 async def test_a_file_is_read_as_it_was_at_a_revision(ask: Ask) -> None:
@@ -172,14 +144,6 @@ async def test_a_file_swapped_for_a_link_out_of_the_repository_is_not_read(ask: 
     assert failure(await ask("read_lines", path="src/outside.txt"))[0] == "failed"
 
 
-async def test_a_binary_and_an_enormous_file_are_refused(ask: Ask, repository: Path) -> None:
-    assert failure(await ask("read_lines", path="binary")) == ("invalid_arguments", "'binary' is not a text file.")
-    (repository / "readme.txt").write_text("x" * 3_000_000)
-    assert failure(await ask("read_lines", path="readme.txt"))[0] == "too_large"
-    git(repository, "commit", "-q", "-a", "-m", "Grow")
-    assert failure(await ask("read_lines", path="readme.txt", revision="HEAD"))[0] == "too_large"
-
-
 async def test_long_lines_and_very_many_matches_are_bounded(ask: Ask, repository: Path) -> None:
     (repository / "readme.txt").write_text("needle " + "x" * 100_000 + "\n" + "needle in a haystack\n" * 50_000)
     git(repository, "commit", "-q", "-a", "-m", "Grow")
@@ -189,20 +153,6 @@ async def test_long_lines_and_very_many_matches_are_bounded(ask: Ask, repository
     lines = (await ask("read_lines", path="readme.txt", line_count=1_000)).unwrap()
     assert len(lines.text) < 25_000
     assert lines.text.count("\n") + 1 == lines.last_line < 1_000
-
-
-async def test_commits_are_listed_newest_first(ask: Ask) -> None:
-    async def subjects(**arguments: Any) -> list[str]:
-        return [commit.subject for commit in (await ask("history", **arguments)).unwrap().commits]
-
-    assert await subjects() == ["Extend", "Add", "Begin"]
-    assert await subjects(limit=1) == ["Extend"]
-    assert await subjects(path="readme.txt") == ["Extend", "Begin"]
-    assert await subjects(path="gone.txt") == ["Add", "Begin"]
-    assert await subjects(path="-n.txt") == ["Add"]
-    assert await subjects(path="never.txt") == []
-    assert await subjects(since="2024-02-01") == ["Extend", "Add"]
-    assert await subjects(revision="HEAD~1", path="src") == ["Add"]
 
 
 async def test_a_commit_says_who_and_when(ask: Ask) -> None:
@@ -259,15 +209,6 @@ async def test_variables_of_git_do_not_lead_to_another_repository(
     assert len((await ask("search_files", query="needle")).unwrap().matches) == 3
 
 
-async def test_the_repository_of_the_current_directory_is_the_default(
-    repository: Path, examples: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TOOLCRIB_EXAMPLE_REPOSITORY")
-    monkeypatch.chdir(repository / "src")
-    async with Workbench([examples / "repository.py"]) as bench:
-        assert (await bench.call("read_lines", {"path": "readme.txt"})).unwrap().total_lines == 4
-
-
 @pytest.mark.parametrize("place", ["src", ".git", "readme.txt", "nowhere", ".."])
 async def test_a_setting_that_names_no_top_folder_is_reported(
     repository: Path, examples: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -277,27 +218,6 @@ async def test_a_setting_that_names_no_top_folder_is_reported(
         code, message = failure(await bench.call("history"))
     assert code == "unavailable"
     assert message.startswith("TOOLCRIB_EXAMPLE_REPOSITORY does not name the top folder")
-
-
-async def test_a_repository_without_commits_is_reported(
-    tmp_path: Path, examples: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    git(tmp_path, "init", "-q")
-    monkeypatch.setenv("TOOLCRIB_EXAMPLE_REPOSITORY", str(tmp_path))
-    async with Workbench([examples / "repository.py"]) as bench:
-        assert failure(await bench.call("history"))[1].startswith("There is no commit 'HEAD' here.")
-
-
-async def test_without_git_the_error_names_the_way_out(
-    repository: Path, tmp_path: Path, examples: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    async with Workbench([examples / "repository.py"]) as bench:
-        assert failure(await bench.call("history")) == (
-            "unavailable",
-            "git is not installed here, and these tools need it. Install it: https://git-scm.com/downloads.",
-        )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the slow git is a shell script")

@@ -11,11 +11,6 @@ from pathlib import Path
 import toolcrib
 
 ROOT = Path(toolcrib.__file__).parent
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-# Words that this code once had names from, and that nobody of this field would guess.
-PRIVATE = ("said", "told", "struck", "strike", "meant", "mend", "mended", "spoken", "desk", "shelf", "seat", "scene")
-PRIVATE_NAMES = ("SecondRoad", "second_road")
 # A name that ends in `_s` is a duration; a moment is an aware datetime, whose name ends in `_at`.
 MOMENTS = ("started", "finished", "expires", "deadline", "created", "answered", "begins", "ends", "now")
 
@@ -73,24 +68,6 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
         TopologicalSorter({name: imports(name) for name in modules()}).prepare()
     except CycleError as error:
         raise AssertionError(" imports ".join(reversed(error.args[1]))) from None
-
-
-def test_no_name_has_a_word_of_a_private_language() -> None:
-    folders = ("src", "tests", "examples", "benchmarks", "scripts")
-    texts = {file: file.read_text() for folder in folders for file in (REPOSITORY / folder).rglob("*.py")}
-    pattern = re.compile("|".join((*PRIVATE, *PRIVATE_NAMES)), re.IGNORECASE)
-    private = [
-        f"{file.relative_to(REPOSITORY)}:{line}: {name}"
-        for file, text in texts.items()
-        if pattern.search(text)  # most files have no such word at all, and need not be parsed
-        for line, name in names(ast.parse(text))
-        if {*words(name)} & {*PRIVATE} or any(each in name for each in PRIVATE_NAMES)
-    ]
-    assert private == []
-
-
-def test_no_module_has_a_name_with_a_word_of_a_private_language() -> None:
-    assert [name for name in modules() for part in name.split(".") if {*words(part)} & {*PRIVATE}] == []
 
 
 def test_names_in_seconds_are_durations() -> None:

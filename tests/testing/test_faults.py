@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Result, SetupError, Text, Workbench, tool
-from toolcrib.core import Emitted, UnknownToolError
-from toolcrib.testing import Fault, Faults, InjectedFault, failing, garbled, late, oversized
+from toolcrib import Result, SetupError, Workbench, tool
+from toolcrib.core import UnknownToolError
+from toolcrib.testing import Faults, InjectedFault, failing, garbled, late, oversized
 from toolcrib.workbench import Retry
 
 
@@ -45,17 +45,6 @@ def count() -> int:
     return 12345
 
 
-class Diary:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    @tool
-    def note(self, line: str) -> int:
-        """Write a line."""
-        self.lines.append(line)
-        return len(self.lines)
-
-
 EVERY = [search, read, stream, pieces]
 CALLS: list[tuple[str, Any]] = [("search", {"query": "a"}), ("read", {"path": "a"}), ("stream", None), ("pieces", None)]
 
@@ -73,14 +62,6 @@ async def test_a_late_tool_is_answered_for_at_its_deadline() -> None:
     assert codes(results) == ["timeout"] * 4
     assert took_s < 50
     assert sorted(fault.tool for fault in faults.injected) == ["pieces", "read", "search", "stream"]
-
-
-async def test_a_tool_that_is_a_little_late_does_its_work() -> None:
-    async with Workbench([Faults({"*": late(0.05)})(*EVERY)]) as bench:
-        began = time.monotonic()
-        results = await bench.call_many(CALLS)
-    assert [result.text for result in results] == ['["a"]', "the text of a", "two", "two"]
-    assert time.monotonic() - began >= 0.05
 
 
 async def test_a_failing_tool_is_tried_again_as_any_other() -> None:
@@ -127,14 +108,6 @@ async def test_a_garbled_result_is_refused_where_something_was_promised() -> Non
     assert runs[0] == runs[1] != runs[2]
 
 
-async def test_only_what_is_waited_for_is_emitted_before_a_changed_result() -> None:
-    async with Workbench([Faults({"stream": garbled()})(stream)]) as bench:
-        events = [event async for event in bench.stream("stream")]
-    assert events[0] == Emitted((Text("one"),))
-    assert isinstance(events[1], Result)
-    assert events[1].text.endswith("\x1b[2J")
-
-
 async def test_which_calls_meet_a_fault_is_the_same_for_a_seed_however_they_run() -> None:
     async def injected(seed: int, *, parallel: bool) -> list[int]:
         faults = Faults({"search": failing().sometimes(0.5)}, seed=seed)
@@ -146,28 +119,6 @@ async def test_which_calls_meet_a_fault_is_the_same_for_a_seed_however_they_run(
     assert one == await injected(7, parallel=True)
     assert one != await injected(8, parallel=True)
     assert 5 < len(one) < 35
-
-
-async def test_the_first_fault_that_is_due_comes() -> None:
-    plan: dict[str, Fault | list[Fault]] = {"sea*": [failing("first").on(1), failing("third").every(3)], "*": garbled()}
-    faults = Faults(plan)
-    async with Workbench([faults(search)]) as bench:
-        results = [await bench.call("search", {"query": "a"}) for _ in range(4)]
-    assert [fault.kind for fault in faults.injected] == ["failing", "garbled", "failing", "garbled"]
-    assert (results[0].text, results[2].text) == ("first", "third")
-
-
-async def test_the_tools_of_objects_and_classes_and_files_have_faults_too(tmp_path: Path) -> None:
-    (tmp_path / "more.py").write_text("from toolcrib import tool\n@tool\ndef more() -> str:\n    return 'more'\n")
-    faults = Faults({"note": failing().on(2), "more": failing()})
-    diary = Diary()
-    for source in (diary, Diary):
-        faults = Faults({"note": failing().on(2), "more": failing()})
-        async with Workbench([faults(source, tmp_path / "more.py")]) as bench:
-            results = [await bench.call("note", {"line": "a"}) for _ in range(3)] + [await bench.call("more")]
-        assert codes(results) == [None, "unavailable", None, "unavailable"]
-        assert results[2].value == 2
-    assert diary.lines == ["a", "a"]
 
 
 async def test_faults_come_over_tools_in_processes_too(tmp_path: Path) -> None:

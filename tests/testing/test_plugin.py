@@ -68,15 +68,6 @@ def seen(request):
     print("SEEN", request.node.name.split("[")[0], *tools.events)
 """
 
-SYNC = """
-from tools import events, use
-
-
-def test_it(bench):
-    assert bench(use).call_sync(use).unwrap() == "Pool"
-    events.append("end")
-"""
-
 # With `mark` and `fixture` of an async plugin.
 ASYNC = """
 import pytest
@@ -121,15 +112,6 @@ async def test_fails(bench):
     raise LookupError
 """
 
-ASYNC_IN_AUTO_MODE = """
-from tools import events, use
-
-
-async def test_it(bench):
-    assert (await bench(use).call(use)).unwrap() == "Pool"
-    events.append("end")
-"""
-
 ASYNCIO = {"mark": "@pytest.mark.asyncio", "fixture": "pytest_asyncio"}
 ASYNCIO_OF_A_MODULE = {"mark": '@pytest.mark.asyncio(loop_scope="module")', "fixture": "pytest_asyncio"}
 ANYIO = {"mark": '@pytest.mark.anyio\n@pytest.mark.parametrize("anyio_backend", ["asyncio"])', "fixture": "pytest"}
@@ -144,13 +126,6 @@ def run(pytester: pytest.Pytester, source: str, *options: str) -> tuple[pytest.R
     result = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", *options)
     left = [line.split("SEEN")[1].split() for line in result.outlines if "SEEN" in line]
     return result, {test: events for test, *events in left}
-
-
-@pytest.mark.full
-def test_what_a_sync_test_opened_is_closed_when_it_ends(pytester: pytest.Pytester) -> None:
-    result, seen = run(pytester, SYNC)
-    result.assert_outcomes(passed=1)
-    assert seen == {"test_it": ["open", "use", "end", "close"]}
 
 
 @pytest.mark.full
@@ -176,16 +151,6 @@ def test_what_an_async_test_opened_is_closed_on_its_loop_after_its_fixtures(
         "test_is_given_one_used_later": used_later,
         "test_fails": ["open", "use", "end", "close"],
     }
-
-
-@pytest.mark.full
-def test_it_works_in_the_auto_mode_of_pytest_asyncio_and_without_any_async_plugin(pytester: pytest.Pytester) -> None:
-    result, seen = run(pytester, ASYNC_IN_AUTO_MODE, "-o", "asyncio_mode=auto")
-    result.assert_outcomes(passed=1)
-    assert seen == {"test_it": ["open", "use", "end", "close"]}
-    result, seen = run(pytester, SYNC, "-p", "no:asyncio", "-p", "no:anyio")
-    result.assert_outcomes(passed=1)
-    assert seen == {"test_it": ["open", "use", "end", "close"]}
 
 
 def test_two_callers_share_the_tools_and_the_overrides_and_not_what_was_opened(pytester: pytest.Pytester) -> None:
@@ -239,12 +204,6 @@ def test_it(bench):
 def test_a_bench_takes_every_option_of_a_workbench() -> None:
     options = [typing.get_type_hints(made)["options"] for made in (Workbench.__init__, MakeBench.__call__)]
     assert options == [Unpack[Options]] * 2
-
-
-@pytest.mark.full
-def test_pytest_lists_the_fixture_with_what_it_is_for(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
-    result.stdout.fnmatch_lines(["bench*", "*workbenches for this test*"])
 
 
 @pytest.mark.full

@@ -5,9 +5,8 @@ The module of a command is imported when that command is asked for.
 
 import inspect
 import sys
-from collections import UserDict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +16,10 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from .interrupts import Interrupts
-from .terminal import Output, echo, is_rich, log_to_stderr
+from .terminal import Output, UsageError, echo, is_rich, log_to_stderr
 
 if TYPE_CHECKING:
+    from ..store import Store
     from ..workbench import Crib
     from ..workbench.settings import Settings
 
@@ -43,6 +43,11 @@ _MODULES = {
     "sandbox": "sandbox",
 }
 """The module of each command, or group of commands, in the order of the help."""
+
+_GONE = {
+    "doctor": "What answers is reported by: toolcrib check --connect",
+    "dialects": "A dialect is imported, see docs/dialects. What answers is reported by: toolcrib check --connect",
+}
 
 # Boxes and colour only at a terminal: help that is piped stays plain.
 _MARKUP: Any = "rich" if is_rich(sys.stdout) else None
@@ -89,61 +94,56 @@ class Session:
         async with crib:
             yield crib
 
-    def report(self, text: str, data: Any) -> None:
-        """Write what was done: *text* for people, or *data* as JSON."""
+    @contextmanager
+    def opened_store(self) -> "Generator[Store]":
+        """Open the store of the option or the settings."""
+        from ..workbench.credentials import store_of
+
+        log_to_stderr(tracebacks=False)
+        store = store_of(self.settings, self.store)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def show(self, data: Any, *, columns: Sequence[str] = (), text: str | None = None) -> None:
+        """Write JSON *data*; or for people *text*, these *columns* of a list, or a line for each member."""
         if self.as_json:
             self.output.json(data)
-        else:
+        elif text is not None:
             echo(text)
-
-    def table(self, data: Sequence[dict[str, Any]], columns: Sequence[str], row: Callable[[Any], list[str]]) -> None:
-        """Write *data* as JSON, or for people one *row* of each of it under the *columns*."""
-        if self.as_json:
-            self.output.json(list(data))
-        else:
-            self.output.table(columns, [*map(row, data)])
-
-    def members(self, data: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Write an object or several as JSON, or for people a line for each member that has a value."""
-        if self.as_json:
-            self.output.json(data)
+        elif columns:
+            self.output.table(data, columns)
         else:
             self.output.members(data)
 
 
-def _shared(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="FILE",
-            help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
-        ),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            metavar="PATH",
-            help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")] = False,
-) -> None:
-    """Declare the options that commands share: `command(takes=...)` says which ones a command has."""
+def _shared(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-def _keep(context: typer.Context, parameter: Any, value: Any) -> Any:
-    if isinstance(session := context.find_root().obj, Session):
-        setattr(session, parameter.name, Path(value) if parameter.name == "config" and value else value)
-    return value
+_CONFIG = typer.Option(
+    "--config",
+    "-c",
+    metavar="FILE",
+    help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
+)
+_STORE = typer.Option(
+    "--store",
+    metavar="PATH",
+    help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
+)
+_JSON = typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
+_SHARED = {
+    "config": _shared("config", Path | None, None, _CONFIG),
+    "store": _shared("store", str | None, None, _STORE),
+    "json": _shared("as_json", bool, False, _JSON),
+}
+"""The options that commands share, by the words of `command(takes=...)`; each is an attribute of the Session."""
 
 
 class _Command(TyperCommand):
-    """A command with its share of the `_shared` options. Help shows its arguments by name, without Python types."""
-
-    takes: Sequence[str] = ()
+    """A command whose help shows its arguments by name, without Python types."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -153,19 +153,6 @@ class _Command(TyperCommand):
                 vars(parameter).update(
                     display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name]
                 )
-
-    @cached_property
-    def _taken(self) -> list[Any]:
-        app = typer.Typer(add_completion=False)
-        app.command()(_shared)
-        options = [option for option in typer.main.get_command(app).params if option.name in self.takes]
-        for option in options:
-            vars(option).update(expose_value=False, callback=_keep)
-        return options
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        *own, last = super().get_params(ctx)
-        return [*own, *self._taken, last]  # the last is --help
 
 
 def group(help: str | None = None) -> typer.Typer:  # noqa: A002 - as Typer calls it
@@ -185,22 +172,23 @@ def command(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(function, include_extras=True)
         _, *own = inspect.signature(function).parameters.values()
+        shared = [_SHARED[word] for word in takes.split()]
 
         @wraps(function)
         def run(context: typer.Context, **values: Any) -> int:
             session: Session = context.find_root().obj
+            for parameter in shared:
+                setattr(session, parameter.name, values.pop(parameter.name))
             status = function(session, **values)
             return (session.run(status) if inspect.iscoroutine(status) else status) or 0
 
         first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        parameters = [first, *(parameter.replace(annotation=hints[parameter.name]) for parameter in own)]
+        parameters = [first, *(parameter.replace(annotation=hints[parameter.name]) for parameter in own), *shared]
         vars(run).update(
             __signature__=inspect.Signature(parameters),
             __annotations__={parameter.name: parameter.annotation for parameter in parameters},
         )
-        options = {"as_json" if word == "json" else word for word in takes.split()}
-        cls = type("Command", (_Command,), {"takes": options})
-        app.command(name, cls=cls, epilog=example and f"Example: {example}")(run)
+        app.command(name, cls=_Command, epilog=example and f"Example: {example}")(run)
         return function
 
     return register
@@ -222,30 +210,25 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-class _Commands(UserDict[str, Any]):
-    """The commands by name. `{"call": "call"}` names a module, which is imported when the command is asked for."""
-
-    def __getitem__(self, name: str) -> Any:
-        command = super().__getitem__(name)
-        if isinstance(command, str):
-            module = import_module(f".{command}", __package__)
-            group = getattr(module, name, None)
-            if isinstance(group, typer.Typer):
-                command = typer.main.get_group(group)
-                command.name = name
-            else:
-                command = typer.main.get_group(module.app).commands[name]
-            self.data[name] = command
-        return command
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self.data else default
-
-
 class _Root(TyperGroup):
+    """The command itself. The module of a command is imported when that command is asked for."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = _Commands(_MODULES)
+        self.commands = dict.fromkeys(_MODULES, TyperCommand(None))  # by name; `get_command` has the real ones
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _GONE:
+            raise UsageError(f"'toolcrib {cmd_name}' is gone. {_GONE[cmd_name]}")
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f".{_MODULES[cmd_name]}", __package__)
+        subgroup = getattr(module, cmd_name, None)
+        if not isinstance(subgroup, typer.Typer):
+            return typer.main.get_group(module.app).commands[cmd_name]
+        command = typer.main.get_group(subgroup)
+        command.name = cmd_name
+        return command
 
 
 app = typer.Typer(

@@ -1,16 +1,20 @@
-"""`toolcrib auth` and `secrets`: what callers have granted and entered, in the store."""
+"""`toolcrib auth` and `secrets`: grants and secrets of callers, in the store."""
 
+from collections.abc import Sequence
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core import Caller, ToolAuth, ToolcribError
 from .app import Session, command, group
 from .arguments import complete_provider
-from .login import grants_data, log_in, read_secret
+from .login import log_in, read_secret
 from .options import Port, Principal, Profile
 from .terminal import UsageError
+
+if TYPE_CHECKING:
+    from ..auth import Grant, Owner
 
 auth = group("Log in to providers, and see what was granted.")
 secrets = group("Secrets that tools need by name.")
@@ -55,40 +59,29 @@ async def login(
     async with session.crib() as crib:
         broker, caller = crib.credentials.broker, Caller(principal, profile)
         owner = await log_in(crib, required, caller, device=device, secret=secret, port=port, browser=browser)
-        (data,) = grants_data([owned for owned in await broker.vault.owned_by(principal) if owned[0] == owner])
-        session.report(f"Logged in to {broker.providers[provider].title}.", data)
+        (data,) = _data([owned for owned in await broker.vault.owned_by(principal) if owned[0] == owner])
+        session.show(data, text=f"Logged in to {broker.providers[provider].title}.")
 
 
 @command(auth, "list", takes=TAKES)
 async def list_grants(session: Session, principal: Principal = "local") -> None:
-    """List what was granted. Secrets are not shown."""
+    """List the grants of a caller. Secrets are not shown."""
     async with session.crib() as crib:
         owned = await crib.credentials.broker.vault.owned_by(principal)
-    data = grants_data([grant for grant in owned if grant[0].handler != "secret"])
-    session.table(data, ("Provider", "Handler", "Profile", "Scopes"), _grant_row)
-
-
-def _grant_row(grant: dict[str, Any]) -> list[str]:
-    scopes = _damaged(f"auth revoke {grant['provider']}", grant) if grant["damaged"] else " ".join(grant["scopes"])
-    return [grant["provider"], grant["handler"], grant["profile"], scopes]
-
-
-def _damaged(command: str, entry: dict[str, Any]) -> str:
-    """Return how to be rid of a grant or secret that cannot be opened."""
-    profile = "" if entry["profile"] == Caller().profile else f" --profile {quote(entry['profile'])}"
-    return f"damaged: toolcrib {command}{profile}"
+    data = _data([grant for grant in owned if grant[0].handler != "secret"])
+    session.show(data, columns=("provider", "handler", "profile", "scopes", "damaged"))
 
 
 @command(auth, "show", takes=TAKES)
 async def show_grant(session: Session, provider: _ProviderName, principal: Principal = "local") -> None:
-    """Show what was granted at one provider. Secrets are not shown."""
+    """Show the grants at one provider. Secrets are not shown."""
     async with session.crib() as crib:
         owned = await crib.credentials.broker.vault.owned_by(principal)
-        data = grants_data([grant for grant in owned if grant[0].provider == provider])
+        data = _data([grant for grant in owned if grant[0].provider == provider])
         if not data:
             crib.credentials.broker.missing(provider)  # raises where there is no such provider
             raise ToolcribError(f"'{principal}' has granted nothing at '{provider}': toolcrib auth login {provider}")
-    session.members(data)
+    session.show(data)
 
 
 @command(auth, "revoke", takes=TAKES)
@@ -99,7 +92,7 @@ async def revoke(
     principal: Principal = "local",
     profile: Profile = "default",
 ) -> None:
-    """Forget what was granted at a provider, and tell it so."""
+    """Forget the grants at a provider, and notify it."""
     async with session.crib() as crib:
         broker = crib.credentials.broker
         grants = [
@@ -112,7 +105,27 @@ async def revoke(
         if not grants:
             broker.missing(provider)  # raises where there is no such provider
             raise ToolcribError(f"'{principal}' has granted nothing at '{provider}' (profile '{profile}').")
-        session.report(f"Revoked: {provider}.", grants_data(grants))
+        session.show(_data(grants), text=f"Revoked: {provider}.")
+
+
+def _data(owned: "Sequence[tuple[Owner, Grant | None]]") -> list[dict[str, Any]]:
+    """Return grants as JSON data, without their secrets. `damaged` is how to be rid of one that does not open."""
+    return [
+        {
+            "provider": owner.provider,
+            "handler": owner.handler,
+            "profile": owner.profile,
+            "scopes": [] if grant is None else list(grant.scopes),
+            "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
+            "refreshed": grant is not None and grant.refresh_token is not None,
+            "damaged": None if grant else _way_out(f"auth revoke {owner.provider}", owner.profile),
+        }
+        for owner, grant in owned
+    ]
+
+
+def _way_out(command: str, profile: str) -> str:
+    return f"toolcrib {command}{'' if profile == Caller().profile else f' --profile {quote(profile)}'}"
 
 
 @command(auth, "providers", takes=TAKES)
@@ -132,12 +145,7 @@ async def providers(session: Session) -> None:
             }
             for name, entry in sorted(broker.providers.items())
         ]
-    session.table(data, ("Name", "Title", "Handlers", "Settings", "Checked"), _provider_row)
-
-
-def _provider_row(entry: dict[str, Any]) -> list[str]:
-    settings = f"needs [auth.{entry['name']}] {' '.join(entry['missing'])}" if entry["missing"] else "ready"
-    return [entry["name"], entry["title"], " ".join(entry["handlers"]), settings, entry["checked"] or "not compared"]
+    session.show(data, columns=("name", "title", "handlers", "missing", "checked"))
 
 
 @command(auth, "rotate-key", takes=TAKES)
@@ -146,7 +154,7 @@ async def rotate_key(session: Session) -> None:
     async with session.crib() as crib:
         assert crib.database is not None  # `Session.crib` opens one
         count = await crib.database.rotate_key()
-    session.report(f"Sealed again: {count} values.", {"sealed": count})
+    session.show({"sealed": count}, text=f"Sealed again: {count} values.")
 
 
 @command(secrets, "set", takes=TAKES)
@@ -164,8 +172,9 @@ async def set_secret(
     async with session.crib() as crib:
         from ..auth import Grant
 
-        await crib.credentials.save(_owner(name, principal, profile, for_all=for_all), Grant(text))
-    session.report(f"Stored: {name}.", {"name": name, "profile": "default" if for_all else profile})
+        owner = _owner(name, principal, profile, for_all=for_all)
+        await crib.credentials.save(owner, Grant(text))
+    session.show({"name": name, "profile": owner.profile}, text=f"Stored: {name}.")
 
 
 @command(secrets, "list", takes=TAKES)
@@ -175,16 +184,15 @@ async def list_secrets(session: Session, for_all: _ForAll = False, principal: Pr
         owner = _owner("", principal, "", for_all=for_all)
         owned = await crib.credentials.broker.vault.owned_by(owner.principal)
     data = [
-        {"name": owner.provider, "profile": owner.profile, "damaged": grant is None}
+        {
+            "name": owner.provider,
+            "profile": owner.profile,
+            "damaged": None if grant else _way_out(f"secrets remove {quote(owner.provider)}", owner.profile),
+        }
         for owner, grant in owned
         if owner.handler == "secret"
     ]
-    session.table(data, ("Name", "Profile"), _secret_row)
-
-
-def _secret_row(entry: dict[str, Any]) -> list[str]:
-    damaged = f" ({_damaged('secrets remove ' + quote(entry['name']), entry)})" if entry["damaged"] else ""
-    return [entry["name"], f"{entry['profile']}{damaged}"]
+    session.show(data, columns=("name", "profile", "damaged"))
 
 
 @command(secrets, "remove", takes=TAKES)
@@ -200,7 +208,7 @@ async def remove_secret(
         owner = _owner(name, principal, profile, for_all=for_all)
         if not await crib.credentials.broker.vault.remove(owner):
             raise ToolcribError(f"There is no secret '{name}'.")
-    session.report(f"Removed: {name}.", {"name": name, "profile": owner.profile})
+    session.show({"name": name, "profile": owner.profile}, text=f"Removed: {name}.")
 
 
 def _owner(name: str, principal: str, profile: str, *, for_all: bool) -> Any:

@@ -99,21 +99,28 @@ def call(
             schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
             to_make = Call(name, to_json(arguments, schema) if schema else None)
             result = await answered_call(bench, to_make, prompter, transcript)
-            if not session.as_json:
+            if session.as_json:
+                output.json(result.to_dict())
+            else:
                 _echo_repairs(result.repairs, schema.get("properties", ()), by_key=arguments.json is None)
-            _write_result(
-                result,
-                output,
-                transcript,
-                as_json=session.as_json,
-                save_to=save_to,
-                stored=bool(bench.crib.database),
-            )
-            status = 1 if result.error is not None else 0 if result.pending is None else PENDING_STATUS
-            if result.error is not None and result.error.code == "timeout":
-                # What still runs must not hold the process.
-                interrupts.leave_within(DEFAULT_GRACE_S, status)
-            return status
+            if result.error is not None:
+                if not session.as_json:
+                    _echo_error(result.error.code, result.error.message)
+                if result.error.code == "timeout":
+                    # What still runs must not hold the process.
+                    interrupts.leave_within(DEFAULT_GRACE_S, 1)
+                return 1
+            if result.pending is not None:
+                if not session.as_json:
+                    _echo_pending(result.pending, stored=bool(bench.crib.database))
+                return PENDING_STATUS
+            saved = _save(result, save_to) if save_to is not None else ()
+            parts = [] if session.as_json else [part for part in result.content if part not in saved]
+            for part in parts:
+                transcript.content(part)
+            if any(isinstance(part, Image | Audio | File) for part in parts):
+                echo("To save it: --output FILE")
+            return 0
 
     return session.run(work())
 
@@ -129,10 +136,7 @@ async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, tran
                 return result
             await _log_in_for(bench, call.tool)
             continue
-        if not prompter.can_ask(result.pending):
-            return result
-        answer = await prompter.ask(result.pending)
-        if answer is None:
+        if not prompter.can_ask(result.pending) or (answer := await prompter.ask(result.pending)) is None:
             return result
         try:
             await bench.answer(result.pending.id, answer, by=bench.caller.principal)
@@ -187,46 +191,20 @@ def _require_writable(path: Path) -> None:
         raise UsageError(f"--output {path}: there is no folder {path.parent}. Create it first.")
 
 
-def _write_result(
-    result: Result[Any],
-    output: Output,
-    transcript: CallTranscript,
-    *,
-    as_json: bool,
-    save_to: Path | None,
-    stored: bool,
-) -> None:
-    """Write *result*; images, audio and files are named, and saved where *save_to* says.
-
-    *stored* is whether what waits is in a store, where others can answer it.
-    """
-    if as_json:
-        output.json(result.to_dict())
-    elif result.error is not None:
-        output.require_reader()  # a tool that prints fails when its output is not read, which needs no message
-        is_hidden = result.error.message.endswith("is in the log.") and not is_terminal(2)
-        hint = " To see it: --show-errors" if is_hidden else ""
-        echo(f"Error ({result.error.code}): {result.error.message}{hint}", wrap=True)
-    elif result.pending is not None:
-        _echo_pending(result.pending, stored=stored)
-    if result.error is not None or result.pending is not None:
-        return
-    files = _save(result, save_to) if save_to is not None else ()
-    parts = [] if as_json else [part for part in result.content if part not in files]
-    for part in parts:
-        transcript.content(part)
-    if any(isinstance(part, Image | Audio | File) for part in parts):
-        echo("To save it: --output FILE")
+def _echo_error(code: str, message: str) -> None:
+    hint = " To see it: --show-errors" if message.endswith("is in the log.") and not is_terminal(2) else ""
+    echo(f"Error ({code}): {message}{hint}", wrap=True)
 
 
 def _echo_pending(pending: Pending, *, stored: bool) -> None:
+    """Write what *pending* waits for; where it is *stored*, also how others answer it."""
     where = f"\nGo to: {pending.url}" if pending.url else ""
     if pending.kind == "authorization":
         way_out = "Call it again once that is done."
     elif pending.others_only:
         way_out = "Someone other than the caller must answer it."
     elif pending.kind in ("approval", "input") and not has_person():
-        way_out = "Nobody can be asked here. Run this command at a terminal."
+        way_out = "No one can be asked here. Run this command at a terminal."
     else:
         way_out = "It was left unanswered."
     if stored and pending.kind == "approval":

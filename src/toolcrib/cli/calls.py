@@ -1,30 +1,29 @@
-"""`toolcrib pending`, `calls` and `keys`: what waits, what was called, and who may enter a server, in the store."""
+"""`toolcrib pending`, `calls` and `keys`: open questions, the call log, and the keys of a server, in the store."""
 
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core import Answer, Approve, CallRecord, Deny, Pending, ToolcribError
 from .app import Session, command, group
-from .terminal import UsageError, echo, log_to_stderr, one_line
+from .terminal import UsageError, echo, one_line
 
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
-    from ..serve.keys import AccessKeys
     from ..workbench import Crib
 
-pending = group("What waits for a person: approvals, inputs and authorizations.")
-calls = group("What was called, by whom, and how it ended.")
+pending = group("Approvals, inputs and logins that calls wait for.")
+calls = group("The log of calls: who called what, and how it ended.")
 keys = group("Keys with which clients enter the server.")
 
 TAKES = "config store json"
 MAX_KEY_DAYS = 36_500
 
-_STATUSES = ("started", "success", "error", "pending", "lost")
 _AGE = re.compile(r"(\d{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -32,21 +31,20 @@ _PendingId = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib 
 _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
 
 
-# What waits
+# Open questions
 
 
 @command(pending, "list", takes=TAKES)
 async def list_pending(session: Session) -> None:
-    """List what waits, the oldest first."""
+    """List the calls that wait, the oldest first."""
     async with session.crib() as crib:
-        data = [waiting.to_dict() for waiting in await crib.pendings()]
-    names = ("Id", "Kind", "Principal", "Tool", "Message")
-    session.table(data, names, lambda waiting: [str(waiting.get(name.lower()) or "") for name in names])
+        data = [question.to_dict() for question in await crib.pendings()]
+    session.show(data, columns=("id", "kind", "principal", "tool", "message"))
 
 
 @command(pending, "show", takes=TAKES)
 async def show_pending(session: Session, pending_id: _PendingId) -> None:
-    """Show what waits under an id, always as JSON."""
+    """Show one call that waits, always as JSON."""
     async with session.crib() as crib:
         session.output.json((await _find(crib, pending_id)).to_dict())
 
@@ -74,7 +72,7 @@ async def _answer(session: Session, pending_id: str, answer: Answer, by: str) ->
             raise ToolcribError("This waits for an input. Make the call again at a terminal to enter it.")
         pending = await crib.answer(pending_id, answer, by=by)
     outcome = "Approved: it runs, once, when" if isinstance(answer, Approve) else "Denied: the model reads it when"
-    session.report(f"{outcome} '{pending.principal}' calls '{pending.tool}' again.", pending.to_dict())
+    session.show(pending.to_dict(), text=f"{outcome} '{pending.principal}' calls '{pending.tool}' again.")
 
 
 async def _find(crib: "Crib", pending_id: str) -> Pending:
@@ -84,37 +82,32 @@ async def _find(crib: "Crib", pending_id: str) -> Pending:
     return stored.pending
 
 
-# What was called
+# The log of calls
 
 
-def _status(text: str | None) -> str | None:
-    if text is not None and text not in _STATUSES:
-        raise typer.BadParameter(f"a status is one of: {', '.join(_STATUSES)}.")
-    return text
+class _Status(StrEnum):
+    STARTED = "started"
+    SUCCESS = "success"
+    ERROR = "error"
+    PENDING = "pending"
+    LOST = "lost"
 
 
 _Tool = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only calls of this tool.")]
 _Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls of this caller.")]
-_Status = Annotated[
-    str | None,
-    typer.Option(
-        "--status", metavar="STATUS", callback=_status, help=f"Only calls with this status: {', '.join(_STATUSES)}."
-    ),
+_WithStatus = Annotated[
+    _Status | None,
+    typer.Option("--status", metavar="STATUS", help=f"Only calls with this status: {', '.join(_Status)}."),
 ]
+_COLUMNS = ("started_at", "id", "principal", "tool", "status", "time", "notes")
 
 
 @asynccontextmanager
 async def _log(session: Session) -> "AsyncGenerator[DatabaseCalls]":
-    """Open the call log of the settings and the store."""
     from ..record import DatabaseCalls
-    from ..workbench.credentials import store_of
 
-    log_to_stderr(tracebacks=False)
-    store = store_of(session.settings, session.store)
-    try:
+    with session.opened_store() as store:
         yield DatabaseCalls(store)
-    finally:
-        store.close()
 
 
 @command(calls, "list", takes=TAKES)
@@ -122,7 +115,7 @@ async def list_calls(
     session: Session,
     tool: _Tool = None,
     principal: _Principal = None,
-    status: _Status = None,
+    status: _WithStatus = None,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="TIME", help="Since when: a time, 2026-01-31T12:00, or an age: 30m, 12h, 7d."),
@@ -132,14 +125,8 @@ async def list_calls(
     """List calls, the newest first. The status `lost` is of a call whose process has died."""
     started_after = None if since is None else _time(since)
     async with _log(session) as log:
-        from ..record.call_lines import call_data
-
         records = await log.newest(tool=tool, principal=principal, status=status, since=started_after, limit=limit)
-    if session.as_json:
-        session.output.json([*map(call_data, records)])
-    else:
-        names = ("Started", "Id", "Principal", "Tool", "Status", "Time", "Notes")
-        session.output.table(names, [*map(_call_row, records)])
+    session.show([_data(record, session) for record in records], columns=_COLUMNS)
 
 
 @command(calls, "show", takes=TAKES)
@@ -154,33 +141,35 @@ async def show_call(
         record = await log.find(id)
     if record is None:
         raise ToolcribError(f"There is no call '{one_line(id)[:100]}' in the log. See: toolcrib calls list")
-    session.members(call_data(record, with_content=True))
+    session.show(call_data(record, with_content=True))
 
 
 @command(calls, "follow", takes=TAKES)
 async def follow_calls(
-    session: Session, tool: _Tool = None, principal: _Principal = None, status: _Status = None
+    session: Session, tool: _Tool = None, principal: _Principal = None, status: _WithStatus = None
 ) -> None:
     """Print calls as they end, until Ctrl-C. They are those of all processes that share the store.
 
     A call that takes longer, or whose process has died, is printed as `started` or `lost` before.
     """
     async with _log(session) as log:
-        from ..record.call_lines import call_data
-
         async for record in log.follow(tool=tool, principal=principal, status=status):
+            data = _data(record, session)
             if session.as_json:
-                session.output.json_line(call_data(record))
+                session.output.json(data, indent=False)
             else:
-                session.output.write("\t".join(map(one_line, _call_row(record))))
+                session.output.rows([data], _COLUMNS)
 
 
-def _call_row(record: CallRecord) -> list[str]:
-    from ..record.call_lines import duration_of, name_of, notes_on, status_of
+def _data(record: CallRecord, session: Session) -> dict[str, Any]:
+    """Return a call as JSON data, or with texts for people in place of codes and durations."""
+    from ..record.call_lines import call_data, duration_of, name_of, notes_on, status_of
 
-    started = record.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    how = status_of(record), duration_of(record), notes_on(record)
-    return [started, record.id, name_of(record), record.tool, *how]
+    data = call_data(record)
+    if session.as_json:
+        return data
+    texts = {"principal": name_of(record), "status": status_of(record), "time": duration_of(record)}
+    return {**data, **texts, "notes": notes_on(record)}
 
 
 def _time(text: str) -> datetime:
@@ -192,22 +181,7 @@ def _time(text: str) -> datetime:
     raise UsageError("--since takes a time, as in 2026-01-31T12:00, or an age, as in 30m, 12h or 7d.")
 
 
-# Who may enter a server
-
-
-@asynccontextmanager
-async def _keys(session: Session) -> "AsyncGenerator[AccessKeys]":
-    """Open the keys in the store."""
-    from ..workbench.credentials import store_of
-
-    log_to_stderr(tracebacks=False)
-    store = store_of(session.settings, session.store)  # before the import: it names the extra, where it is missing
-    from ..serve.keys import AccessKeys
-
-    try:
-        yield AccessKeys(store)
-    finally:
-        store.close()
+# Keys of a server
 
 
 @command(keys, "add", takes=TAKES)
@@ -224,8 +198,10 @@ async def add_key(
 ) -> None:
     """Make a key. It is printed now and never again: only a hash of it is stored."""
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
-    async with _keys(session) as stored:
-        text, key = await stored.add(name, groups=group or (), expires_at=expires_at)
+    with session.opened_store() as store:
+        from ..serve.keys import AccessKeys
+
+        text, key = await AccessKeys(store).add(name, groups=group or (), expires_at=expires_at)
     if session.as_json:
         session.output.json({"key": text, **key.to_dict()})
     else:
@@ -236,12 +212,11 @@ async def add_key(
 @command(keys, "list", takes=TAKES)
 async def list_keys(session: Session) -> None:
     """List the keys, by their ids."""
-    async with _keys(session) as stored:
-        every = await stored.all()
-    if session.as_json:
-        session.output.json([key.to_dict() for key in every])
-    else:
-        session.output.table(("Id", "Principal", "Groups", "Made", "Expires", "Last used"), [*map(_key_row, every)])
+    with session.opened_store() as store:
+        from ..serve.keys import AccessKeys
+
+        data = [key.to_dict() for key in await AccessKeys(store).all()]
+    session.show(data, columns=("id", "principal", "groups", "created_at", "expires_at", "last_used_at"))
 
 
 @command(keys, "revoke", takes="config store")
@@ -250,15 +225,12 @@ async def revoke_keys(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="One or more of: toolcrib keys list.")],
 ) -> None:
     """Revoke keys: they let no client in from now on."""
-    async with _keys(session) as stored:
+    with session.opened_store() as store:
+        from ..serve.keys import AccessKeys
+
+        stored = AccessKeys(store)
         unknown = [key_id for key_id in ids if not await stored.revoke(key_id)]
     if unknown:
         names = ", ".join(f"'{one_line(key_id)[:60]}'" for key_id in unknown)
         raise ToolcribError(f"There is no key {names}. See: toolcrib keys list")
     echo(f"Revoked: {', '.join(ids)}.")
-
-
-def _key_row(key: Any) -> list[str]:
-    moments = (key.created_at, key.expires_at, key.last_used_at)
-    times = ["" if at is None else f"{at:%Y-%m-%d %H:%M}" for at in moments]
-    return [key.id, key.principal, " ".join(key.groups), *times]

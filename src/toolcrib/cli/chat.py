@@ -4,7 +4,6 @@ The first Ctrl-C stops the turn that runs, and its calls; a second one before th
 """
 
 import asyncio
-import os
 import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -25,7 +24,7 @@ from .prompts import Prompter, has_person, read_line
 from .show import signature
 from .sources import open_sources, shows_errors
 from .terminal import UsageError, counted, echo, log_to_stderr
-from .transcript import JsonTranscript, TextTranscript, Transcript
+from .transcript import ChatTranscript
 
 T = TypeVar("T")
 
@@ -81,11 +80,7 @@ def chat(
     output = session.output
     provider = _model(model)
     redactor = Redactor(settings.secrets)
-    transcript: Transcript = (
-        JsonTranscript(output, redactor)
-        if session.as_json
-        else TextTranscript(output, redactor, is_over=lambda: interrupts.came)
-    )
+    transcript = ChatTranscript(output, redactor, as_json=session.as_json, is_over=lambda: interrupts.came)
     prompter = Prompter(transcript.pause)
     opened = open_sources(
         sources or (),
@@ -142,7 +137,7 @@ def _require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
 class Chat:
     """A conversation with *agent*."""
 
-    def __init__(self, agent: Agent, transcript: Transcript, prompter: Prompter, interrupts: Interrupts) -> None:
+    def __init__(self, agent: Agent, transcript: ChatTranscript, prompter: Prompter, interrupts: Interrupts) -> None:
         self._agent = agent
         self._bench = agent.workbench
         self._transcript = transcript
@@ -303,21 +298,17 @@ class Chat:
 async def _lines() -> AsyncIterator[str]:
     """Yield the lines of standard input, whatever it is: a pipe, a file, a terminal."""
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
 
     # A thread, since a file cannot be waited for on the event loop. Past `sys.stdin`, whose lock a read that nothing
     # can end would hold at the end of the process.
     def read() -> None:
-        rest = b""
-        with suppress(OSError, RuntimeError):  # there is no standard input, or the loop has ended
-            while piece := os.read(0, 65536):
-                *whole, rest = (rest + piece).split(b"\n")
-                for line in whole:
-                    loop.call_soon_threadsafe(lines.put_nowait, line)
+        with suppress(OSError, RuntimeError), open(0, "rb", closefd=False) as stdin:  # none there, or the loop is over
+            for line in iter(stdin.readline, b""):
+                loop.call_soon_threadsafe(lines.put_nowait, line)
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lines.put_nowait, rest)
-            loop.call_soon_threadsafe(lines.put_nowait, None)
+            loop.call_soon_threadsafe(lines.put_nowait, b"")
 
     threading.Thread(target=read, name="toolcrib-lines", daemon=True).start()
-    while (line := await lines.get()) is not None:
-        yield line.decode(errors="replace")
+    while line := await lines.get():
+        yield line.removesuffix(b"\n").decode(errors="replace")

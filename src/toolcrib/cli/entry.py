@@ -67,9 +67,10 @@ def _run(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
 
 def _remedy(error: Exception, context: Any) -> str:
     """Return what to type in place of what Typer refuses."""
-    option, commands = getattr(error, "option_name", None), getattr(context.command, "commands", {})
+    option = getattr(error, "option_name", None)
     if option:  # options stand after the command that they are for
-        for name, command in commands.items():
+        for name in getattr(context.command, "commands", ()):
+            command = context.command.get_command(context, name)
             if any(option in parameter.opts for parameter in command.get_params(context)):
                 return f"{context.command_path} {name} {option} ..."
     return f"{context.command_path} --help"

@@ -5,21 +5,22 @@ import getpass
 import sys
 import threading
 import webbrowser
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from ..core import Caller, Pending, SetupError, ToolAuth, ToolcribError
+from ..core import Caller, SetupError, ToolAuth, ToolcribError
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH
 from .prompts import has_person
 from .terminal import UsageError, echo, is_terminal
 
 if TYPE_CHECKING:
-    from ..auth import Grant, Needed, Owner
+    from ..auth import Needed, Owner
 
 MAX_SECRET_BYTES = 64 * 1024
 _PAGE = "<!doctype html><meta charset=utf-8><title>{0}</title><p>{0}. You can close this window."
@@ -87,11 +88,11 @@ def read_secret(prompt: str) -> str:
     if is_terminal(0):
         text = getpass.getpass(prompt)
     else:
-        written = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
-        if len(written) > MAX_SECRET_BYTES:
+        content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
+        if len(content) > MAX_SECRET_BYTES:
             raise UsageError(f"A secret has at most {MAX_SECRET_BYTES} bytes.")
         try:
-            text = written.decode("utf-8-sig").rstrip("\r\n")
+            text = content.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
             raise UsageError("Standard input is not UTF-8 text, so it cannot be sent as a secret.") from None
     if not text.strip():
@@ -120,110 +121,79 @@ async def _by_device(crib: Crib, needed: "Needed", caller: Caller) -> None:
 
 
 async def _by_browser(crib: Crib, needed: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
-    if port is None and crib.credentials.broker.redirect_uri is not None:
-        # The registered address is that of another server: it completes what was begun, in the shared store.
-        pending = await _show(crib, needed, caller, None, browser=browser)
-        if not await crib.credentials.wait_for(pending, None):
-            raise ToolcribError(f"Nothing was granted at {needed.entry.title}, or not in time. {_AGAIN}")
-        return
-    with _Callback(port or 0) as callback:
-        pending = await _show(crib, needed, caller, callback.url, browser=browser)
+    broker = crib.credentials.broker
+    is_elsewhere = port is None and broker.redirect_uri is not None
+    with ExitStack() as stack:
+        callback = None if is_elsewhere else stack.enter_context(_callback(crib, caller, port or 0))
+        asked = await broker.ask(needed, caller, needed.provider, redirect_uri=callback.url if callback else None)
+        pending = await crib.credentials.open(asked)
+        if pending.url is None:
+            raise SetupError(f"'{needed.provider}' has no authorization endpoint. Try --device, or --token -.")
+        echo(f"Open this address in a browser, and grant access:\n{pending.url}")
+        if browser and has_person():
+            await asyncio.to_thread(webbrowser.open, pending.url)
+        if callback is None:
+            # The registered address is that of another server: it completes the login, in the shared store.
+            if not await crib.credentials.wait_for(pending, None):
+                raise ToolcribError(f"Nothing was granted at {needed.entry.title}, or not in time. {_AGAIN}")
+            return
         try:
-            await callback.complete(crib, caller, (pending.expires_at - crib.pending.clock()).total_seconds())
+            await asyncio.wait_for(callback.granted, (pending.expires_at - crib.pending.clock()).total_seconds())
         except TimeoutError:
             raise ToolcribError(f"Nothing was granted at {needed.entry.title} in time. {_AGAIN}") from None
+        await asyncio.sleep(0.1)  # for the page, which a thread writes
 
 
-async def _show(crib: Crib, needed: "Needed", caller: Caller, redirect_uri: str | None, *, browser: bool) -> Pending:
-    """Show the person where to go."""
-    asked = await crib.credentials.broker.ask(needed, caller, needed.provider, redirect_uri=redirect_uri)
-    pending = await crib.credentials.open(asked)
-    if pending.url is None:
-        raise SetupError(f"'{needed.provider}' has no authorization endpoint. Try --device, or --token -.")
-    echo(f"Open this address in a browser, and grant access:\n{pending.url}")
-    if browser and has_person():
-        await asyncio.to_thread(webbrowser.open, pending.url)
-    return pending
-
-
+@dataclass(frozen=True, slots=True)
 class _Callback:
-    """A server on loopback that takes what a provider sends back."""
+    """An address on loopback that a provider sends the browser back to; *granted* is done when a grant is stored."""
 
-    def __init__(self, port: int) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._came: asyncio.Queue[tuple[str, asyncio.Future[str]]] = asyncio.Queue()
-        outer = self
+    url: str
+    granted: asyncio.Future[None]
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.answer(self)
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called
-                return
+@contextmanager
+def _callback(crib: Crib, caller: Caller, port: int) -> Generator[_Callback]:
+    """Listen for the answer of a provider. Raises SetupError where the port is taken."""
+    loop = asyncio.get_running_loop()
+    granted: asyncio.Future[None] = loop.create_future()
 
-        try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        except OSError as error:
-            raise SetupError(f"Port {port} cannot be listened on: {error.strerror}. Take another: --port") from None
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}{CALLBACK_PATH}"
-
-    def __enter__(self) -> "_Callback":
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    async def complete(self, crib: Crib, caller: Caller, within_s: float) -> None:
-        """Complete the authorization with the first callback that belongs to one. Raises TimeoutError."""
+    async def complete(url: str) -> str:
+        """Complete the authorization that *url* belongs to. Returns the text of the page."""
         from ..auth import CallbackError
 
-        ends_at = asyncio.get_running_loop().time() + within_s
-        while True:
-            async with asyncio.timeout_at(ends_at):  # not over the exchange of a code that came in time
-                url, page = await self._came.get()
-            try:
-                await crib.credentials.complete(url, caller)
-            except CallbackError as error:
-                page.set_result(str(error))
-                if error.reason not in ("unknown", "foreign"):
-                    raise
-                continue
-            page.set_result("Granted")
-            await asyncio.sleep(0.1)  # for the page, which a thread writes
+        try:
+            await crib.credentials.complete(url, caller)
+        except CallbackError as error:
+            if error.reason not in ("unknown", "foreign") and not granted.done():
+                granted.set_exception(error)
+            return str(error).rstrip(".")
+        if not granted.done():
+            granted.set_result(None)
+        return "Granted"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != CALLBACK_PATH:
+                self.send_error(404)
+                return
+            text = asyncio.run_coroutine_threadsafe(complete(self.path), loop).result(60)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(_PAGE.format(escape(text)).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called
             return
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        if request.path.partition("?")[0] != CALLBACK_PATH:
-            request.send_error(404)
-            return
-        text = asyncio.run_coroutine_threadsafe(self._page(request.path), self._loop).result(60)
-        body = _PAGE.format(escape(text.rstrip("."))).encode()
-        request.send_response(200)
-        request.send_header("Content-Type", "text/html; charset=utf-8")
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
-
-    async def _page(self, path: str) -> str:
-        page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        await self._came.put((path, page))
-        return await page
-
-
-def grants_data(owned: "Sequence[tuple[Owner, Grant | None]]") -> list[dict[str, Any]]:
-    """Return grants as JSON data, without their secrets. One that does not open is damaged."""
-    return [
-        {
-            "provider": owner.provider,
-            "handler": owner.handler,
-            "profile": owner.profile,
-            "scopes": [] if grant is None else list(grant.scopes),
-            "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
-            "refreshed": grant is not None and grant.refresh_token is not None,
-            "damaged": grant is None,
-        }
-        for owner, grant in owned
-    ]
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise SetupError(f"Port {port} cannot be listened on: {error.strerror}. Take another: --port") from None
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield _Callback(f"http://127.0.0.1:{server.server_port}{CALLBACK_PATH}", granted)
+    finally:
+        server.shutdown()
+        server.server_close()

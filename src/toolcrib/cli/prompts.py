@@ -17,8 +17,6 @@ from .arguments import kinds_of, read_value
 from .terminal import clean, echo, indented_json, is_rich, is_terminal, one_line
 
 if TYPE_CHECKING:
-    from prompt_toolkit.buffer import Buffer
-
     from ..schema import SchemaView
 
 _YES = ("y", "yes")
@@ -167,49 +165,37 @@ async def read_line(prompt: str, *, hidden: bool = False, history: Sequence[str]
     It can be edited, and *history* recalled with the arrow keys. Nothing shows a *hidden* line while it is typed.
     """
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import create_app_session
     from prompt_toolkit.history import InMemoryHistory
     from prompt_toolkit.output import DummyOutput, create_output
+    from prompt_toolkit.output.plain_text import PlainTextOutput
     from prompt_toolkit.output.vt100 import Vt100_Output
 
-    is_plain = hidden or not is_rich(sys.stderr)
-    output = DummyOutput() if is_plain else create_output(sys.stderr)
+    # A session without an output of its own asks in plain text where the terminal cannot move its cursor.
+    output = create_output(sys.stderr) if is_rich(sys.stderr) else PlainTextOutput(sys.stderr)
     if isinstance(output, Vt100_Output):
         output.enable_cpr = False  # a terminal that gives no answer would be warned about
-    session: PromptSession[str] = PromptSession(
-        history=InMemoryHistory(list(history)), output=output, interrupt_exception=_CtrlC
-    )
-    if is_plain and not hidden:
-        session.default_buffer.on_text_changed += _echo_of(prompt)
-    end = "\n"
-    try:
-        with session.input.raw_mode():  # before the prompt, so that no key typed after it is echoed
-            if is_plain:
-                _write(clean(prompt))
-            return await session.prompt_async(clean(prompt), set_exception_handler=False, handle_sigint=False)
-    except EOFError:
-        return None
-    except _CtrlC:
-        end = "^C"
-    finally:
-        if is_plain:
-            _write(end)
+    with create_app_session(output=output):
+        session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(list(history)),
+            output=DummyOutput() if hidden else None,
+            interrupt_exception=_CtrlC,
+        )
+        try:
+            with session.input.raw_mode():  # before the prompt, so that no key typed after it is echoed
+                if hidden:
+                    _write(clean(prompt))
+                return await session.prompt_async(clean(prompt), set_exception_handler=False, handle_sigint=False)
+        except EOFError:
+            return None
+        except _CtrlC:
+            pass
+        finally:
+            if hidden:
+                _write("\n")
     signal.raise_signal(signal.SIGINT)
     await asyncio.sleep(1)  # the signal's handler cancels this; or the signal is ignored
     return None
-
-
-def _echo_of(prompt: str) -> Callable[["Buffer"], None]:
-    """Return what shows the typed text on a terminal that cannot move its cursor."""
-    shown = ""
-
-    def show(buffer: "Buffer") -> None:
-        nonlocal shown
-        text = clean(buffer.text)
-        added = text.removeprefix(shown) if text.startswith(shown) else None
-        _write(f"\r{clean(prompt)}{text.ljust(len(shown))}" if added is None else added)
-        shown = text
-
-    return show
 
 
 def _write(text: str) -> None:

@@ -15,13 +15,15 @@ import typer
 from ..core import SetupError
 from .app import Session, command, group
 from .options import Port, SourceNames, ToolNames
-from .sources import log_fetches, open_sources
+from .sources import log_fetches, log_lines, open_sources
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
 DEFAULT_TIMEOUT_S = 60.0
 """The longest that a call of an MCP client may take, where no other time is set."""
 
 app = group()
+
+_TIMED = LogFormatter("%(asctime)s %(message)s", "%H:%M:%S")
 
 _Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
 _Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on (default: 127.0.0.1).")]
@@ -45,8 +47,7 @@ def serve(
     client that starts its servers itself starts this one with --stdio. How calls run is set in the settings, or by
     variables such as TOOLCRIB_TIMEOUT_S.
     """
-    example = "For example: toolcrib serve toolcrib.demo"
-    opening = {"defaults": {"timeout_s": DEFAULT_TIMEOUT_S}, "follow": watch, "example": example}
+    opening = {"follow": watch, "example": "For example: toolcrib serve toolcrib.demo"}
     _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, opening=opening)
 
 
@@ -64,9 +65,9 @@ def dev(
     What you save is loaded again, and the outcome is shown. Models see the text of exceptions. A file that is broken at
     the start is waited for.
     """
-    _log_lines("toolcrib.watch")
-    defaults, example = {"timeout_s": DEFAULT_TIMEOUT_S}, "For example: toolcrib dev tools.py"
-    opening = {"defaults": defaults, "follow": True, "may_wait": True, "show_errors": True, "example": example}
+    log_lines("toolcrib.watch", _TIMED)
+    example = "For example: toolcrib dev tools.py"
+    opening = {"follow": True, "may_wait": True, "show_errors": True, "example": example}
     _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, opening=opening, is_dev=True)
 
 
@@ -92,7 +93,7 @@ def _serve(
     shows_calls = is_dev if log.calls is None else log.calls
     is_json = log.format == "json"
     if shows_calls:
-        _log_lines("toolcrib.calls")
+        log_lines("toolcrib.calls", _TIMED)
     if is_json:
         _log_json()
 
@@ -103,6 +104,7 @@ def _serve(
             echo(text)
 
     with prints_to_stderr():
+        opening["defaults"] = {"timeout_s": DEFAULT_TIMEOUT_S}
         opened = open_sources(sources, settings, only=tools, serves=True, store=session.store, **opening)
     if shows_calls:
         opened.record_lines()
@@ -140,24 +142,11 @@ def _serve(
         raise SetupError(f"{error} The port is set with --port.") from None
 
 
-def _log_lines(name: str) -> None:
-    """Write what is in the log *name* to standard error from now on, each line with the time.
-
-    `toolcrib.watch` has what was loaded again, and what could not be; `toolcrib.calls` the calls.
-    """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger(name)
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-
-
 def _log_json() -> None:
     """Write all that goes to standard error as lines of JSON from now on."""
     from ..record.json_log import JsonFormatter
 
-    _log_lines("toolcrib.serve")
+    log_lines("toolcrib.serve", _TIMED)
     log_fetches()  # so that they are among these
     for name in (None, *(f"toolcrib.{part}" for part in ("calls", "git", "serve", "watch"))):
         for handler in logging.getLogger(name).handlers:
@@ -207,8 +196,8 @@ def _client_settings(server: object) -> str:
 
 def _stdio_command(sources: Sequence[str], tools: Sequence[str], config: Path | None) -> list[str]:
     # Absolute, since a client starts it in a folder of its own.
-    found = shutil.which("toolcrib")
-    start = [found] if found is not None else [sys.executable, "-m", "toolcrib"]
+    program = shutil.which("toolcrib")
+    start = [program] if program is not None else [sys.executable, "-m", "toolcrib"]
     options = [word for name in tools for word in ("--tool", name)]
     options += [] if config is None else ["--config", str(config.resolve())]
     return [*start, "serve", *map(_absolute, sources), *options, "--stdio"]

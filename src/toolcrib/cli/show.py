@@ -21,13 +21,10 @@ from .app import Session, command, group
 from .arguments import read_words, require_tool
 from .options import Source, SourceNames, ToolName, ToolNames, ToolWords
 from .sources import open_sources
-from .terminal import Output, UsageError, clean, one_line
+from .terminal import Line, Output, UsageError, clean, one_line
 
 if TYPE_CHECKING:
     from ..workbench.settings import Settings
-
-Line = Sequence[tuple[str, str]]
-"""Pieces of text, each with its style in Rich's terms."""
 
 MAX_DEPTH = 8
 """How deep the members of objects in objects are shown."""
@@ -52,8 +49,11 @@ def list_tools(session: Session, sources: SourceNames = None, tool: ToolNames = 
     if session.as_json:
         output.json([spec.to_dict() for spec in specs])
     else:
-        rows = [(spec.name, _summary(spec), _usage(spec), ", ".join(_flags(spec))) for spec in specs]
-        output.table(("Tool", "What it does", "Arguments", "Flags"), rows)
+        rows = [
+            {"tool": spec.name, "what_it_does": _summary(spec), "arguments": _usage(spec), "flags": _flags(spec)}
+            for spec in specs
+        ]
+        output.table(rows, ("tool", "what_it_does", "arguments", "flags"))
     opened.echo_problems()
     return 1 if opened.problems else 0
 
@@ -102,17 +102,8 @@ def signature(spec: ToolSpec) -> str:
 
 def write_tool(tool: Tool[..., Any], settings: "Settings", options: Sequence[str], output: Output) -> None:
     """Write everything about *tool*, what the *settings* add, and how to call it with the *options* that lead to it."""
-    _write_lines([*_spec_lines(tool, settings), [], [("Call it", "bold")]], output)
-    output.copied(f"  {call_line(tool.spec, options)}")
-
-
-def _write_lines(lines: Sequence[Line], output: Output) -> None:
-    if not output.is_rich:
-        output.write("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
-        return
-    from rich.text import Text
-
-    output.print(Text("\n").join(Text.assemble(*line) for line in lines))
+    output.lines([*_spec_lines(tool, settings), [], [("Call it", "bold")]])
+    output.lines([[(f"  {call_line(tool.spec, options)}", "")]], wrap=False)
 
 
 def _write_provider_definition(spec: ToolSpec, provider: str, output: Output, *, as_json: bool) -> None:
@@ -129,12 +120,12 @@ def _write_provider_definition(spec: ToolSpec, provider: str, output: Output, *,
     if as_json:
         output.json({"definition": definition, "losses": losses})
         return
-    output.indented(definition)
+    output.json(definition, indent=True)
     lines: list[Line] = [[], [("Losses", "bold")]]
     for loss in losses:
         lines.append([(f"  {one_line(loss['path']) or '(the whole)'}  ", "cyan"), (one_line(loss["keyword"]), "green")])
         lines.append([(f"    {one_line(loss['meaning'])}", "")])
-    _write_lines(lines if losses else [*lines, [("  none", "dim")]], output)
+    output.lines(lines if losses else [*lines, [("  none", "dim")]])
 
 
 def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
@@ -249,17 +240,17 @@ def _requirement(required: Requirement) -> str:
 
 def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str, str]]:
     """Yield where the tool is defined and runs, and which rules and limits of the settings are for it."""
-    from .check import rules_for
-
     spec = tool.spec
     yield "Isolation", str(getattr(tool, "isolation", None) or "")
     yield "Serial", "yes, one call at a time" if tool.lock is not None else ""
     decisions: list[str] = []
-    for rule in rules_for(spec, settings.rules):
-        principals = "" if rule.principals == "*" else f" for {_json(rule.principals)}"
+    for rule in (rule for rule in settings.rules if rule.is_about(spec)):
+        principals = "" if rule.is_for_all else f" for {_json(rule.principals)}"
         decisions.append(f"{rule.do}{principals}{f' where {_json(dict(rule.where))}' if rule.where else ''}")
-    if decisions and (" where " in decisions[-1] or " for " in decisions[-1]):
-        decisions.append(settings.values.policy.default)
+        if rule.is_for_all and not rule.where:  # the rules after it decide nothing
+            break
+    else:
+        decisions += [settings.values.policy.default] if decisions else []
     yield "Rules", ", else ".join(decisions)
     limits = [limit for limit in settings.limits if limit.names.fullmatch(spec.name)]
     yield "Limits", ", ".join(f"{limit} per {limit.per}" for limit in limits)
@@ -267,10 +258,10 @@ def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str,
     yield "Defined", "" if place is None else place.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
-def _flags(spec: ToolSpec) -> list[str]:
+def _flags(spec: ToolSpec) -> str:
     flags = [name for name in _hints(spec.hints) if not name.startswith("not ")]
     names = [need.provider if isinstance(need, ToolAuth) else need.name for need in spec.requirements]
-    return [*flags, f"needs {one_line(', '.join(names))}"] if names else flags
+    return ", ".join([*flags, f"needs {', '.join(names)}"] if names else flags)
 
 
 def _hints(hints: Hints) -> list[str]:

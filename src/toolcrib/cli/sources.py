@@ -1,4 +1,4 @@
-"""The sources of the command line, or those of the settings, opened: what a workbench or a crib is made of.
+"""The sources of the command line, or those of the settings, opened: parts of a workbench or a crib.
 
 The one file of the command that reads settings into a workbench; `check` reports on them.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import LoadError, ToolcribError
 from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
-from ..workbench import Crib, Workbench, filtered
+from ..workbench import Crib, Workbench
 from ..workbench.views import only_named
 from .terminal import LogFormatter, UsageError, echo
 
@@ -31,8 +31,6 @@ SOURCE_FORMS = (
     "(.json, .yaml, openapi:URL), an MCP server (its URL, 'mcp:COMMAND', a client's .json), a git address "
     "(git+https://HOST/PATH@REF#FOLDER), or an importable name: 'package.module' or 'package.module:name'"
 )
-
-
 CONNECT_TIMEOUT_S = 60.0
 
 
@@ -68,13 +66,8 @@ class Opened:
                 async with bench:
                     self.problems += tuple(map(bench.redacted, map(str, bench.problems)))
 
-            log = logging.getLogger("toolcrib")
-            before = log.level
-            log.setLevel(logging.ERROR)  # what cannot be loaded is in the problems
-            try:
-                bench.run_sync(connect())
-            finally:
-                log.setLevel(before)
+            logging.getLogger("toolcrib").setLevel(logging.ERROR)  # what cannot be loaded is in the problems
+            bench.run_sync(connect())
         return bench
 
     def record_lines(self) -> None:
@@ -135,30 +128,35 @@ def open_sources(
         raise UsageError(f"No source of tools is named{where}. {SOURCE_FORMS}. {example}")
     log_fetches()
     loaded = load_sources(named, settings, followed=_followed if follow else None)
-    problems = tuple(problem for one in loaded for problem in one.problems)
+    problems = tuple(problem for source in loaded for problem in source.problems)
+    has_servers = any(source.is_listed_at_start for source in loaded)
+    is_waiting = may_wait and any(source.source != () for source in loaded)
     if only:
-        loaded = _only(only, loaded, problems)
-    has_tools = any(one.tools for one in loaded)
-    if problems and not has_tools and not (may_wait and any(one.source != () for one in loaded)):
+        loaded = _only(only, loaded, is_complete=not (problems or has_servers))
+    if problems and not is_waiting and not any(source.tools for source in loaded):
         raise ToolcribError("\n".join(problems))
-    made = settings.options(defaults, **options)
     return Opened(
-        [one.source for one in loaded],
-        {**_credentials(loaded, settings, store, serves=serves), **made},
+        [source.source for source in loaded],
+        {**_credentials(loaded, settings, store, serves=serves), **settings.options(defaults, **options)},
         problems,
-        has_servers=any(one.is_listed_at_start for one in loaded),
+        has_servers=has_servers,
     )
 
 
 def log_fetches() -> None:
     """Write to standard error what is fetched, from now on."""
-    log = logging.getLogger("toolcrib.git")
-    if not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(LogFormatter("%(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-        log.propagate = False
+    if not logging.getLogger("toolcrib.git").handlers:
+        log_lines("toolcrib.git", LogFormatter("%(message)s"))
+
+
+def log_lines(name: str, formatter: logging.Formatter) -> None:
+    """Write the log *name* to standard error, from now on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    log = logging.getLogger(name)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _credentials(
@@ -167,33 +165,39 @@ def _credentials(
     """Return the options `store` and `broker`, where a call may need them: their imports take a while."""
     from ..workbench.credentials import configured
 
-    tools = [tool for one in loaded for tool in one.tools]
-    may_wait = serves or bool(settings.values.rule) or any(one.is_listed_at_start for one in loaded)
-    may_wait = may_wait or any(tool.spec.auth or tool.needs_context for tool in tools)
+    needs_store = (
+        serves
+        or bool(settings.values.rule)
+        or any(
+            source.is_listed_at_start or any(tool.spec.auth or tool.needs_context for tool in source.tools)
+            for source in loaded
+        )
+    )
     has_extra = all(find_spec(name) is not None for name in ("sqlalchemy", "cryptography", "authlib"))
     options = {} if store is None else {"store": store}
-    return configured(settings, options, default_store=may_wait and has_extra)
+    return configured(settings, options, default_store=needs_store and has_extra)
 
 
-def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequence[str]) -> "list[LoadedSource]":
+def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", *, is_complete: bool) -> "list[LoadedSource]":
+    """Return the sources with the tools of these *names* alone. Raises UsageError for one that is in none of them."""
     from ..schema.describe import closest_match, did_you_mean, display_name
 
-    known = [tool.spec.name for one in loaded for tool in one.tools]
-    for name in names:
-        if name not in known and not problems and not any(one.is_listed_at_start for one in loaded):
-            hint = did_you_mean(closest_match(name, known))
-            raise UsageError(
-                f"--tool: there is no tool '{display_name(name)}'.{hint} The tools are: {', '.join(known)}."
-            )
-    chosen: list[LoadedSource] = []
-    for one in loaded:
-        tools = tuple(tool for tool in one.tools if tool.spec.name in names)
-        if one.is_listed_at_start:
-            chosen.append(replace(one, source=only_named(one.source, names)))
-        elif tools:
-            source = filtered(one.source, *(tool.spec.name for tool in tools))
-            chosen.append(replace(one, source=source, tools=tools))
-    return chosen
+    known = [tool.spec.name for source in loaded for tool in source.tools]
+    unknown = [name for name in names if name not in known]
+    if unknown and is_complete:
+        hint = did_you_mean(closest_match(unknown[0], known))
+        raise UsageError(
+            f"--tool: there is no tool '{display_name(unknown[0])}'.{hint} The tools are: {', '.join(known)}."
+        )
+    return [
+        replace(
+            source,
+            source=only_named(source.source, names),
+            tools=tuple(tool for tool in source.tools if tool.spec.name in names),
+        )
+        for source in loaded
+        if source.is_listed_at_start or any(tool.spec.name in names for tool in source.tools)
+    ]
 
 
 def _followed(source: Any, named: "NamedSource") -> Any:

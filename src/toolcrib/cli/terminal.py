@@ -9,12 +9,12 @@ import json
 import logging
 import os
 import re
-import select
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,9 +26,11 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029
 _FILE_MODULE = re.compile(r"\btoolcrib_(\w+?)_[0-9a-f]{12}\b")
 # One frame of a traceback, with the lines of code below it; those of exception groups are indented by bars.
 _FRAME = re.compile(r'^(?P<indent>[ |]+)File "(?P<file>[^"\n]+)", line \d+.*\n(?:(?P=indent)  .*\n)*', re.MULTILINE)
-_PACKAGE = Path(__file__).resolve().parents[1]
-_STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
-_PLUMBING = frozenset({"asyncio", "concurrent", "contextlib.py", "multiprocessing", "runpy.py", "threading.py"})
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_STDLIB = str(Path(sysconfig.get_path("stdlib")).resolve())
+
+Line = Sequence[tuple[str, str]]
+"""Pieces of text, each with its style in Rich's terms: `[("add", "bold cyan"), ("  Add two numbers.", "")]`."""
 
 
 class UsageError(ToolcribError):
@@ -167,20 +169,16 @@ class LogFormatter(logging.Formatter):
 
 
 def tool_frames(traceback: str) -> str:
-    """Return a traceback without the frames of Toolcrib and of the event loop; all of it if no other is there."""
-    frames = [*_FRAME.finditer(traceback)]
-    if all(_is_ours(frame["file"]) for frame in frames):
+    """Return a traceback without the frames of Toolcrib and of Python itself; all of it if no other is there."""
+    if all(_is_ours(frame["file"]) for frame in _FRAME.finditer(traceback)):
         return traceback
     return _FRAME.sub(lambda frame: "" if _is_ours(frame["file"]) else frame[0], traceback)
 
 
 def _is_ours(file: str) -> bool:
-    path = Path(file)
-    if path.is_relative_to(_PACKAGE):
-        return not path.is_relative_to(_PACKAGE / "demo")
-    return file.startswith("<frozen ") or (
-        path.is_relative_to(_STDLIB) and path.relative_to(_STDLIB).parts[0] in _PLUMBING
-    )
+    if file.startswith(_PACKAGE):
+        return not file.startswith(f"{_PACKAGE}{os.sep}demo")
+    return file.startswith("<frozen ") or (file.startswith(_STDLIB) and "site-packages" not in file)
 
 
 class Output:
@@ -194,53 +192,39 @@ class Output:
         sys.stdout.flush()
         self._stream = _claimed() if exclusive else sys.stdout
         self.is_terminal = self._stream.isatty()
-        self.is_rich = is_rich(self._stream)
+        self._is_rich = is_rich(self._stream)
 
     def write(self, text: str, *, end: str = "\n") -> None:
         """Write *text* as it is, or cleaned if this is a terminal. With `end=""` the line stays open."""
         self._write(clean(text) if self.is_terminal else text, end)
 
-    def line(self, text: str) -> None:
-        """Write *text*, cleaned, on one line."""
-        self._write(one_line(text))
-
-    def json(self, value: Any) -> None:
-        """Write a JSON value: on one line, or indented for people at a terminal."""
-        if self.is_terminal:
-            self.indented(value)
-        else:
-            self.json_line(value)
-
-    def json_line(self, value: Any) -> None:
-        """Write a JSON value on one line, also at a terminal."""
-        self._write(self._dumped(value, indent=None))
-
-    def indented(self, value: Any) -> None:
-        """Write a JSON value indented for people, also where this is not a terminal."""
-        text = self._dumped(value, indent=2)
-        if not self.is_rich:
+    def json(self, value: Any, *, indent: bool | None = None) -> None:
+        """Write a JSON value: on one line or, with *indent*, for people; by default for these only at a terminal."""
+        indent = self.is_terminal if indent is None else indent
+        is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
+        text = json.dumps(value, ensure_ascii=not is_unicode, indent=2 if indent else None)
+        text = _escaped(text) if self.is_terminal else text
+        if not (self._is_rich and indent):
             self._write(text)
             return
         from rich.highlighter import JSONHighlighter
         from rich.text import Text
 
-        self.print(JSONHighlighter()(Text(text)), wrap=False)
+        self._print(JSONHighlighter()(Text(text)), wrap=False)
 
-    def members(self, data: Any) -> None:
-        """Write a line for each member of an object that has a value; a list of objects with empty lines between."""
-        objects = data if isinstance(data, list) else [data]
-        texts = [
-            "\n".join(f"{name}: {one_line(_plain(value))}" for name, value in each.items() if value is not None)
-            for each in objects
-        ]
+    def members(self, data: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Write a line for each member of an object that has a value; objects of a list have empty lines between."""
+        objects = [data] if isinstance(data, Mapping) else data
+        texts = (
+            "\n".join(f"{name}: {_cell(name, value)}" for name, value in members.items() if value is not None)
+            for members in objects
+        )
         self.write("\n\n".join(texts))
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write *rows* under the names of their *columns*; elsewhere than at a terminal, with tabs between them."""
-        plain = [[one_line(cell) for cell in row] for row in rows]
-        if not self.is_rich:
-            if plain:
-                self._write("\n".join("\t".join(row) for row in plain))
+    def table(self, data: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        """Write these members of objects in *columns*; elsewhere than at a terminal, with tabs between them."""
+        if not self._is_rich:
+            self.rows(data, columns)
             return
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
@@ -248,45 +232,34 @@ class Output:
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for number, name in enumerate(columns):
-            table.add_column(name, style="" if number else "bold cyan", overflow="fold", no_wrap=not number)
-        for row in plain:
+            title = name.removesuffix("_at").replace("_", " ").capitalize()
+            table.add_column(title, style="" if number else "bold cyan", overflow="fold", no_wrap=not number)
+        for row in _cells(data, columns):
             table.add_row(*map(Text, row))
-        self.print(table)
+        self._print(table)
 
-    def copied(self, line: str) -> None:
-        """Write a line that is to be copied: a terminal gets it in one piece, however long it is."""
-        if not self.is_rich:
-            self.write(line)
+    def rows(self, data: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        """Write these members of each object on a line, with tabs between them."""
+        for row in _cells(data, columns):
+            self._write("\t".join(row))
+
+    def lines(self, lines: Iterable[Line], *, wrap: bool = True) -> None:
+        """Write *lines* in their styles, wrapped at words or, to be copied, in one piece however long they are."""
+        if not self._is_rich:
+            self.write("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
             return
         from rich.text import Text
 
-        self.print(Text(line), wrap=False)
+        self._print(Text("\n").join(Text.assemble(*line) for line in lines), wrap=wrap)
 
-    def print(self, rendered: Any, *, wrap: bool = True) -> None:
-        """Write what Rich renders, wrapped at words or, to be copied, with long lines in one piece.
-
-        Untrusted strings in *rendered* must be `rich.text.Text`.
-        """
+    def _print(self, rendered: Any, *, wrap: bool = True) -> None:
+        # Untrusted strings in what is rendered are `rich.text.Text`, which is never read as markup.
         from rich.console import Console
 
         console = Console(file=self._stream, force_terminal=True, markup=False, emoji=False, highlight=False)
         with console.capture() as capture:
             console.print(rendered, crop=False, soft_wrap=not wrap)
         self._write(capture.get())
-
-    def require_reader(self) -> None:
-        """Raise OutputClosed where standard output is a pipe whose reader has closed it."""
-        if hasattr(select, "poll"):
-            poll = select.poll()
-            with suppress(OSError, ValueError):
-                poll.register(self._stream.fileno(), 0)
-                if any(event & select.POLLERR for _, event in poll.poll(0)):
-                    raise OutputClosed
-
-    def _dumped(self, value: Any, *, indent: int | None) -> str:
-        is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
-        text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
-        return _escaped(text) if self.is_terminal else text
 
     def _write(self, text: str, end: str = "\n") -> None:
         try:
@@ -297,8 +270,23 @@ class Output:
             raise OutputClosed from None
 
 
-def _plain(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _cells(data: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
+    return [[_cell(name, members.get(name)) for name in columns] for members in data]
+
+
+def _cell(name: str, value: Any) -> str:
+    """Return the member *name* of JSON data for people, on one line: moments (`expires_at`) in local time."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return one_line(" ".join(map(str, value)))
+        case str() if name.endswith("_at"):
+            return f"{datetime.fromisoformat(value).astimezone():%Y-%m-%d %H:%M:%S}"
+        case _:
+            return one_line(str(value))
 
 
 def _claimed() -> TextIO:

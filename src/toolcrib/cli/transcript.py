@@ -38,18 +38,15 @@ class CallTranscript:
         self._status_chars = 0
 
     def show_event(self, event: Event) -> None:
-        if self._is_over():
-            return
-        match event:
-            case Progress():
-                self.status(_progress_text(event))
-            case Emitted(content):
-                self.pause()
-                for part in content:
-                    if self._as_json:
-                        echo(part.text)
-                    else:
-                        self.content(part)
+        if isinstance(event, Progress):
+            self.status(_progress_text(event))
+        elif isinstance(event, Emitted) and not self._is_over():
+            self.pause()
+            for part in event.content:
+                if self._as_json:
+                    echo(part.text)
+                else:
+                    self.content(part)
 
     def content(self, part: Content) -> None:
         """Write *part* to standard output: JSON is indented at a terminal."""
@@ -77,25 +74,52 @@ class CallTranscript:
         self._status_chars = len(line)
 
 
-class TextTranscript(CallTranscript):
-    """Shows one turn after the other, for people."""
+class ChatTranscript(CallTranscript):
+    """Shows one turn after the other: for people, or with *as_json* as one line of JSON for each event."""
 
-    def __init__(self, output: Output, redactor: "Redactor", *, is_over: Callable[[], bool]) -> None:
-        super().__init__(output, is_over=is_over)
+    def __init__(
+        self, output: Output, redactor: "Redactor", *, as_json: bool = False, is_over: Callable[[], bool]
+    ) -> None:
+        super().__init__(output, as_json=as_json, is_over=is_over)
         self._redact = redactor.redact
-        self._words = _Words(redactor, terminal_width(1) if output.is_terminal else 0)
+        self._words = _Words(redactor, terminal_width(1) if output.is_terminal and not as_json else 0)
         self._at_start = True
-        self._running: dict[str, str] = {}
+        self._running: dict[str, str] = {}  # the calls that run, by their ids: "1" -> '[search {"query": "x"}]'
 
     def show(self, event: "RunEvent") -> None:
-        from ..agent import CallEvent, CallFinished, CallStarted
         from ..formats import TextDelta
 
+        if isinstance(event, TextDelta):
+            super().pause()
+            self._write_words(self._words.feed(event.text))
+        elif self._as_json:
+            self.pause()
+            self._show_as_json(event)
+        else:
+            self._show_to_people(event)
+
+    def _show_as_json(self, event: "RunEvent") -> None:
+        from ..agent import CallEvent, CallFinished, CallStarted
+
         match event:
-            case TextDelta(text):
-                super().pause()
-                self._write(self._words.feed(text))
-                return
+            case CallStarted(call):
+                arguments = redacted_json(_arguments_text(call.arguments), self._redact)
+                self._write_event("call", call_id=call.id, tool=call.tool, arguments=arguments)
+            case CallFinished(_, result):
+                self._write_event("result", **result.to_dict())
+            case CallEvent(call, Progress(done, total, message)):
+                values = {"done": done, "total": total, "message": message}
+                self._write_event("progress", call_id=call.id, tool=call.tool, **values)
+            case CallEvent(call, Emitted(content)):
+                content_data = Result(None, content).to_dict()["content"]
+                self._write_event("emitted", call_id=call.id, tool=call.tool, content=content_data)
+            case _:
+                pass
+
+    def _show_to_people(self, event: "RunEvent") -> None:
+        from ..agent import CallEvent, CallFinished, CallStarted
+
+        match event:
             case CallStarted(call):
                 self._end_line()
                 self._running[call.id] = self._call_text(call)
@@ -116,6 +140,7 @@ class TextTranscript(CallTranscript):
             self.status(f"{' '.join(self._running.values())} ...")
 
     def pause(self) -> None:
+        """Write the words that were held back, and end their line, for what is written next."""
         super().pause()
         self._end_line()
 
@@ -124,12 +149,22 @@ class TextTranscript(CallTranscript):
         was_open = not self._at_start and self._output.is_terminal
         self._running.clear()
         self.pause()
-        if outcome.status == "cancelled":
+        if self._as_json:
+            self._write_event(
+                "turn",
+                status=outcome.status,
+                text=outcome.text,
+                why=outcome.why or None,
+                pendings=[pending.to_dict() for pending in outcome.pendings] or None,
+                usage=outcome.usage.to_dict(),
+                total=total.to_dict(),
+            )
+        elif outcome.status == "cancelled":
             # The terminal has shown ^C where the cursor was.
             echo("Stopped." if was_open else "\nStopped.")
         elif outcome.why:
-            unanswerable = outcome.status == "pending" and not has_person()
-            hint = " Nobody can be asked here: chat at a terminal." if unanswerable else ""
+            has_no_answer = outcome.status == "pending" and not has_person()
+            hint = " No one can be asked here: chat at a terminal." if has_no_answer else ""
             echo(f"{self._redact(outcome.why)}{hint}", wrap=True)
         self._echo_tokens(outcome.usage, total)
 
@@ -137,22 +172,33 @@ class TextTranscript(CallTranscript):
         """Show why a turn ended without an outcome."""
         self._running.clear()
         self.pause()
-        echo(f"Error ({error.problem}): {self._redact(str(error))}", wrap=True)
+        if self._as_json:
+            retry_after_s, message = error.retry_after_s, str(error)
+            values = {"problem": error.problem, "message": message, "retry_after_s": retry_after_s}
+            self._write_event("error", **values, total=total.to_dict())
+        else:
+            echo(f"Error ({error.problem}): {self._redact(str(error))}", wrap=True)
         self._echo_tokens(type(total)() if error.so_far is None else error.so_far.usage, total)
 
-    def _write(self, text: str) -> None:
-        if text:
+    def _write_words(self, text: str) -> None:
+        if text and self._as_json:
+            self._write_event("words", text=text)
+        elif text:
             self._at_start = text.endswith("\n")
             self._output.write(text, end="")
 
     def _end_line(self) -> None:
-        self._write(self._words.rest())
+        self._write_words(self._words.rest())
         if not self._at_start:
-            self._write("\n")
+            self._write_words("\n")
+
+    def _write_event(self, event: str, **values: Any) -> None:
+        present = {name: value for name, value in values.items() if value is not None}
+        self._output.json({"event": event, **redacted_data(present, self._redact)}, indent=False)
 
     def _call_text(self, call: Call) -> str:
         text = one_line(self._redact(_arguments_text(call.arguments)))
-        text = text if len(text) <= MAX_ARGUMENT_CHARS else f"{text[: MAX_ARGUMENT_CHARS - 1]}…"
+        text = _shortened(text, MAX_ARGUMENT_CHARS)
         return f"[{one_line(self._redact(call.tool))}{f' {text}' if text not in ('', '{}') else ''}]"
 
     def _result_text(self, call: Call, result: Result[Any]) -> str:
@@ -167,76 +213,11 @@ class TextTranscript(CallTranscript):
         width = (terminal_width() or 80) - 1 if is_terminal(2) else MAX_LINE_CHARS
         # Errors are read, so they may run over the line.
         room = MAX_ERROR_CHARS if error else max(40, width - len(begin) - len(end) - 2)
-        return f"{begin} {outcome if len(outcome) <= room else f'{outcome[: room - 1]}…'} {end}"
+        return f"{begin} {_shortened(outcome, room)} {end}"
 
     def _echo_tokens(self, usage: "Usage", total: "Usage") -> None:
-        if total != type(total)():
+        if total != type(total)() and not self._as_json:
             echo(f"Tokens: {_tokens_text(usage)}; in total {_tokens_text(total)}.", dim=True)
-
-
-class JsonTranscript:
-    """Writes one line of JSON for each event of a run."""
-
-    def __init__(self, output: Output, redactor: "Redactor") -> None:
-        self._output = output
-        self._redact = redactor.redact
-        self._words = _Words(redactor)
-
-    def show(self, event: "RunEvent") -> None:
-        from ..agent import CallEvent, CallFinished, CallStarted
-        from ..formats import TextDelta
-
-        if isinstance(event, TextDelta):
-            self._write_words(self._words.feed(event.text))
-            return
-        self.pause()
-        names = {"call_id": event.call.id, "tool": event.call.tool}
-        match event:
-            case CallStarted(call):
-                text = redacted_json(_arguments_text(call.arguments), self._redact)
-                self._write("call", {**names, "arguments": text})
-            case CallFinished(_, result):
-                self._write("result", result.to_dict())
-            case CallEvent(_, Progress(done, total, message)):
-                self._write("progress", {**names, "done": done, "total": total, "message": message})
-            case CallEvent(_, Emitted(content)):
-                self._write("emitted", {**names, "content": Result(None, content).to_dict()["content"]})
-            case _:
-                pass
-
-    def pause(self) -> None:
-        """Write the words that were held back, for what is written next."""
-        self._write_words(self._words.rest())
-
-    def end(self, outcome: "Outcome", total: "Usage") -> None:
-        """Write how a turn ended; *total* is the usage of all turns until now."""
-        self.pause()
-        values = {
-            "status": outcome.status,
-            "text": outcome.text,
-            "why": outcome.why or None,
-            "pendings": [pending.to_dict() for pending in outcome.pendings] or None,
-            "usage": outcome.usage.to_dict(),
-            "total": total.to_dict(),
-        }
-        self._write("turn", values)
-
-    def fail(self, error: "ModelError", total: "Usage") -> None:
-        """Write why a turn ended without an outcome."""
-        self.pause()
-        values = {"problem": error.problem, "message": str(error), "retry_after_s": error.retry_after_s}
-        self._write("error", {**values, "total": total.to_dict()})
-
-    def _write_words(self, text: str) -> None:
-        if text:
-            self._write("words", {"text": text})
-
-    def _write(self, event: str, values: Mapping[str, Any]) -> None:
-        present = {name: value for name, value in values.items() if value is not None}
-        self._output.json_line({"event": event, **redacted_data(present, self._redact)})
-
-
-Transcript = TextTranscript | JsonTranscript
 
 
 class _Words:
@@ -277,13 +258,16 @@ class _Words:
             width = cell_len(word)
             if word == "\n":
                 line, self._column = f"{line}\n", 0
-            elif word.isspace() and self._column + width > self._columns:
-                self._column = self._columns  # no blank at the margin: the next word begins a line
+            elif self._column > 0 and self._column + width > self._columns:
+                # A blank at the margin is the end of the line: the next word begins another.
+                line, self._column = (line, self._columns) if word.isspace() else (f"{line}\n{word}", width)
             else:
-                wraps = self._column > 0 and self._column + width > self._columns
-                line = f"{line}\n{word}" if wraps else f"{line}{word}"
-                self._column = width if wraps else self._column + width
+                line, self._column = f"{line}{word}", self._column + width
         return line
+
+
+def _shortened(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
 def _progress_text(progress: Progress) -> str:
