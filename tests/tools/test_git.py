@@ -262,7 +262,7 @@ def test_a_small_repository_of_much_content_is_refused_before_it_is_read(reposit
 
 
 def test_a_copy_of_a_link_counts_as_much_as_the_file(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.tools.git.MOST_BYTES", 10_000)
+    monkeypatch.setattr("toolcrib.tools.git.MAX_BYTES", 10_000)
     repository.commit({"a": "x" * 4_000, **{f"l{number}": Path("a") for number in range(5)}})
     assert "is larger than" in error_of(GitAddress(str(repository.folder)))
 

@@ -250,5 +250,5 @@ async def test_a_question_that_is_no_question_ends_the_call() -> None:
     ):
         assert {name: await outcome(bench, name) for name in wrong} == dict.fromkeys(wrong, "failed")
         asked = [each for each in upstream.seen("tools/call") if each.message["params"]["name"] == "again"]
-        assert len(asked) == 10
+        assert len(asked) == 20
         assert asked_by == {"again"}

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from ..core import LoadError
 
-MOST_FILES = 2000
-MOST_BYTES = 64 * 1024**2
+MAX_FILES = 2000
+MAX_BYTES = 64 * 1024**2
 """How much a source that is fetched or locked may have."""
+MAX_TEXT_BYTES = 1024**2
+"""How large a file of settings may be: a `tool.toml`, a schema, a client's list of servers."""
 
 _LEFT_OUT = ("__pycache__", ".git")
 
@@ -23,9 +25,9 @@ def content_hash(path: Path) -> str:
     try:
         for file in [path] if path.is_file() else _files_in(path):
             count, size = count + 1, size + file.lstat().st_size
-            if count > MOST_FILES or size > MOST_BYTES:
+            if count > MAX_FILES or size > MAX_BYTES:
                 raise LoadError(
-                    f"{path} has more than {MOST_FILES} files or {MOST_BYTES // 1024**2} MiB, so it cannot be locked. "
+                    f"{path} has more than {MAX_FILES} files or {MAX_BYTES // 1024**2} MiB, so it cannot be locked. "
                     "Name a folder that has the tools alone."
                 )
             is_link = file.is_symlink()
@@ -44,6 +46,22 @@ def _files_in(folder: Path) -> list[Path]:
         links = [name for name in folders if (Path(place) / name).is_symlink()]
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and name not in links)
         files += [Path(place) / name for name in (*names, *links)]
-        if len(files) > MOST_FILES:
+        if len(files) > MAX_FILES:
             break
     return sorted(files)
+
+
+def bytes_of(file: Path, max_bytes: int) -> bytes:
+    """Return what is in *file*. Raises LoadError where it cannot be read, or is larger than *max_bytes*."""
+    try:
+        if not file.is_file():
+            raise LoadError(f"There is no file {file}.")
+        with file.open("rb") as stream:
+            content = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise LoadError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it has no valid name'}."
+        ) from None
+    if len(content) > max_bytes:
+        raise LoadError(f"{file} is larger than {max_bytes // 1024**2} MiB, which is the limit.")
+    return content

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from ..core import LoadError
 from ..sandbox.cache import hold, private_folder, size_of, trim
-from .content import MOST_BYTES, MOST_FILES, content_hash
+from .content import MAX_BYTES, MAX_FILES, content_hash
 
 if TYPE_CHECKING:
     from .function import Tool
@@ -332,7 +332,7 @@ class _Git:
         plain = {path: content[name] for name, path, is_link in files if not is_link}
         links = {path: content[name] for name, path, is_link in files if is_link}
         plain |= {path: plain[self._target(path, target, plain)] for path, target in links.items()}
-        if sum(map(len, plain.values())) > MOST_BYTES:
+        if sum(map(len, plain.values())) > MAX_BYTES:
             raise self._too_large()
         for path, data in plain.items():
             try:
@@ -358,8 +358,8 @@ class _Git:
         """Yield the name of the object, the path, and whether it is a link, for each file below *tree*."""
         output = self._run("ls-tree", "-r", "-z", "--full-tree", tree, max_bytes=_MAX_LISTED_BYTES)
         lines = output.split(b"\0")[:-1]
-        if len(lines) > MOST_FILES:
-            raise LoadError(f"{self._address} has more than {MOST_FILES} files. Name the folder of the tools in it.")
+        if len(lines) > MAX_FILES:
+            raise LoadError(f"{self._address} has more than {MAX_FILES} files. Name the folder of the tools in it.")
         if not lines:
             raise LoadError(f"{self._address} has no files.")
         for line in lines:
@@ -380,7 +380,7 @@ class _Git:
         headers = [line.split() for line in self._run("cat-file", "--batch-check", data=request).decode().splitlines()]
         if any(len(about) != 3 or about[1] != "blob" for about in headers):
             raise LoadError(f"{self._address}: its repository is damaged.")
-        if sum(int(size) for _, _, size in headers) > MOST_BYTES:
+        if sum(int(size) for _, _, size in headers) > MAX_BYTES:
             raise self._too_large()
         read = self._run("cat-file", "--batch", data=request)
         contents: dict[str, bytes] = {}
@@ -400,7 +400,7 @@ class _Git:
         return leads_to
 
     def _too_large(self) -> LoadError:
-        limit = MOST_BYTES // 1024**2
+        limit = MAX_BYTES // 1024**2
         return LoadError(f"{self._address} is larger than {limit} MiB. Name the folder of the tools in it.")
 
     def _refused(self, path: str, why: str) -> LoadError:

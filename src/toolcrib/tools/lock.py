@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from ..core import Hints, LoadError, canonical
 from ..schema.declared import Strict, mistakes_in
 from ..schema.toml import line_at, lines_of, parse_toml
-from .content import content_hash
+from .content import MAX_BYTES, bytes_of, content_hash
 from .function import Tool
 from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
 from .modules import LoadProblem
@@ -28,7 +28,6 @@ from .remote import MCPSource, is_remote
 LOCK = "toolcrib.lock"
 
 _VERSION = 1
-_MOST_BYTES = 16 * 1024**2
 _HEAD = (
     "# Written by `toolcrib lock`: what each source was, and what its tools promised, when they were accepted.\n"
     f"version = {_VERSION}\n"
@@ -182,17 +181,10 @@ def read_lock(file: Path) -> Lock | None:
 
     Raises LoadError, with the line, for what `toolcrib lock` does not write: a file that was damaged locks nothing.
     """
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
+    if not file.exists():
         return None
-    except OSError as error:
-        raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
     try:
-        if len(content) > _MOST_BYTES:
-            raise ValueError("it is too large")
-        text = content.decode().replace("\r\n", "\n")
+        text = bytes_of(file, MAX_BYTES).decode().replace("\r\n", "\n")
         data = parse_toml(text)
     except ValueError as error:
         raise _damaged(file, f"it is not valid TOML ({error})") from None

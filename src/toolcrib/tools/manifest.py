@@ -15,12 +15,12 @@ from ..core import Auth, Hints, LoadError, Secret, ToolAuth, ToolSpec
 from ..schema import display_name
 from ..schema.declared import Strict, mistakes_in
 from ..schema.toml import line_at, lines_of, parse_toml
+from .content import MAX_TEXT_BYTES, bytes_of
 
 MANIFEST = "tool.toml"
 MEMORY_MB, OUTPUT_MB, TIMEOUT_S = 64, 8, 30.0
 """What a tool may have of memory, output and time without a grant."""
 _INPUT_MB = 4  # no call has more: see `schema.parse`
-_MOST_BYTES = 1024**2
 _ANYTHING: Mapping[str, Any] = {"type": "object"}
 
 Mebibytes = Annotated[int, Field(ge=1, le=4096)]
@@ -132,7 +132,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Return the manifest in *folder*. Raises LoadError, with the line of each mistake."""
     file = folder / MANIFEST
     try:
-        text = bytes_of(file, _MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
+        text = bytes_of(file, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
         data = parse_toml(text)
     except ValueError as error:
         raise LoadError(f"{file} is not valid TOML: {error}.") from None
@@ -165,7 +165,7 @@ def parameters_of(manifest: Manifest, folder: Path) -> Any:
         return manifest.parameters
     file = file_in(folder, manifest.parameters)
     try:
-        return json.loads(bytes_of(file, _MOST_BYTES))
+        return json.loads(bytes_of(file, MAX_TEXT_BYTES))
     except (ValueError, RecursionError):
         raise LoadError(f"{file} is not valid JSON.") from None
 
@@ -176,19 +176,3 @@ def file_in(folder: Path, name: str) -> Path:
     if path is None or not path.is_relative_to(folder):
         raise LoadError(f"{folder / MANIFEST} names a file that is not in its folder: '{display_name(name)}'.")
     return path
-
-
-def bytes_of(file: Path, most_bytes: int) -> bytes:
-    """Return what is in *file*. Raises LoadError where it cannot be read, or is larger than *most_bytes*."""
-    try:
-        if not file.is_file():
-            raise LoadError(f"There is no file {file}.")
-        with file.open("rb") as stream:
-            content = stream.read(most_bytes + 1)
-    except (OSError, ValueError) as error:
-        raise LoadError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it has no valid name'}."
-        ) from None
-    if len(content) > most_bytes:
-        raise LoadError(f"{file} is larger than {most_bytes // 1024**2} MiB, which is the limit.")
-    return content

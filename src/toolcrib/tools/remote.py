@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from ..core import LoadError, SetupError, raise_missing_extra
 from ..schema.describe import closest_match, did_you_mean, display_name
+from .content import MAX_TEXT_BYTES, bytes_of
 from .mcp.targets import Address, Command, shown_url
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TABLES = ("mcpServers", "servers")
 _ENDPOINTS = ("/mcp", "/mcp/", "/sse")
-_MAX_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,12 +213,7 @@ def has_servers(file: Path) -> bool:
 def _servers(file: Path) -> dict[str, Any]:
     """Return the table of servers in *file*, as Claude, Cursor and VS Code have it. Raises LoadError."""
     try:
-        with file.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
-    try:
-        data = json.loads(content) if len(content) <= _MAX_BYTES else None
+        data = json.loads(bytes_of(file, MAX_TEXT_BYTES))
     except (ValueError, RecursionError):
         data = None
     table = next((data[name] for name in _TABLES if name in data), None) if isinstance(data, dict) else None

@@ -25,9 +25,10 @@ from ..core import Context, DefinitionError, LoadError, Overrides, SetupError, T
 from ..sandbox import Codec, GuestProcesses, ProcessWork
 from ..sandbox.environments import Environment, environment_for
 from ..sandbox.folders import folder_digest, native_code_in
+from .content import bytes_of
 from .from_schema import from_schema
 from .function import Tool
-from .manifest import MANIFEST, Manifest, bytes_of, file_in, parameters_of, read_manifest
+from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
 from .modules import LoadProblem
 from .permissions import NotGranted, Permissions, mounted, require
 

@@ -20,9 +20,8 @@ from mcp_types import RequestId
 from ...core import ToolError
 from ...net import Guard
 from ...net.client import GuardedTransport
-from .process import MAX_BYTES
 from .streams import bounded
-from .targets import Address
+from .targets import MAX_BYTES, Address
 
 HTTP_FAILED = -(2**31 + secrets.randbits(62))
 """The code of our own errors for requests that HTTP did not bring to the server, or that it refused.

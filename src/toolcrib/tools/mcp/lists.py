@@ -15,12 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from ...core import ToolError
 from ...schema.describe import display_name
+from .targets import MAX_BYTES
 
 ItemT = TypeVar("ItemT", bound=BaseModel)
 
-_MAX_PAGES = 200
-_MAX_BYTES = 32 * 1024**2
-"""How large all pages of a list may be together."""
 _NOTE = "toolcrib/page"
 _HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
@@ -64,16 +62,15 @@ class List(Generic[PageT, ItemT]):
         cursors: set[str] = set()
         cursor: str | None = None
         size = 0
-        for _ in range(_MAX_PAGES):
+        while size <= MAX_BYTES:
             page = await ask(wire.PaginatedRequestParams(cursor=cursor))
             note = page.meta[_NOTE]
             items += [*self.items(page), *(Malformed(*item) for item in note["malformed"])]
             if not page.next_cursor or page.next_cursor in cursors or len(items) > self.max_items:
                 return items
             cursors.add(cursor := page.next_cursor)
-            if (size := size + note["size"]) > _MAX_BYTES:
-                break
-        raise ToolError(f"A list has more than {_MAX_PAGES} pages or {_MAX_BYTES} bytes.", "too_large")
+            size += note["size"]
+        raise ToolError(f"A list has more than {MAX_BYTES} bytes.", "too_large")
 
     def repaired(self, page: Mapping[str, Any], version: str) -> dict[str, Any]:
         """Return *page*, as a server of *version* has sent it, without items that are malformed; these are noted."""

@@ -20,10 +20,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from .streams import bounded
-from .targets import Command
+from .targets import MAX_BYTES, Command
 
-MAX_BYTES = 16 * 1024**2
-"""How long one message, or one response, may be."""
 _GRACE_TIMEOUT_S = 2.0
 _LOCALE = ("LANG", "LC_ALL", "TMPDIR")
 # `"id":7` at one end of an answer that is nested too deeply to be read.

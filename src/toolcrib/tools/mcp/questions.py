@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ...core import Caller, Context, DefinitionError, Suspended, ToolError
 
 MAX_QUESTIONS = 20
-"""How many a server may ask of one call at once."""
+"""How many a server may ask of one call at once, and how often."""
 _MAX_TEXT, _MAX_FORM, _MAX_KEY = 2000, 64 * 1024, 150
 _GIVEN_UP_S = 60.0
 """How long a server may still work, and ask, for what was given up."""

@@ -38,10 +38,9 @@ R = TypeVar("R")
 _CALL_RESULT: TypeAdapter[wire.CallToolResult | wire.InputRequiredResult] = TypeAdapter(
     wire.CallToolResult | wire.InputRequiredResult
 )
-_MAX_ROUNDS = 10
 _LIST_TIMEOUT_S = 60.0
-_LISTEN_TIMEOUT_S = 10.0
-_CLOSE_TIMEOUT_S = 10.0
+_STEP_TIMEOUT_S = 10.0
+"""How long a server may take to begin to report updates, and to end."""
 _LISTEN_INTERVALS_S = (1.0, 5.0, 30.0)
 
 _log = logging.getLogger("toolcrib.mcp")
@@ -106,7 +105,7 @@ class Session:
             return
         if self._client is None:
             self._task.cancel()  # it is still being opened: nothing there waits for the end
-        await asyncio.wait({self._task}, timeout=_CLOSE_TIMEOUT_S)
+        await asyncio.wait({self._task}, timeout=_STEP_TIMEOUT_S)
         self._task.cancel()
         await asyncio.wait({self._task})
 
@@ -216,7 +215,7 @@ class Session:
         responses: dict[str, Any] | None = None
         state: str | None = None
         asked_before = 0
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(MAX_QUESTIONS):
             params = wire.CallToolRequestParams(
                 name=name, arguments=arguments, input_responses=responses, request_state=state
             )
@@ -306,7 +305,7 @@ class Session:
                 started = asyncio.Event()
                 self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], started)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LISTEN_TIMEOUT_S):
+                    async with asyncio.timeout(_STEP_TIMEOUT_S):
                         await started.wait()
             if last is not None:
                 last.cancel()  # only now, so that nothing is missed between

@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 _SECRET = re.compile(r"key|token|secret|passw|auth(?!or(?!iz))|credential|cookie|bearer", re.IGNORECASE)
 _NAMED = re.compile(r"(-*[\w.-]+)(=|:\s*)(.+)", re.DOTALL)
 _USER = re.compile(r"(?<=//)[^/\s]*@")
+MAX_BYTES = 16 * 1024**2
+"""How large one message, one response, or all pages of a list may be."""
 MIN_SECRET = 6
 """Shorter values are no secrets, and are words of other texts."""
 

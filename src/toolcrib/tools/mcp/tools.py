@@ -35,7 +35,6 @@ from ..function import Tool
 _MAX_NAME = 256
 _MAX_DESCRIPTION = 16 * 1024
 _MAX_SCHEMA = 256 * 1024
-_MAX_META = 64 * 1024
 MAX_TITLE = 200
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
 
@@ -187,4 +186,4 @@ def _hints(annotations: wire.ToolAnnotations | None) -> Hints:
 def meta_of(item: Any) -> Mapping[str, Any]:
     """Return what a definition says beside what core has: annotations and icons, unless they are very large."""
     meta = item.model_dump(mode="json", by_alias=True, exclude_none=True, include={"annotations", "icons"})
-    return meta if len(json.dumps(meta)) <= _MAX_META else {}
+    return meta if len(json.dumps(meta)) <= 4 * _MAX_DESCRIPTION else {}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
 
 from ...core import LoadError
-from .references import Documents, Unusable
+from .references import Documents, Unusable, listed, mapping
 
 Place = Literal["path", "query", "header", "cookie"]
 
@@ -136,8 +136,7 @@ def read_operations(
     """Return the operations of *root*, and for each that cannot be a tool its method and path, and why."""
     readings: list[tuple[Operation, bool]] = []
     problems: list[tuple[str, str]] = []
-    paths = root.get("paths")
-    for path, item_or_ref in paths.items() if isinstance(paths, dict) else ():
+    for path, item_or_ref in mapping(root.get("paths")).items():
         if not path.startswith("/"):
             if not path.startswith("x-"):
                 problems.append((path[:100], "its path does not begin with '/'"))
@@ -147,7 +146,8 @@ def read_operations(
         except Unusable as error:
             problems.append((path, str(error)))
             continue
-        for method, operation in _methods(item):
+        methods = {method.upper(): item[method] for method in METHODS if method in item}
+        for method, operation in {**methods, **mapping(item.get("additionalOperations"))}.items():
             try:
                 if not isinstance(operation, dict):
                     raise Unusable("it is not an object")
@@ -157,14 +157,6 @@ def read_operations(
             except MALFORMED as error:
                 problems.append((f"{method} {path}", f"it does not follow OpenAPI ({type(error).__name__})"))
     return named(readings), problems
-
-
-def _methods(item: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for method in METHODS:
-        if method in item:
-            yield method.upper(), item[method]
-    additional = item.get("additionalOperations")
-    yield from additional.items() if isinstance(additional, dict) else ()
 
 
 def _read(
@@ -177,6 +169,7 @@ def _read(
     documents: Documents,
     options: Options,
 ) -> tuple[Operation, bool]:
+    """Return an operation, and whether the document names it."""
     if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
         raise Unusable(f"its method '{method[:20]}' is not one that is sent")
     # What follows a '#' tells operations apart, and is never sent.
@@ -184,42 +177,39 @@ def _read(
     if not path.isprintable() or "\\" in path or any(part in (".", "..") for part in plain.split("/")):
         raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
     operation_id = operation.get("operationId")
-    is_named = isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") != ""
-    operation_name = (
-        operation_id
-        if isinstance(operation_id, str) and is_named
-        else f"{method.lower()}{path.replace('{', '').replace('}', '')}"
-    )
+    name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
     parameters, schemas = _parameters(item, operation, file, documents)
     body = _body(operation, file, documents)
     if body is not None:
-        argument = _spare("body", schemas)
-        body = replace(body, argument=argument)
-        schemas[argument] = (body.schema, body.file)
-    in_path = {parameter.name for parameter in parameters if parameter.place == "path"}
+        body = replace(body, argument=_spare("body", schemas))
+        schemas[body.argument] = (body.schema, body.file)
     fixed_query = _fixed(query, parameters)
-    if unknown := [name for name in TEMPLATE.findall(plain) if name not in in_path] + TEMPLATE.findall(fixed_query):
-        raise Unusable(f"its path has '{{{unknown[0][:60]}}}', which is not among its parameters")
-    if unused := in_path - {*TEMPLATE.findall(plain)}:
-        raise Unusable(f"its path has no place for its parameter '{min(unused)[:60]}'")
-    tags = operation.get("tags")
-    security = operation.get("security", root.get("security"))
-    result = Operation(
-        name=operation_name,
+    _require_in_path(parameters, TEMPLATE.findall(plain), TEMPLATE.findall(fixed_query))
+    reading = Operation(
+        name=name or f"{method.lower()}{path.replace('{', '').replace('}', '')}",
         method=method,
         path=path,
         plain_path=plain,
         fixed_query=fixed_query,
         server=server_of((operation, item, root), documents.where, options),
         description=_description(operation, item),
-        tags=frozenset(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else frozenset(),
+        tags=frozenset(tag for tag in listed(operation.get("tags")) if isinstance(tag, str)),
         parameters=tuple(parameters),
         schemas=schemas,
         body=body,
         responses=() if method == "HEAD" else _responses(operation, file, documents),
-        security=security if isinstance(security, list) else (),
+        security=listed(operation.get("security", root.get("security"))),
     )
-    return result, is_named
+    return reading, name is not None
+
+
+def _require_in_path(parameters: Sequence[Parameter], names: Sequence[str], names_in_query: Sequence[str]) -> None:
+    """Raise Unusable unless the *names* of a path are its parameters, and its fixed query has none."""
+    in_path = {parameter.name for parameter in parameters if parameter.place == "path"}
+    if unknown := [name for name in names if name not in in_path] + [*names_in_query]:
+        raise Unusable(f"its path has '{{{unknown[0][:60]}}}', which is not among its parameters")
+    if unused := in_path - {*names}:
+        raise Unusable(f"its path has no place for its parameter '{min(unused)[:60]}'")
 
 
 def _fixed(query: str, parameters: Sequence[Parameter]) -> str:
@@ -246,26 +236,24 @@ def _parameters(
 ) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
     """Return the parameters, each with an argument of its own, and the schemas of these."""
     declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
-    for holder in (item, operation):
-        entries = holder.get("parameters")
-        for reference in entries if isinstance(entries, list) else ():
-            data, where = documents.followed(reference, file)
-            name, place = data.get("name"), data.get("in")
-            if not isinstance(name, str) or not name or not isinstance(place, str):
-                raise Unusable("a parameter of it has no name or no place")
-            declarations[name, place] = (data, where)
+    for reference in (*listed(item.get("parameters")), *listed(operation.get("parameters"))):
+        data, where = documents.followed(reference, file)
+        name, place = data.get("name"), data.get("in")
+        if not isinstance(name, str) or not name or not isinstance(place, str):
+            raise Unusable("a parameter of it has no name or no place")
+        if place not in STYLES:
+            raise Unusable(f"a parameter of it is in '{place[:40]}', which is not a place for one")
+        declarations[name, place] = (data, where)
     parameters: list[Parameter] = []
     schemas: dict[str, tuple[Any, str]] = {}
-    order = ("path", "query", "header", "cookie")
-    if unknown := [place for _, place in declarations if place not in order]:
-        raise Unusable(f"a parameter of it is in '{unknown[0][:40]}', which is not a place for one")
-    for (name, place), (data, where) in sorted(declarations.items(), key=lambda each: order.index(each[0][1])):
+    order = [*STYLES]
+    for (name, place), (data, where) in sorted(declarations.items(), key=lambda entry: order.index(entry[0][1])):
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
         plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
         argument = plain if plain not in schemas else _spare(f"{plain[:50]}_{place}", schemas)
         parameter, schema = _parameter(name, data, place, argument)
-        schemas[argument] = _described(schema, data, where)
+        schemas[argument] = _described(schema, data), where
         parameters.append(parameter)
     return parameters, schemas
 
@@ -289,14 +277,12 @@ def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) ->
     return Parameter(name, place, argument, style, explode is True, required, allow_reserved), data.get("schema", {})
 
 
-def _described(schema: Any, data: Mapping[str, Any], file: str) -> tuple[Any, str]:
+def _described(schema: Any, data: Mapping[str, Any]) -> Any:
     """Return *schema* with the description of the parameter, where it has none of its own."""
     text = data.get("description")
     if not isinstance(text, str) or not isinstance(schema, dict) or "description" in schema:
-        return schema, file
-    if "$ref" in schema:
-        return {"allOf": [schema], "description": text}, file
-    return {**schema, "description": text}, file
+        return schema
+    return {"allOf": [schema], "description": text} if "$ref" in schema else {**schema, "description": text}
 
 
 def _spare(name: str, taken: Collection[str]) -> str:
@@ -322,20 +308,16 @@ def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body
     if "requestBody" not in operation:
         return None
     data, where = documents.followed(operation["requestBody"], file)
-    content = data.get("content")
-    if not isinstance(content, dict) or (media_type := media_of(content)) is None:
+    content = mapping(data.get("content"))
+    if (media_type := media_of(content)) is None:
         raise Unusable("its body has no content")
     if not media_type.isascii() or not media_type.isprintable():
         raise Unusable("its body has a media type that cannot be sent")
-    media = content[media_type] if isinstance(content[media_type], dict) else {}
-    schema = media.get("schema", {})
+    media = mapping(content[media_type])
+    schema, required = media.get("schema", {}), data.get("required") is True
     plain = media_type.partition(";")[0].strip().lower()
-    required = data.get("required") is True
     if plain in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        encoding = media.get("encoding")
-        parts = (
-            {name: of for name, of in encoding.items() if isinstance(of, dict)} if isinstance(encoding, dict) else {}
-        )
+        parts = {name: of for name, of in mapping(media.get("encoding")).items() if isinstance(of, dict)}
         shape, place = documents.followed(schema, where)
         if not isinstance(shape.get("properties", {}), dict):
             raise Unusable("the properties of its form are not an object")
@@ -356,15 +338,15 @@ def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body
 def _byte_fields(
     shape: Mapping[str, Any], file: str, parts: Mapping[str, Mapping[str, Any]], documents: Documents
 ) -> Iterator[str]:
-    properties = shape.get("properties")
-    for name, reference in properties.items() if isinstance(properties, dict) else ():
-        schema, where = documents.followed(reference, file) if isinstance(reference, dict) else ({}, file)
+    for name, reference in mapping(shape.get("properties")).items():
+        schema, where = documents.followed(mapping(reference), file)
         if schema.get("type") == "array":
             schema, where = documents.followed(schema.get("items", {}), where)
         content_type = parts.get(name, {}).get("contentType")
         is_binary = schema.get("format") == "binary" or "contentMediaType" in schema
-        is_untyped = "type" not in schema and isinstance(content_type, str) and not is_json(content_type)
-        if (is_binary or (is_untyped and not content_type.startswith("text/"))) and "contentEncoding" not in schema:  # type: ignore[union-attr]  # text where it is untyped
+        if "type" not in schema and isinstance(content_type, str):
+            is_binary = is_binary or not (is_json(content_type) or content_type.startswith("text/"))
+        if is_binary and "contentEncoding" not in schema:
             yield name
 
 
@@ -382,21 +364,19 @@ def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str
 
 def _responses(operation: Mapping[str, Any], file: str, documents: Documents) -> tuple[tuple[Any, str], ...]:
     """Return what each success brings, where all bring JSON with a schema; nothing otherwise."""
-    responses = operation.get("responses")
     schemas: list[tuple[Any, str]] = []
-    for code, reference in responses.items() if isinstance(responses, dict) else ():
+    for code, reference in mapping(operation.get("responses")).items():
         if str(code)[:1] != "2":
             continue
         try:
             response, where = documents.followed(reference, file)
         except Unusable:
             return ()
-        content = response.get("content")
-        for kind, media in content.items() if isinstance(content, dict) and content else (("", None),):
-            schema = media.get("schema") if is_json(kind) and isinstance(media, dict) else None
+        for kind, media in (mapping(response.get("content")) or {"": None}).items():
+            schema = mapping(media).get("schema") if is_json(kind) else None
             if not isinstance(schema, dict) or not schema:
                 return ()
-            if all(schema != schema_before for schema_before, _ in schemas):
+            if all(schema != known for known, _ in schemas):
                 schemas.append((schema, where))
     return tuple(schemas)
 
@@ -460,61 +440,42 @@ def require_version(root: Any, where: str) -> str:
 
 def server_of(holders: Sequence[Mapping[str, Any]], where: str, options: Options) -> str:
     """Return the address that paths are put after, without a slash at its end. Raises Unusable."""
-    address = options.server
-    if address is None:
-        servers = next(
-            (candidate for holder in holders if isinstance(candidate := holder.get("servers"), list) and candidate),
-            None,
-        )
-        usable = [
-            candidate
-            for candidate in servers or ()
-            if isinstance(candidate, dict) and isinstance(candidate.get("url"), str)
-        ]
-        address = "/" if not usable else _filled(usable[0], options.variables)
-    return _absolute(where, address)
+    if options.server is not None:
+        return _absolute(where, options.server)
+    servers = next((servers for holder in holders if (servers := listed(holder.get("servers")))), ())
+    first = next((server for server in servers if isinstance(mapping(server).get("url"), str)), None)
+    return _absolute(where, "/" if first is None else _filled(first, options.variables))
 
 
 @lru_cache(maxsize=256)
 def _absolute(where: str, written: str) -> str:
     url = urljoin(where, written)
     parts = urlsplit(url)
-    try:
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        has_port = False
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Unusable(
             f"the document does not name the address of its server ('{written[:80]}'). Name it: "
             '`openapi = { server = "https://..." }` in its [[source]], or openapi_source(..., server=...)'
         )
-    if (
-        parts.query
-        or parts.fragment
-        or {*"@*"} & {*parts.netloc}
-        or not has_port
-        or not url.isprintable()
-        or "\\" in url
-    ):
-        raise Unusable(f"'{written[:80]}' is not the address of a server")
-    if any(part in (".", "..") for part in parts.path.split("/")):
+    try:
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        has_port = False
+    is_plain = has_port and url.isprintable() and "\\" not in url and not {*"@*"} & {*parts.netloc}
+    if not is_plain or parts.query or parts.fragment or {".", ".."} & {*parts.path.split("/")}:
         raise Unusable(f"'{written[:80]}' is not the address of a server")
     return url.rstrip("/")
 
 
 def _filled(server: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
-    variables = server.get("variables")
-    variables_of: Mapping[str, Any] = variables if isinstance(variables, dict) else {}
+    variables = mapping(server.get("variables"))
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
-        about = variables_of.get(name)
-        about = about if isinstance(about, dict) else {}
-        text = chosen.get(name, about.get("default"))
-        choices = about.get("enum")
+        about = mapping(variables.get(name))
+        text, choices = chosen.get(name, about.get("default")), listed(about.get("enum"))
         if text is None:
             raise Unusable(f"the variable '{name[:60]}' of its server has no default. Name its value in `variables`")
-        if name in chosen and isinstance(choices, list) and choices and text not in choices:
+        if name in chosen and choices and text not in choices:
             raise Unusable(f"the variable '{name[:60]}' of its server is one of {', '.join(map(str, choices))[:200]}")
         return str(text)
 

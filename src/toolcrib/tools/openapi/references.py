@@ -1,13 +1,12 @@
 """The parts of OpenAPI documents by `$ref`: JSON pointers, and other files only where that is allowed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...core import LoadError
 
-_MAX_HOPS = 50
-_MAX_FILES = 100
+_MAX_FILES = _MAX_HOPS = 100
 
 Read = Callable[[str], Any]
 """The JSON value in another file, by its address. Raises LoadError where it cannot be had, or may not be."""
@@ -15,6 +14,16 @@ Read = Callable[[str], Any]
 
 class Unusable(LoadError):
     """Why an operation cannot be a tool. Its text goes on a sentence that names the operation."""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return *value* if it is an object, else an empty one: what is malformed and optional is passed over."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """Return *value* if it is a list, else an empty one."""
+    return value if isinstance(value, list) else ()
 
 
 class Documents:

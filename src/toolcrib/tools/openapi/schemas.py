@@ -7,13 +7,14 @@ narrower.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jsonschema_rs
 import pydantic_core
 
+from ...schema import SchemaView
 from ...schema.expansion import is_plainly_bounded
 from ...schema.json_schema_validator import validator
 from .references import Documents, Unusable
@@ -24,12 +25,6 @@ MAX_CHARS = {"sent": 120_000, "received": 30_000}
 """How much JSON a schema may be with its definitions."""
 _MAX_LEVELS = 60
 
-_ONE = frozenset(
-    {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "contentSchema"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
-_LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _DROPPED = frozenset(
     {"xml", "externalDocs", "discriminator", "example", "readOnly", "writeOnly", "nullable"}
     | {"$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$ref", "$dynamicRef"}
@@ -178,12 +173,11 @@ class Schemas:
             if self._is_old:  # what stands beside a reference does not count there
                 return out
 
-        def inner(each: Any) -> Any:
-            return self._convert(each, file, direction, found, level + 1)
-
-        for keyword, value in schema.items():
-            if keyword not in _DROPPED and not keyword.startswith("x-"):
-                out[keyword] = _inner(keyword, value, inner)
+        kept = {key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")}
+        try:
+            out |= SchemaView(kept).rebuilt(lambda view: self._convert(view.schema, file, direction, found, level + 1))
+        except (AttributeError, TypeError):
+            raise Unusable("a schema in it does not follow JSON Schema") from None
         if "example" in schema:
             out.setdefault("examples", [schema["example"]])
         if "properties" in schema or "required" in schema:
@@ -227,22 +221,12 @@ class Schemas:
         return {mark for mark in _ONE_WAY if schema.get(mark) is True} if isinstance(schema, dict) else set()
 
 
-def _inner(keyword: str, value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return *value*, of *keyword*, with each schema that it is or has in it as *change* makes it."""
-    if keyword in _ONE and isinstance(value, dict):
-        return change(value)
-    if keyword in _LISTED and isinstance(value, list):
-        return [change(part) for part in value]
-    if keyword in _NAMED and isinstance(value, dict):
-        return {name: change(part) for name, part in value.items()}
-    return value
-
-
 def _wider(schema: Any) -> Any:
     """Return *schema*, which refers to one that was cut, without keywords that refuse what another schema admits."""
     if not isinstance(schema, dict):
         return schema
-    out = {key: _inner(key, value, _wider) for key, value in schema.items() if key not in _REFUSING}
+    kept = {key: value for key, value in schema.items() if key not in _REFUSING}
+    out = SchemaView(kept).rebuilt(lambda view: _wider(view.schema))
     if "oneOf" in out:
         out["allOf"] = [*out.get("allOf", ()), {"anyOf": out.pop("oneOf")}]
     return out

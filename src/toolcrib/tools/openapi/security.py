@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from ...core import Credential, Requirement, Secret, SetupError, ToolAuth, ToolError
-from .references import Documents, Unusable
+from .references import Documents, Unusable, listed, mapping
 
 Where = Literal["header", "query", "cookie"]
 
@@ -54,9 +54,7 @@ class Security:
     """The security schemes of a document."""
 
     def __init__(self, root: Mapping[str, Any], documents: Documents, mapped: Mapped) -> None:
-        components = root.get("components")
-        schemes = components.get("securitySchemes") if isinstance(components, dict) else None
-        self._schemes: Mapping[str, Any] = schemes if isinstance(schemes, dict) else {}
+        self._schemes = mapping(mapping(root.get("components")).get("securitySchemes"))
         self._documents = documents
         self._mapped = mapped
         if unknown := [name for name in mapped if name not in self._schemes]:
@@ -91,7 +89,7 @@ class Security:
         required = self._mapped.get(name, Secret(f"{_host(server)}/{name}"))
         if required is None:
             return None
-        asked_scopes = tuple(scope for scope in scopes if isinstance(scope, str)) if isinstance(scopes, list) else ()
+        asked_scopes = tuple(scope for scope in listed(scopes) if isinstance(scope, str))
         kind = scheme.get("type")
         if kind == "apiKey":
             where, key = scheme.get("in"), scheme.get("name")
@@ -168,9 +166,8 @@ def _known_provider(scheme: Mapping[str, Any], server: str, scopes: tuple[str, .
         from ...net import Guard
     except (ImportError, SetupError):
         return None
-    flows = scheme.get("flows")
-    declared_flows = [flow for flow in flows.values() if isinstance(flow, dict)] if isinstance(flows, dict) else []
-    urls = {flow.get(key) for flow in declared_flows for key in ("tokenUrl", "authorizationUrl")} - {None}
+    flows = [mapping(flow) for flow in mapping(scheme.get("flows")).values()]
+    urls = {flow.get(key) for flow in flows for key in ("tokenUrl", "authorizationUrl")} - {None}
     for provider, table in builtin_catalogue().items():
         oauth2 = table.oauth2
         if oauth2 is None or not urls & {oauth2.token_url, oauth2.authorize_url}:

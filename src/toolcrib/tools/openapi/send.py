@@ -147,7 +147,6 @@ async def _sent(
 # What a server answered, as the value of a tool or as an error
 
 _SHOWN_CHARS = 1000
-_MAX_HEADER = 2000
 # Python has others, of which some take very long.
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
 _MAX_WAIT_S = 24 * 3600.0
@@ -258,7 +257,7 @@ def _text(content: bytes, charset: str | None) -> str:
 def _field(name: str, headers: Mapping[str, str], default: str = "") -> Message:
     """Return the header *name*, which `email` reads: as far as that takes no long time."""
     read = Message()
-    read[name] = headers.get(name, default)[:_MAX_HEADER]
+    read[name] = headers.get(name, default)[: 2 * _SHOWN_CHARS]
     return read
 
 
