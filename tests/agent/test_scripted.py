@@ -165,31 +165,15 @@ async def test_a_script_may_be_a_file(tmp_path: Path) -> None:
         (
             "a.json",
             '["", {"txt": ""}]',
-            "a.json: turns[1] has no member 'txt'. Did you mean 'text'? It takes: text,",
+            "a.json: turns[1]: There is no key 'txt'. Did you mean 'text'? It takes: text,",
         ),
-        ("a.json", '[{"text": 1}]', "a.json: turns[0].text must be text, not a int."),
-        (
-            "a.json",
-            '[{"stop": "done"}]',
-            "a.json: turns[0].stop must be one of: end, calls, length, refused, paused, malformed, other.",
-        ),
-        ("a.json", '[{"error": "late"}]', "a.json: turns[0].error must be one of: unauthorized, limited,"),
-        ("a.json", '[{"calls": {}}]', "a.json: turns[0].calls must be a list of calls."),
+        ("a.json", '[{"text": 1}]', "a.json: turns[0]: 'text': expected string, got integer."),
+        ("a.json", '[{"stop": "done"}]', 'a.json: turns[0]: \'stop\': expected one of "end", "calls", "length",'),
+        ("a.json", '[{"error": "late"}]', 'a.json: turns[0]: \'error\': expected one of "unauthorized", "limited",'),
         ("a.json", '[{"calls": ["add"]}]', 'a.json: turns[0].calls[0]: a call is {"tool": "add",'),
-        (
-            "a.json",
-            '[{"calls": [{"name": "add"}]}]',
-            "a.json: turns[0].calls[0] has no member 'name'. It takes: tool",
-        ),
-        ("a.json", '[{"calls": [{"arguments": {}}]}]', "a.json: turns[0].calls[0].tool must be the name of a tool."),
-        ("a.json", '[{"calls": [{"tool": "a", "id": 1}]}]', "a.json: turns[0].calls[0].id must be text."),
-        (
-            "a.json",
-            '[{"usage": {"inputs": 1}}]',
-            "a.json: turns[0].usage has no member 'inputs'. Did you mean 'input'",
-        ),
-        ("a.json", '[{"usage": {"input": "1"}}]', "a.json: turns[0].usage.input must be an integer."),
-        ("a.json", '[{"usage": 3}]', "a.json: turns[0].usage must be an object of numbers"),
+        ("a.json", '[{"calls": [{"arguments": {}}]}]', "a.json: turns[0].calls[0]: 'tool' is missing."),
+        ("a.json", '[{"calls": [[1, {}]]}]', "a.json: turns[0].calls[0]: 'tool': expected string, got integer."),
+        ("a.json", '[{"usage": {"input": "1"}}]', "a.json: turns[0].usage: 'input': expected integer, got string."),
     ],
 )
 def test_a_bad_file_is_reported_with_the_place(name: str, text: str, says: str, tmp_path: Path) -> None:

@@ -87,10 +87,10 @@ class Agent:
         for name, limit in limits.items():
             if type(limit) is not int or limit < 1:
                 raise SetupError(f"{name} must be an integer of at least 1.")
-        given: Any = instructions
-        if not isinstance(given, str):
-            what = "a function: call it, and pass the text" if callable(given) else f"a {type(given).__name__}"
-            raise SetupError(f"instructions are the text of the system prompt, not {what}.")
+        text: Any = instructions
+        if not isinstance(text, str):
+            kind = "a function: call it, and pass the text" if callable(text) else f"a {type(text).__name__}"
+            raise SetupError(f"instructions are the text of the system prompt, not {kind}.")
         if shorten is not None and not callable(shorten):
             raise SetupError(f"shorten is a function of the turns, not a {type(shorten).__name__}.")
         if not isinstance(tool_choice, str):
@@ -255,9 +255,9 @@ class Agent:
                 continue
             if calls := run.add_reply(reply):
                 room = run.room(calls)
-                made = await self._results(calls[:room], events, token) if room else ()
+                results = await self._results(calls[:room], events, token) if room else ()
                 why = _NOT_ANSWERED if reply.stop == "refused" else _too_many(run.options)
-                run.add_results([*made, *(_refused(call, why) for call in calls[room:])])
+                run.add_results([*results, *(_refused(call, why) for call in calls[room:])])
                 if token is not None and token.is_cancelled():
                     continue
             over = run.over(redact)
@@ -398,8 +398,11 @@ _NOT_ANSWERED: _Why = "The call was not made: it is of a reply in which the mode
 
 
 def _too_many(options: RunOptions) -> _Why:
-    each, every = options.max_calls_per_turn, options.max_calls
-    return f"The call was not made: at most {each} calls run in one turn, and {every} in all. Make fewer.", "limited"
+    per_turn, every = options.max_calls_per_turn, options.max_calls
+    return (
+        f"The call was not made: at most {per_turn} calls run in one turn, and {every} in all. Make fewer.",
+        "limited",
+    )
 
 
 def _refused(call: Call, why: _Why) -> Result[Any]:

@@ -63,8 +63,8 @@ class AnthropicModel(SdkModel):
 
         def new_client() -> "AsyncAnthropic":
             timeout = sdk.Timeout(timeout_s, connect=min(timeout_s, 10))
-            made = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout, max_retries=max_retries)
-            return cast("AsyncAnthropic", made)
+            new = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout, max_retries=max_retries)
+            return cast("AsyncAnthropic", new)
 
         self._clients: Clients[AsyncAnthropic] = Clients(client, new_client, lambda made: made.close())
         keys = (os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))

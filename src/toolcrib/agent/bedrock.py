@@ -179,7 +179,7 @@ async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]
     """Yield the values of *request*, which blocks, from a thread of its own. Closed, it asks for no more of them."""
     loop = asyncio.get_running_loop()
     values: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
-    ended = threading.Event()
+    closed_by_reader = threading.Event()
 
     def put(value: Any, error: BaseException | None = None) -> None:
         with suppress(RuntimeError):  # the loop may be closed
@@ -188,7 +188,7 @@ async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]
     def work() -> None:
         try:
             for value in request():
-                if ended.is_set():
+                if closed_by_reader.is_set():
                     return
                 put(value)
             put(None, StopAsyncIteration())
@@ -205,4 +205,4 @@ async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]
                 raise error
             yield value
     finally:
-        ended.set()
+        closed_by_reader.set()

@@ -1,4 +1,4 @@
-"""The events of a run, on their way to whoever streams it. A slow reader holds back the run."""
+"""The events of a run, on their way to its reader. A slow reader holds back the run."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

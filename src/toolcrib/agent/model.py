@@ -34,7 +34,7 @@ class Model(Protocol):
     async def reply(self, request: Request, /) -> Reply: ...
 
     def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
-        """Pieces of text as they are generated, and last the whole Reply."""
+        """Yield pieces of text as they are generated, and last the whole Reply."""
         ...
 
 

@@ -87,20 +87,20 @@ class _OpenAI(SdkModel):
     async def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]:
         try:
             async with await _send(self._create(self._client()), {**self._streaming, **parameters}) as chunks:
-                ended = _watch_end(chunks.response)
+                ends = _watch_end(chunks.response)
                 async for chunk in chunks:
                     yield chunk
-                if ended:
+                if ends:
                     yield "[DONE]"
         except self._sdk.APIError as error:
             yield self._failed_call(error)
 
     def _failed_call(self, error: Any) -> dict[str, Any]:
-        """Groq's error for a call that its model wrote wrong, for the format to read. Raises any other *error*."""
+        """Return Groq's error for a call that its model wrote wrong, for the format. Raises any other *error*."""
         if error.code != "tool_use_failed" or not isinstance(error.body, Mapping):
             raise error
-        shown = {name: self._troubles.redact(error.body.get(name, "")) for name in ("message", "failed_generation")}
-        return {"error": {"code": error.code, **shown}}
+        fields = {name: self._troubles.redact(error.body.get(name, "")) for name in ("message", "failed_generation")}
+        return {"error": {"code": error.code, **fields}}
 
     def _client(self) -> "AsyncOpenAI":
         client = self._clients.get()
@@ -113,8 +113,8 @@ class _OpenAI(SdkModel):
     def _new_client(self) -> "AsyncOpenAI":
         if self._settings["api_key"] is None:
             raise self._troubles.missing_key("Set OPENAI_API_KEY.", in_program="Or pass api_key.")
-        made: AsyncOpenAI = self._sdk.AsyncOpenAI(**self._settings)
-        return made
+        new: AsyncOpenAI = self._sdk.AsyncOpenAI(**self._settings)
+        return new
 
     @contextmanager
     def _errors(self) -> Generator[None]:
@@ -168,19 +168,19 @@ class OpenAIResponses(_OpenAI):
 
 def _send(create: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
     """Return what *create* returns for *parameters*; those that this SDK does not know go into the body as they are."""
-    known = inspect.signature(create).parameters
-    sent = {name: value for name, value in parameters.items() if value is not None}
-    others = {name: sent.pop(name) for name in [*sent] if name not in known}
-    if others:
-        sent["extra_body"] = {**others, **sent.get("extra_body", {})}
-    return create(**sent)
+    parameter_names = inspect.signature(create).parameters
+    arguments = {name: value for name, value in parameters.items() if value is not None}
+    body = {name: arguments.pop(name) for name in [*arguments] if name not in parameter_names}
+    if body:
+        arguments["extra_body"] = {**body, **arguments.get("extra_body", {})}
+    return create(**arguments)
 
 
 def _watch_end(response: Any) -> list[bytes]:
     """Return a list that gets a value when the stream of *response* ends as such: the SDK reads "[DONE]" and does not
     tell.
     """
-    ended: list[bytes] = []
+    ends: list[bytes] = []
     read = response.aiter_bytes
 
     async def watched(*args: Any, **named: Any) -> AsyncGenerator[bytes]:
@@ -188,12 +188,12 @@ def _watch_end(response: Any) -> list[bytes]:
         async for piece in read(*args, **named):
             tail += piece
             if _DONE.search(tail):
-                ended.append(tail)
+                ends.append(tail)
             tail = tail[-_DONE_LENGTH:]
             yield piece
 
     response.aiter_bytes = watched
-    return ended
+    return ends
 
 
 def _message(error: Any) -> str:

@@ -60,8 +60,8 @@ def write_state(run: Run, answers: Sequence[PendingAnswer], sign: Signer | None)
         "errors": run.errors,
         "usage": run.usage.to_dict(),
         "answers": [
-            {"pending": each.pending.to_dict(), "answer": each.answer.to_dict(), "by": each.by}
-            for each in (answers if sign else ())
+            {"pending": answer.pending.to_dict(), "answer": answer.answer.to_dict(), "by": answer.by}
+            for answer in (answers if sign else ())
         ],
     }
     try:
@@ -80,10 +80,10 @@ def read_state(
     except ValueError as error:
         raise SetupError(f"{error} Resume from Outcome.state, unchanged.") from None
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
-        found = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
+        version = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
         raise SetupError(
-            f"This is not the state of a run that this version can resume ({found}). Pass Outcome.state, unchanged or "
-            "read by json.loads."
+            f"This is not the state of a run that this version can resume ({version}). Pass Outcome.state, unchanged "
+            "or read by json.loads."
         )
     if sign and not any(
         hmac.compare_digest(str(state.get("signature")).encode(), signature.encode())
@@ -105,8 +105,8 @@ def read_state(
         usage = state["usage"]
         run.usage = Usage(*(_count(usage, name) if name in usage else 0 for name in Usage.__slots__))
         answers = [
-            PendingAnswer(pending_from_dict(each["pending"]), answer_from(each["answer"]), str(each["by"]))
-            for each in (state["answers"] if sign else ())
+            PendingAnswer(pending_from_dict(item["pending"]), answer_from(item["answer"]), str(item["by"]))
+            for item in (state["answers"] if sign else ())
         ]
     except (AnswerError, ArithmeticError, KeyError, TypeError, ValueError, IndexError, SetupError) as error:
         reason = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
@@ -158,8 +158,8 @@ class Resumption:
     ) -> None:
         """Raise AnswerError where one of *answers* does not count, before any call is made that could run by them."""
         new = self._read(answers, by)
-        for each in old:
-            await self._add_old(each)
+        for answer in old:
+            await self._add_old(answer)
         await self._submit(new)
         # What another process waited for has no pending here yet.
         unknown = [call for call, pending in self._waiting if question_key(pending) in self._new]
@@ -170,23 +170,23 @@ class Resumption:
     @property
     def answers(self) -> list[PendingAnswer]:
         """The answers that a call that still waits needs again: not those used up, nor those asked for again."""
-        ended = {pending.digest for call, pending in self._waiting if self.results[call.id].pending is None}
+        digests_done = {pending.digest for call, pending in self._waiting if self.results[call.id].pending is None}
         still = [result.pending for result in self.results.values() if result.pending is not None]
-        digests, open_keys = {pending.digest for pending in still} - ended, {question_key(p) for p in still}
-        latest = {question_key(each.pending): each for each in self._used}
-        return [each for key, each in latest.items() if each.pending.digest in digests and key not in open_keys]
+        digests, open_keys = {pending.digest for pending in still} - digests_done, {question_key(p) for p in still}
+        latest = {question_key(use.pending): use for use in self._used}
+        return [use for key, use in latest.items() if use.pending.digest in digests and key not in open_keys]
 
     def _read(self, answers: Mapping[str, Answer | Mapping[str, Any]], by: str) -> list[PendingAnswer]:
         waiting = {pending.id: pending for _, pending in self._waiting}
         for pending_id in answers:
             if pending_id not in waiting:
-                known = ", ".join(f"'{known}'" for known in waiting)
+                ids = ", ".join(f"'{known}'" for known in waiting)
                 raise AnswerError(
-                    f"This run does not wait for '{str(pending_id)[:100]}'. It waits for: {known}.", "unknown"
+                    f"This run does not wait for '{str(pending_id)[:100]}'. It waits for: {ids}.", "unknown"
                 )
         if answers and not by:
             raise AnswerError('An answer needs a name: resume(state, answers, by="alice").', "foreign")
-        return [PendingAnswer(waiting[each], answer_from(answer), by) for each, answer in answers.items()]
+        return [PendingAnswer(waiting[pending_id], answer_from(answer), by) for pending_id, answer in answers.items()]
 
     async def _add_old(self, each: PendingAnswer) -> None:
         self._used.append(each)
@@ -199,19 +199,19 @@ class Resumption:
 
     async def _submit(self, new: Sequence[PendingAnswer]) -> None:
         open_here = {pending.id: pending for pending in await self._bench.pendings()} if new else {}
-        for each in new:
-            pending = each.pending
+        for submission in new:
+            pending = submission.pending
             if pending.id in open_here and not _same_question(open_here[pending.id], pending):
                 raise AnswerError(
                     f"What this workbench asks under '{pending.id}' is not what the state shows. Resume without an "
                     "answer to be asked again: resume(state).",
                     "invalid",
                 )
-        for each in new:
-            pending = each.pending
+        for submission in new:
+            pending = submission.pending
             try:
-                await self._bench.answer(pending.id, each.answer, by=each.by)
-                self._used.append(each)
+                await self._bench.answer(pending.id, submission.answer, by=submission.by)
+                self._used.append(submission)
             except AnswerError as error:
                 if error.reason != "unknown":
                     raise
@@ -229,7 +229,7 @@ class Resumption:
                         "answer to be asked again: resume(state).",
                         "expired",
                     ) from None
-                self._new[question_key(pending)] = each
+                self._new[question_key(pending)] = submission
 
     def _expired(self, pending: Pending) -> bool:
         return pending.expires_at <= self._bench.now()
@@ -242,14 +242,14 @@ class Resumption:
             ready: set[str] = set()
             for call in calls:
                 pending = self.results[call.id].pending
-                each = self._take(self._old, pending)
-                if pending is None or each is None:
+                match = self._take(self._old, pending)
+                if pending is None or match is None:
                     continue
                 try:
-                    await self._bench.answer(pending.id, each.answer, by=each.by)
+                    await self._bench.answer(pending.id, match.answer, by=match.by)
                 except AnswerError:
-                    continue  # it is asked again, and whoever answers now gets the reason why this does not count
-                self._used.append(PendingAnswer(pending, each.answer, each.by))
+                    continue  # it is asked again; who answers it then learns why this does not count
+                self._used.append(PendingAnswer(pending, match.answer, match.by))
                 ready.add(pending.id)
             calls = [call for call in calls if (now := self.results[call.id].pending) is not None and now.id in ready]
 
@@ -257,10 +257,10 @@ class Resumption:
         """Return the ids of the calls that are to be made again, since they are answered now."""
         ready: set[str] = set()
         for result in list(self.results.values()):
-            each = self._take(self._new, result.pending)
-            if each is not None and result.pending is not None:
-                await self._bench.answer(result.pending.id, each.answer, by=each.by)
-                self._used.append(PendingAnswer(result.pending, each.answer, each.by))
+            match = self._take(self._new, result.pending)
+            if match is not None and result.pending is not None:
+                await self._bench.answer(result.pending.id, match.answer, by=match.by)
+                self._used.append(PendingAnswer(result.pending, match.answer, match.by))
                 ready.add(result.pending.id)
         return {
             call_id
@@ -271,8 +271,8 @@ class Resumption:
     @staticmethod
     def _take(answers: dict[QuestionKey, PendingAnswer], pending: Pending | None) -> PendingAnswer | None:
         """Return the answer to *pending*, removed from *answers*."""
-        each = None if pending is None else answers.get(question_key(pending))
-        if pending is None or each is None or not _same_question(each.pending, pending):
+        match = None if pending is None else answers.get(question_key(pending))
+        if pending is None or match is None or not _same_question(match.pending, pending):
             return None
         return answers.pop(question_key(pending))
 

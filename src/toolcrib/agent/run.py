@@ -145,13 +145,13 @@ class Run:
 
     def _with_unique_ids(self, reply: Reply) -> Reply:
         """Return *reply* with new ids for calls that have none, or that of another call."""
-        known = {call.id for turn in self.turns if isinstance(turn, Reply) for call in turn.calls} | {""}
+        call_ids = {call.id for turn in self.turns if isinstance(turn, Reply) for call in turn.calls} | {""}
         calls: list[Call] = []
         for call in reply.calls:
-            unique = replace(call, id=Call(call.tool).id) if call.id in known else call
-            known.add(unique.id)
+            unique = replace(call, id=Call(call.tool).id) if call.id in call_ids else call
+            call_ids.add(unique.id)
             calls.append(unique)
-        self._ids = known - {""}
+        self._ids = call_ids - {""}
         ids = iter([(old.id, new.id) for old, new in zip(reply.calls, calls, strict=True)])
         return replace(reply, calls=tuple(calls), native=_with_ids(reply.native, ids))
 
@@ -173,14 +173,14 @@ def _with_ids(native: Any, ids: Iterator[tuple[str, str]]) -> Any:
             return [copy(item) for item in part]
         if not isinstance(part, dict):
             return part
-        made = dict(part)
+        part_copy = dict(part)
         for name in _IDS:
-            if waiting is not None and waiting[0] and made.get(name) == waiting[0]:
-                made[name], waiting = waiting[1], next(ids, None)
-        return {name: value if name in _IDS else copy(value) for name, value in made.items()}
+            if waiting is not None and waiting[0] and part_copy.get(name) == waiting[0]:
+                part_copy[name], waiting = waiting[1], next(ids, None)
+        return {name: value if name in _IDS else copy(value) for name, value in part_copy.items()}
 
-    made = copy(native)
-    return made if waiting is None else None
+    native_copy = copy(native)
+    return native_copy if waiting is None else None
 
 
 def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
@@ -226,9 +226,9 @@ def _paired(call: Call, result: Result[Any]) -> Result[Any]:
 def _each_once(waiting: Sequence[Pending]) -> list[Pending]:
     """Return *waiting*, each once: one that several calls wait for says so to the person."""
     calls = Counter(pending.id for pending in waiting)
-    same = {id: f" ({count} calls: an answer counts for one of them)" for id, count in calls.items() if count > 1}  # noqa: A001
-    each = {pending.id: pending for pending in waiting}
-    return [replace(one, message=one.message + same.get(one.id, "")) for one in each.values()]
+    notes = {id: f" ({count} calls: an answer counts for one of them)" for id, count in calls.items() if count > 1}  # noqa: A001
+    by_id = {pending.id: pending for pending in waiting}
+    return [replace(pending, message=pending.message + notes.get(pending.id, "")) for pending in by_id.values()]
 
 
 def _reasons(pendings: Sequence[Pending]) -> str:

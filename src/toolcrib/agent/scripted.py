@@ -3,19 +3,20 @@
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar
 
 from ..core import Call, LoadError, SetupError
 from ..formats import Reply, Stop, TextDelta, Usage
+from ..schema.declared import require_values
 from ..schema.toml import parse_toml
 from .model import ModelError, ModelProblem, Request
 
 Script = Iterable[Any] | Callable[[Request], Any | Awaitable[Any]]
 
-_TURN = ("text", "calls", "stop", "usage", "error", "message", "retry_after_s")
-_CALL = ("tool", "arguments", "id")
+D = TypeVar("D")
 
 
 class ScriptedModel:
@@ -58,8 +59,8 @@ class ScriptedModel:
         except ValueError as error:
             raise LoadError(f"{file}: the script is not valid {file.suffix[1:].upper()}: {error}.") from None
         if isinstance(data, dict):
-            if others := sorted(data.keys() - {"turns"}):
-                raise LoadError(f"{file}: a script has no member {others[0][:64]!r}, only `turns`.")
+            if unknown := sorted(data.keys() - {"turns"}):
+                raise LoadError(f"{file}: a script has no member {unknown[0][:64]!r}, only `turns`.")
             data = data.get("turns")
         if not isinstance(data, list):
             raise LoadError(f"{file}: a script must have a list of turns under `turns`.")
@@ -108,52 +109,65 @@ class ScriptedModel:
             case Reply() | BaseException():
                 return turn
             case Mapping():
-                return self._turn_from_dict(dict(turn), place)
+                members = {name: [*value] if isinstance(value, tuple) else value for name, value in turn.items()}
+                return self._turn_from_data(_checked(_Turn, members, place), place)
             case _:
                 raise SetupError(
                     f"{place}: a turn is text, an object with `text` and `calls`, a Reply or an exception, not a "
                     f"{type(turn).__name__}."
                 )
 
-    def _turn_from_dict(self, turn: dict[str, Any], place: str) -> Reply | BaseException:
-        _require_known(turn, _TURN, place)
-        if "error" in turn:
-            problem = turn["error"]
-            if problem not in get_args(ModelProblem):
-                raise SetupError(f"{place}.error must be one of: {', '.join(get_args(ModelProblem))}.")
-            message = _text(turn, "message", place) or f"The script fails here ({problem})."
-            return ModelError(message, problem, retry_after_s=turn.get("retry_after_s"))
-        items = turn.get("calls", [])
-        if not isinstance(items, list | tuple):
-            raise SetupError(f"{place}.calls must be a list of calls.")
-        calls = tuple(self._call(call, f"{place}.calls[{number}]") for number, call in enumerate(items))
-        stop: Stop = turn.get("stop", "calls" if calls else "end")
-        if stop not in get_args(Stop):
-            raise SetupError(f"{place}.stop must be one of: {', '.join(get_args(Stop))}.")
-        return Reply(_text(turn, "text", place), calls, stop, _usage(turn.get("usage", {}), f"{place}.usage"))
+    def _turn_from_data(self, turn: "_Turn", place: str) -> Reply | BaseException:
+        if turn.error is not None:
+            message = turn.message or f"The script fails here ({turn.error})."
+            return ModelError(message, turn.error, retry_after_s=turn.retry_after_s)
+        calls = tuple(self._call(call, f"{place}.calls[{number}]") for number, call in enumerate(turn.calls))
+        usage = _checked(Usage, turn.usage, f"{place}.usage")
+        return Reply(turn.text, calls, turn.stop or ("calls" if calls else "end"), usage)
 
     def _call(self, call: Any, place: str) -> Call:
         match call:
             case Call():
                 return call
-            case [str(tool), arguments]:
-                call = {"tool": tool, "arguments": arguments}
+            case [tool, arguments]:
+                data = _checked(_Call, {"tool": tool, "arguments": arguments}, place)
             case Mapping():
-                call = dict(call)
+                data = _checked(_Call, call, place)
             case _:
                 raise SetupError(f'{place}: a call is {{"tool": "add", "arguments": {{...}}}}, or ["add", {{...}}].')
-        _require_known(call, _CALL, place)
-        if not isinstance(call.get("tool"), str):
-            raise SetupError(f"{place}.tool must be the name of a tool.")
-        arguments = call.get("arguments")
+        arguments = data.arguments
         if not (arguments is None or isinstance(arguments, str | Mapping)):
-            # A model may write any JSON.
-            arguments = json.dumps(arguments)
+            arguments = json.dumps(arguments)  # a model may write any JSON
         self._calls += 1
-        id = call.get("id", f"call_{self._calls}")  # noqa: A001
-        if not isinstance(id, str):
-            raise SetupError(f"{place}.id must be text.")
-        return Call(call["tool"], arguments, id)
+        return Call(data.tool, arguments, f"call_{self._calls}" if data.id is None else data.id)
+
+
+@dataclass
+class _Turn:
+    """A turn as data."""
+
+    text: str = ""
+    calls: list[Any] = field(default_factory=list[Any])
+    stop: Stop | None = None
+    usage: dict[str, Any] = field(default_factory=dict[str, Any])
+    error: ModelProblem | None = None
+    message: str = ""
+    retry_after_s: float | None = None
+
+
+@dataclass
+class _Call:
+    """A call as data."""
+
+    tool: str
+    arguments: Any = None
+    id: str | None = None
+
+
+def _checked(kind: type[D], members: Mapping[str, Any], place: str) -> D:
+    """Return *members* as a *kind*. Raises SetupError that names *place* and the member."""
+    require_values(kind, members, of=place)
+    return kind(**members)
 
 
 def _read(file: Path) -> Any:
@@ -164,29 +178,3 @@ def _read(file: Path) -> Any:
             return parse_toml(file.read_text(encoding="utf-8"))
         case _:
             raise LoadError(f"{file}: a script must be a .json or a .toml file.")
-
-
-def _require_known(data: Mapping[str, Any], names: Iterable[str], place: str) -> None:
-    for name in data:
-        if name not in names:
-            from ..schema import closest_match, did_you_mean, display_name
-
-            hint = did_you_mean(closest_match(str(name), names))
-            raise SetupError(f"{place} has no member '{display_name(str(name))}'.{hint} It takes: {', '.join(names)}.")
-
-
-def _text(turn: Mapping[str, Any], name: str, place: str) -> str:
-    text = turn.get(name, "")
-    if not isinstance(text, str):
-        raise SetupError(f"{place}.{name} must be text, not a {type(text).__name__}.")
-    return text
-
-
-def _usage(data: Any, place: str) -> Usage:
-    if not isinstance(data, Mapping):
-        raise SetupError(f"{place} must be an object of numbers: {', '.join(Usage.__slots__)}.")
-    _require_known(data, Usage.__slots__, place)
-    for name, value in data.items():
-        if type(value) is not int:
-            raise SetupError(f"{place}.{name} must be an integer.")
-    return Usage(**data)

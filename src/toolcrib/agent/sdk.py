@@ -144,7 +144,7 @@ class Clients(Generic[T]):
 
 @contextmanager
 def reading() -> Generator[None]:
-    """Turns errors of the SDK's own code about a malformed answer into ValueErrors. Put nothing else inside."""
+    """Turn errors of the SDK's own code about a malformed answer into ValueErrors. Put nothing else inside."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
@@ -194,10 +194,10 @@ class ProviderErrors:
         return self._error("gave an answer that cannot be used", str(message), "failed", None)
 
     def missing_key(self, remedy: str, *, in_program: str) -> ModelError:
-        """No request was made, because no key was found.
+        """Return the error of a request that was not made, because no key was found.
 
-        *remedy* is for whoever runs the program. *in_program* is what its author can do: a note of the error, which a
-        traceback shows and a command does not.
+        *remedy* is for the person who runs the program. *in_program* is what its author can do: a note of the
+        error, which a traceback shows and a command does not.
         """
         error = ModelError(f"Model '{self._name}' was not asked, as no key was found. {remedy}", "unauthorized")
         error.add_note(in_program)
