@@ -1,7 +1,5 @@
 """What a broker asks for, of whom, and whom it tells what was granted: by its own methods, against loopback."""
 
-import asyncio
-import gc
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +8,6 @@ import pytest
 
 from toolcrib import Call, Caller, Pending, Secret, ToolAuth, ToolError, net
 from toolcrib.auth import CallbackError, Client, CredentialBroker, Flow, Grant, OAuth2, Owner, secret_owner
-from toolcrib.auth import broker as brokers
 from toolcrib.auth.flows import DeviceCode
 from toolcrib.auth.vault import Authorization
 from toolcrib.core import Credential
@@ -62,18 +59,6 @@ async def test_what_was_given_is_given_again_as_it_is_until_it_changes_or_ends(
     assert (await asked(broker, READ)).message.startswith("Your grant at idp has ended.")
 
 
-async def test_no_more_is_remembered_than_there_is_room_for(
-    broker: CredentialBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(brokers, "_MAX_CACHED", 2)
-    callers = [Caller(f"caller-{number}") for number in range(5)]
-    for caller in callers:
-        await broker.save(Owner.of(caller, "idp", "oauth2"), Grant(f"token-of-{caller.principal}", scopes=["read"]))
-        for each in callers[: callers.index(caller) + 1]:
-            assert (await given(broker, READ, caller=each)).secret == f"token-of-{each.principal}"
-        assert len(broker._cached) <= 2
-
-
 async def test_a_grant_answers_those_who_wait_for_no_more_than_it_has(broker: CredentialBroker) -> None:
     read, write = await asked(broker, READ), await asked(broker, WRITE)
     assert await broker.open_scopes(broker.needed(READ, "use"), ALICE) == {"read", "write"}
@@ -101,22 +86,6 @@ async def test_all_that_several_tools_need_is_asked_for_at_once(broker: Credenti
     assert (await given(broker, Secret("SHOP_KEY"))).secret == "the-shop-key"
     profile = await asked(broker, Secret("SHOP_KEY"), caller=Caller("alice", "work"))
     assert profile.message.endswith("(for the profile 'work')")
-
-
-async def test_a_person_may_be_sent_back_to_another_address(broker: CredentialBroker) -> None:
-    there = "http://127.0.0.1:2/cb"
-    needed = broker.needed(ToolAuth("idp"), "use")
-    now = broker._clock()
-    broker._clock = lambda: now
-    own = await broker.ask(needed, ALICE, "use")
-    assert own.expires_at == now + timedelta(minutes=10)
-    other = await broker.ask(needed, ALICE, "use", ["before"], redirect_uri=there)
-    assert "127.0.0.1%3A1" in (own.url or "")
-    assert "127.0.0.1%3A2%2Fcb" in (other.url or "")
-    assert ("scope=profile&" in f"{own.url}&", "scope=before+profile" in (other.url or "")) == (True, True)
-    assert (await asked(broker, ToolAuth("idp"))).id == own.id
-    broker.redirect_uri = None
-    assert (await broker.ask(needed, ALICE, "use", ["x"])).message.endswith(": toolcrib auth login idp")
 
 
 async def test_only_a_callback_of_a_provider_completes_what_a_provider_was_asked_for(broker: CredentialBroker) -> None:
@@ -170,25 +139,6 @@ async def test_a_caller_without_a_name_is_given_and_asked_for_nothing(broker: Cr
         with pytest.raises(ToolError, match="this one has no name") as raised:
             await work
         assert raised.value.code == "unauthorized"
-
-
-async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_news(
-    broker: CredentialBroker, server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    await broker.save(ALICES, Grant("the-first-token", "the-first-refresh", ["read"], broker._clock()))
-    server.answers["/token"] = as_json({}, 500)
-    server.open.clear()
-    call = asyncio.ensure_future(broker.authorize([READ], ALICE, Call("use")))
-    assert await asyncio.to_thread(server.arrived.wait, 30)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    server.open.set()
-    await broker.settle()
-    await asyncio.sleep(0)  # for what is called when the refresh is done
-    gc.collect()
-    assert (broker._refreshes, caplog.text) == (set(), "")
-    assert (await broker.vault.get(ALICES)) is not None
 
 
 def test_no_value_shows_a_secret() -> None:

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,15 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from toolcrib import Caller, Context, Crib, SetupError, ToolAuth, tool
+from toolcrib import Caller, Context, Crib, ToolAuth, tool
 from toolcrib.auth import (
     OPERATOR,
     CallbackError,
     Client,
     CredentialBroker,
-    Flow,
-    FlowError,
-    OAuth2,
     Owner,
     load_catalogue,
 )
-from toolcrib.net import client
 from toolcrib.workbench import Workbench
 
 ALICE, BOB = Caller("alice"), Caller("bob")
@@ -211,15 +206,6 @@ async def test_a_wrong_answer_is_a_clear_result_and_the_next_call_offers_a_fresh
             assert secret not in f"{raised.value} {caplog.text}"
 
 
-async def test_ok_false_with_status_200_is_a_refusal(setup: Setup, server: Server) -> None:
-    async with setup.crib(f"{IDP}error_status_ok = true\n") as crib:
-        bench = crib.workbench(ALICE)
-        for answer in ({"ok": False, "error": "invalid_code"}, {"ok": False, **TOKEN}, {"ok": "yes", **TOKEN}, TOKEN):
-            server.answers["/token"] = as_json(answer)
-            with pytest.raises(CallbackError, match="'idp' refused"):
-                await complete(crib, await url_of(bench))
-
-
 @pytest.mark.parametrize("error", ["access_denied", "server_error", "<script>"])
 async def test_a_denied_authorization_ends_and_the_next_call_asks_anew(setup: Setup, error: str) -> None:
     async with setup.crib(IDP) as crib:
@@ -284,16 +270,6 @@ async def test_a_refresh_that_is_answered_wrongly_keeps_the_grant(setup: Setup, 
         server.answers["/token"] = good
         setup.shift = timedelta(seconds=3580)
         assert (await bench.call("use")).text == "idp read"
-
-
-async def test_a_server_that_does_not_answer_is_given_up(server: Server) -> None:
-    server.open.clear()
-    table = OAuth2(token_url=f"{server.url}/token", authorize_url=f"{server.url}/authorize")
-    http = partial(client, allow=["127.0.0.1"], timeout_s=0.3)
-    flow = Flow("idp", table, Client("the-client-id", SECRET), http)
-    with pytest.raises(FlowError) as raised:
-        await flow.exchange_code(CODE, redirect_uri="http://127.0.0.1:1/", verifier="v" * 50, scopes=())
-    assert (str(raised.value), raised.value.error) == ("'idp' cannot be reached: GuardError.", "unreachable")
 
 
 DISCOVERED = """
@@ -428,34 +404,6 @@ async def test_a_token_of_the_programs_own_needs_nobody_and_is_one_for_all(setup
         assert len(numbered.sent("/token")) == 3
         assert await setup.broker.vault.get(Owner(OPERATOR, "default", "idp", "oauth2")) != stale
         assert await crib.pendings() == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "message"),
-    [
-        (as_json({"error": "invalid_client"}, 401), "unauthorized", "'idp' refused: invalid_client."),
-        (as_json({}, 500), "unavailable", "'idp' failed with status 500."),
-        (as_json({**TOKEN, "scope": "other"}), "unauthorized", "does not grant this program all scopes of 'use'"),
-    ],
-)
-async def test_a_program_that_gets_no_token_says_why_and_asks_nobody(
-    setup: Setup, server: Server, answer: Answer, code: str, message: str
-) -> None:
-    server.answers["/token"] = answer
-    async with setup.crib(OF_PROGRAM) as crib:
-        result = await crib.workbench(ALICE).call("use")
-        assert result.error is not None
-        assert result.error.code == code
-        assert message in result.text
-        assert await crib.pendings() == []
-
-
-async def test_nobody_is_asked_where_the_token_is_the_programs_own(setup: Setup, numbered: Server) -> None:
-    async with setup.crib(OF_PROGRAM) as crib:
-        assert await crib.authorize(["use", "change"], ALICE) == []
-        needed = setup.broker.needed(ToolAuth("idp"), "use")
-        with pytest.raises(SetupError, match="'idp' gives this program a token of its own"):
-            await setup.broker.ask(needed, ALICE, "use")
 
 
 @pytest.mark.parametrize("client_auth", ["post", "basic", "none"])

@@ -106,12 +106,3 @@ async def test_a_grant_is_given_on_another_device(person: Person, server: Imitat
     await person.broker.save(person.owner, grant)
     assert await person.says() == f"200 hello from {person.name}"
     assert server.problems == []
-
-
-@pytest.mark.parametrize("person", ["google"], indirect=True)
-async def test_the_answer_of_another_issuer_completes_nothing(person: Person, server: Imitation) -> None:
-    back = await person.open(await person.asked())
-    assert "accounts.google.com" in back
-    with pytest.raises(CallbackError, match="RFC 9207"):
-        await person.crib.complete(back.replace("accounts.google.com", "accounts.evil.example"), caller=ALICE)
-    assert server.tokens == {}

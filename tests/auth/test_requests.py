@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.auth import Client, FlowError, Grant
+from toolcrib.auth import FlowError, Grant
 
 from .test_flows import TOKEN, Answer, Server, as_json, server
 from .test_hostile import exchanged, flow
@@ -16,37 +16,6 @@ __all__ = ["server"]
 NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
 DEVICE = {"device_code": "a-device-code", "user_code": "ABCD-EFGH", "verification_uri": "https://idp.example/device"}
 BOTH, ONE = Grant("the-access-token", "the-refresh-token"), Grant("the-access-token")
-
-
-@pytest.mark.parametrize(
-    ("kind", "grant", "sent"),
-    [
-        ("token", BOTH, [{"token": "the-refresh-token"}]),
-        ("token", ONE, [{"token": "the-access-token"}]),
-        ("access_token", BOTH, [{"token": "the-access-token"}]),
-        ("named", BOTH, [{"refresh_token": "the-refresh-token"}]),
-        ("named", ONE, [{"access_token": "the-access-token"}]),
-        ("bearer", BOTH, [{}, {}]),
-        ("delete", BOTH, [{"access_token": "the-access-token"}]),
-    ],
-)
-async def test_a_provider_may_answer_a_revocation_with_nothing(
-    server: Server, kind: str, grant: Grant, sent: list[dict[str, str]]
-) -> None:
-    server.answers["/revoke"] = (200, {}, b"")  # RFC 7009, 2.2: whatever it says, it is done
-    assert await flow(server, revoke=kind).revoke(grant) is True
-    known = {"client_id", "client_secret"}
-    assert [
-        {name: value for name, value in each.items() if name not in known} for each in server.sent("/revoke")
-    ] == sent
-    server.answers["/revoke"] = as_json({"error": "unsupported_token_type"}, 400)
-    with pytest.raises(FlowError, match="refused: unsupported_token_type"):
-        await flow(server, revoke=kind).revoke(grant)
-
-
-async def test_where_no_address_is_known_no_revocation_is_sent(server: Server) -> None:
-    assert await flow(server, revoke_url=None).revoke(BOTH) is False
-    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -93,25 +62,6 @@ async def test_a_code_for_another_device_has_an_address_that_a_person_can_trust(
     assert raised.value.error == "malformed"
 
 
-async def test_polling_says_to_wait_or_why_it_ended(server: Server) -> None:
-    for error, expected in (("authorization_pending", "pending"), ("slow_down", "slow_down")):
-        server.answers["/token"] = as_json({"error": error}, 400)
-        assert await flow(server).poll_device("a-device-code", ["read"]) == expected
-    server.answers["/token"] = as_json({"error": "expired_token"}, 400)
-    with pytest.raises(FlowError) as raised:
-        await flow(server).poll_device("a-device-code", ["read"])
-    assert raised.value.refused
-    for without in ("device_url", "authorize_url"):
-        other = {"device_url": "authorize_url", "authorize_url": "device_url"}[without]
-        lacking = flow(server, **{without: None, other: f"{server.url}/there"})
-        with pytest.raises(FlowError, match=r"has no (device )?authorization endpoint") as raised:
-            if without == "device_url":
-                await lacking.start_device([])
-            else:
-                await lacking.authorization_url(redirect_uri="http://h/", scopes=[], state="s", verifier="v")
-        assert raised.value.error == "unsupported"
-
-
 WITHIN: list[tuple[dict[str, Any], bool]] = [
     ({"access_token": "abcd"}, True),
     ({"access_token": "abc"}, False),
@@ -123,17 +73,6 @@ WITHIN: list[tuple[dict[str, Any], bool]] = [
     ({"expires_in": 0}, True),
     ({"expires_in": -0.001}, False),
 ]
-
-
-@pytest.mark.parametrize("number", range(len(WITHIN)))
-async def test_what_a_token_answer_may_say_has_bounds(server: Server, number: int) -> None:
-    answer, is_taken = WITHIN[number]
-    server.answers["/token"] = as_json({**TOKEN, **answer})
-    if is_taken:
-        assert (await exchanged(flow(server))).access_token == answer.get("access_token", TOKEN["access_token"])
-        return
-    with pytest.raises(FlowError, match="not valid OAuth"):
-        await exchanged(flow(server))
 
 
 async def test_what_an_answer_leaves_out_is_as_the_table_says(server: Server) -> None:
@@ -170,41 +109,8 @@ async def test_a_code_and_a_token_are_exchanged_with_what_was_sent_before(server
     ]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({}, "needs the setting 'domain_url': \\[auth.idp\\] domain_url = "),
-        ({"domain_url": "http://evil.example"}, "expected a URL that begins with https://.*, in \\[auth.idp\\]"),
-    ],
-)
-async def test_an_endpoint_is_filled_from_the_settings(
-    server: Server, parameters: dict[str, str], message: str
-) -> None:
-    made = replace(flow(server, authorize_url="{domain_url}/authorize"), client=Client("an-id", "", parameters))
-    asked: dict[str, Any] = {"redirect_uri": "http://h/", "scopes": [], "state": "s", "verifier": "v"}
-    with pytest.raises(FlowError, match=message) as raised:
-        await made.authorization_url(**asked)
-    assert raised.value.error == "unsupported"
-    made = replace(made, client=Client("an-id", "", {"domain_url": "https://acme.example"}))
-    assert (await made.authorization_url(**asked)).startswith("https://acme.example/authorize?")
-
-
-async def test_what_cannot_be_written_in_an_address_is_not_asked_for(server: Server) -> None:
-    with pytest.raises(FlowError, match="is not text that can be sent"):
-        await flow(server).authorization_url(redirect_uri="http://h/", scopes=["\ud800"], state="s", verifier="v")
-
-
 FAILED: list[tuple[dict[str, Answer], str]] = [
     ({"/a/.well-known/openid-configuration": as_json({}, 500)}, "unreachable"),
     ({"/a/.well-known/openid-configuration": as_json({}, 499)}, "malformed"),
     ({}, "malformed"),
 ]
-
-
-@pytest.mark.parametrize("number", range(len(FAILED)))
-async def test_an_issuer_that_fails_is_not_one_that_has_nothing(server: Server, number: int) -> None:
-    answers, error = FAILED[number]
-    server.answers |= answers
-    with pytest.raises(FlowError) as raised:
-        await flow(server, token_url=None, issuer=f"{server.url}/a").table()
-    assert raised.value.error == error

@@ -152,20 +152,6 @@ async def test_a_server_of_the_first_revision_has_its_endpoints_at_fixed_places(
     assert "client_secret" not in server.sent("/token")[0]
 
 
-async def test_an_issuer_that_is_an_origin_may_end_with_a_slash(server: Protected) -> None:
-    for named, published in ((server.url, f"{server.url}/"), (f"{server.url}/", server.url)):
-        server.metadata["authorization_servers"] = [named]
-        server.document["issuer"] = published
-        server.places(f"{METADATA}/mcp", "/.well-known/oauth-authorization-server")
-        await server.asked(server.broker())
-
-
-async def test_where_a_token_that_lasts_has_a_scope_of_its_own_consent_is_asked_for(server: Protected) -> None:
-    server.document["scopes_supported"] = ["read", "offline_access"]
-    asked = await server.asked(server.broker())
-    assert (asked["scope"], asked["prompt"]) == ("offline_access read write", "consent")
-
-
 @pytest.mark.parametrize(
     ("client", "methods", "document_url", "sent"),
     [
@@ -186,12 +172,6 @@ async def test_who_has_a_client_there_registers_none(
     assert server.sent("/register") == []
     (token,) = server.sent("/token")
     assert (token["client_id"], token.get("client_secret")) == (document_url if client is None else "ours", sent)
-
-
-async def test_a_document_of_ours_is_no_client_where_the_server_takes_none(server: Protected) -> None:
-    server.document["client_id_metadata_document_supported"] = "yes"
-    asked = await server.asked(server.broker(client_document_url="https://crib.example/client"))
-    assert asked["client_id"] == "the-client-id"
 
 
 ANOTHER = "it did not register this program"
@@ -241,13 +221,6 @@ async def test_a_server_at_which_nobody_can_log_in_says_why(server: Protected, n
         await server.broker().discover(server.name)
     assert raised.value.code == "unauthorized"
     assert message in str(raised.value)
-
-
-async def test_a_named_authorization_server_without_a_document_is_not_guessed_at(server: Protected) -> None:
-    server.places(f"{METADATA}/mcp", None)
-    with pytest.raises(ToolError, match="it publishes no metadata"):
-        await server.broker().discover(server.name)
-    assert server.sent("/register") == []
 
 
 async def test_a_server_cannot_name_a_private_address_that_nobody_allowed(server: Protected) -> None:

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from sqlalchemy import select, text
 
 from toolcrib import Call, Caller, Pending, ToolAuth
 from toolcrib.auth import Client, CredentialBroker, DatabaseVault, Grant, Owner, Provider
-from toolcrib.auth.states import STEPS, GrantState, state_of
+from toolcrib.auth.states import GrantState, state_of
 from toolcrib.auth.vault import StoredGrant
 from toolcrib.core import Credential
 from toolcrib.store import Store
@@ -57,10 +56,6 @@ def test_a_grant_is_in_the_state_of_the_table(
 ) -> None:
     stored = None if grant is None else StoredGrant(grant, 1)
     assert state_of(stored, ["read"], NOW, is_refreshed=is_refreshed, is_asked=is_asked) == state
-
-
-def test_each_state_has_its_step() -> None:
-    assert sorted(STEPS) == sorted(get_args(GrantState))
 
 
 async def test_who_has_been_asked_waits_for_the_same_and_nothing_is_written(tmp_path: Path) -> None:

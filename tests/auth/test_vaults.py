@@ -2,18 +2,15 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.meeting import Prepared, each_moment
 from toolcrib.auth import DatabaseVault, Grant, MemoryVault, Owner, Vault, sealed
-from toolcrib.auth import vault as vaults
 from toolcrib.auth.vault import Authorization
 from toolcrib.core import StoreError
 from toolcrib.store import Store
@@ -121,44 +118,6 @@ async def test_one_at_a_time_does_something_for_an_owner(vault: Vault) -> None:
         pass
 
 
-def done(work: Coroutine[Any, Any, Any]) -> Any:
-    """What *work* returns, which waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise AssertionError("It waits.")
-
-
-def test_two_threads_at_the_same_moment_get_of_a_vault_in_memory_what_one_of_them_does_first() -> None:
-    before = NOW - timedelta(seconds=1)
-    others = [replace(ASKED, id=f"pending_{n}", state=f"state-{n}", scopes=(str(n),)) for n in range(2, 5)]
-    Work = Callable[[MemoryVault], Coroutine[Any, Any, Any]]
-    cases: list[tuple[Work, Work, Callable[[list[Any]], bool]]] = [
-        (lambda v: v.put(ALICES, OTHER, version=1), lambda v: v.remove(ALICES, version=1), lambda x: x[0] != x[1]),
-        (lambda v: v.owned_by("alice"), lambda v: v.put(BOBS, GRANT, version=None), lambda x: len(x) == 2),
-        (lambda v: v.open(others[2], now=before), lambda v: v.close(others[0]), lambda x: len(x) == 2),
-        (lambda v: v.authorizations(ALICES, now=before), lambda v: v.close(others[0]), lambda x: len(x) == 2),
-    ]
-    for work, meanwhile, holds in cases:
-
-        def prepare(work: Work = work, meanwhile: Work = meanwhile, holds: Any = holds) -> Prepared:
-            vault, found = MemoryVault(size=2), list[Any]()
-            done(vault.put(ALICES, GRANT, version=None))
-            for each in others[:2]:
-                done(vault.open(each, now=before))
-
-            def look() -> None:
-                assert holds(found), (found, vault.__dict__)
-
-            def do(what: Work) -> None:
-                found.append(done(what(vault)))
-
-            return lambda: do(work), lambda: do(meanwhile), look
-
-        each_moment(vaults.__file__, prepare)
-
-
 async def test_what_was_decrypted_is_kept_until_any_process_changes_the_store(tmp_path: Path, store: Store) -> None:
     vault, other = DatabaseVault(store), Store(tmp_path / "store.db", key=tmp_path / "store.key")
     await vault.put(ALICES, GRANT, version=None)
@@ -197,25 +156,3 @@ async def test_who_refreshes_holds_a_grant_for_as_long_as_it_takes(
         with pytest.raises(StoreError, match="Another process has been refreshing this grant for too long"):
             async with other.alone(ALICES):
                 raise AssertionError("Two hold it.")
-
-
-async def test_an_envelope_that_is_no_text_or_of_another_version_is_passed_over(
-    tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    vault, key = DatabaseVault(store), Owner("alice", "default", "other", "token")
-    for owner in (ALICES, key):
-        await vault.put(owner, GRANT, version=None)
-    await vault.open(ASKED, now=NOW - timedelta(seconds=1))
-    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
-        connection.execute("UPDATE toolcrib_grants SET envelope = X'0102' WHERE handler = 'token'")
-        connection.execute("UPDATE toolcrib_authorizations SET envelope = X'0102'")
-    assert dict(await vault.owned_by("alice")) == {ALICES: GRANT, key: None}
-    assert "What is stored for 'other' cannot be opened" in caplog.text
-    assert await vault.find(ASKED.state, now=NOW - timedelta(seconds=1)) is None
-    assert await vault.authorizations(ALICES, now=NOW - timedelta(seconds=1)) == []
-    fresh = replace(ASKED, id="pending_2", state="state-2")
-    assert await vault.open(fresh, now=NOW - timedelta(seconds=1)) == fresh
-    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
-        connection.execute("UPDATE toolcrib_grants SET provider = X'01' WHERE handler = 'oauth2'")
-    assert await vault.owned_by("alice") == [(key, None)]
-    assert "A stored grant has no owner" in caplog.text

@@ -73,25 +73,11 @@ def test_a_secret_inside_longer_base64_does_not_survive(before: str, after: str)
     assert not any(encoded[start : start + 12] in redacted for start in range(len(encoded) - 11))
 
 
-def test_the_longest_secret_goes_first_and_text_without_secrets_is_the_same_object() -> None:
-    redactor = Redactor(["token", "token-extended"])
-    assert redactor.redact("a token-extended b token c") == "a [secret] b [secret] c"
-    text = "nothing here"
-    assert redactor.redact(text) is text
-
-
 def test_secrets_show_in_no_repr_and_short_ones_are_refused() -> None:
     assert "hunter2" not in repr(Redactor(["hunter2"]))
     for short in ("", "abc"):
         with pytest.raises(SetupError, match="at least 4 characters"):
             Redactor([short])
-
-
-def test_base64_of_a_secret_alone_is_redacted_whole() -> None:
-    for length in range(6, 15):
-        secret = "hush!me-and-more"[:length]
-        encoded = base64.b64encode(secret.encode()).decode()
-        assert Redactor([secret]).redact(encoded).strip("=") == "[secret]"
 
 
 SECRETS = (
@@ -154,21 +140,6 @@ def test_what_is_added_to_a_copy_is_not_in_the_other() -> None:
     assert one.copy().redact(text) == one.redact(text)
 
 
-def test_what_overlaps_is_redacted_whole() -> None:
-    redactor = Redactor(["abcd", "cdef", "aaaa"])
-    assert redactor.redact("xabcdefx aaaaaax") == "x[secret]x [secret]x"
-
-
-def test_text_is_held_back_where_secrets_that_overlap_go_on_and_no_more_of_it() -> None:
-    redactor = Redactor(["abcd", "cdef", "fghi"])
-    assert redactor.split("a word.") == ("", "a word.")
-    assert redactor.split("a word, ab") == ("ab", "a word, ")
-    for text in ("xabcdef y", "xabcdefghi y", "xabcdef"):
-        for cut in range(len(text) + 1):
-            tail, ready = redactor.split(text[:cut])
-            assert ready + redactor.redact(tail + text[cut:]) == redactor.redact(text), (text, cut)
-
-
 def test_text_that_is_no_secret_stays_as_it_is() -> None:
     rnd = random.Random(3)
     for _ in range(200):
@@ -223,11 +194,6 @@ def test_recent_secrets_are_found_among_thousands_in_each_encoding_and_however_i
             cut = rng.randrange(len(secret))
             held, first = redactor.split(f"a {secret[:cut]}")
             assert first + redactor.redact(held + secret[cut:] + " b") == "a [secret] b"
-
-
-@pytest.mark.parametrize("text", ["a\\", "50%", "&am", "~", ""])
-def test_without_secrets_nothing_is_held_back(text: str) -> None:
-    assert Redactor().split(text) == ("", text)
 
 
 @pytest.mark.full

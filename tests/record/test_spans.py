@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,7 +15,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from toolcrib import Approve, Call, Caller, Crib, Workbench, tool
-from toolcrib.core import CallRecord
 from toolcrib.record import CallLog, Spans
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -79,22 +77,6 @@ async def test_a_call_is_a_span_of_the_trace_that_it_names_without_content(spans
     assert (failed.attributes or {})["error.type"] == "failed"
     assert (found["execute_tool"].attributes or {})["error.type"] == "unknown_tool"
     assert "canary" not in "".join(str(span.to_json()) for span in found.values() if span.name.startswith("execute"))
-
-
-async def test_a_span_begins_and_ends_when_its_call_did(spans: Any) -> None:
-    provider, exporter = spans
-    at = datetime(2040, 1, 1, tzinfo=UTC)
-    record = CallRecord("c1", "add", Caller("ann"), at, "success", duration_s=0.5)
-    recorder = Spans(provider=provider)
-    for _ in range(2):  # with a start that was seen, and without one
-        await recorder.finished(record)
-        await recorder.started(record)
-    await recorder.finished(record)
-    assert recorder._open == {}
-    begun = 2_208_988_800_000_000_000
-    assert [(span.start_time, span.end_time) for span in exporter.get_finished_spans()] == (
-        [(begun, begun + 500_000_000)] * 3
-    )
 
 
 async def test_content_is_in_a_span_where_it_is_asked_for_and_secrets_are_not(spans: Any) -> None:

@@ -1,7 +1,10 @@
 """The processes that came of a test, without those that others have started before it, such as servers of a session."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+from toolcrib.sandbox import Worker, Workers
 from toolcrib.sandbox.guard import descendants
 
 earlier: set[int] = set()
@@ -12,3 +15,18 @@ def family() -> list[int]:
     """The living descendants of this process that came of the test, the nearest first."""
     others = {below for pid in earlier for below in (pid, *descendants(pid))}
     return [pid for pid in descendants(os.getpid()) if pid not in others]
+
+
+@asynccontextmanager
+async def leased(workers: Workers) -> AsyncIterator[Worker]:
+    """A worker for the block, used again afterwards only if the block ended without an exception."""
+    await workers.enter()
+    try:
+        worker, is_sound = workers.take(), False
+        try:
+            yield worker
+            is_sound = True
+        finally:
+            workers.give_back(worker, sound=is_sound)
+    finally:
+        workers.leave()

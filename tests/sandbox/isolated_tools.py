@@ -67,11 +67,6 @@ def receipt(order: Order, *, tags: set[str], **more: int) -> Receipt:
     return Receipt(order=order, tags={*tags, *more})
 
 
-@process(name="passed-through", parameters={"type": "object", "properties": {"x": {}}, "additionalProperties": False})
-def passed_through(x: Any = "nothing") -> Any:
-    return x
-
-
 @process()
 def of_kind(kind: str) -> Any:
     kinds = {
@@ -359,40 +354,11 @@ def tidy_in_a_thread(ctx: Context, path: str) -> None:
 
 
 @process()
-def log_from_threads(size: int) -> int:
-    def work(number: int) -> None:
-        for _ in range(20):
-            logging.getLogger("of_threads").warning("%s", f"{number}" * size)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return size
-
-
-@process()
 def die_before_others(folder: str) -> None:
     started = subprocess.Popen(["sleep", "60"], start_new_session=True)
     with open(f"{folder}/pid", "w") as file:
         file.write(str(started.pid))
     os._exit(3)
-
-
-@process()
-def log_a_line(size: int) -> str:
-    logging.getLogger("of_one").warning("x" * size)
-    return "logged"
-
-
-@process()
-async def report_often(ctx: Context, folder: str) -> None:
-    """Report once more for each file that is put into the folder."""
-    for number in range(1, 100):
-        ctx.progress(number)
-        while not os.path.exists(f"{folder}/{number}"):
-            await asyncio.sleep(0.001)
 
 
 @process(auth=ToolAuth("github"))
@@ -428,3 +394,8 @@ def die_noting(path: str) -> None:
 async def emit_exactly(ctx: Context) -> str:
     await ctx.emit(Data('{"price": 1.50, "n": 12345678901234567890.5}'))
     return "done"
+
+
+@process(name="passed-through", parameters={"type": "object", "properties": {"x": {}}, "additionalProperties": False})
+def passed_through(x: Any = "nothing") -> Any:
+    return x

@@ -50,12 +50,6 @@ def test_what_was_not_used_for_long_is_removed(folder: Path) -> None:
     assert names(folder) == {"fresh", "used", "link"}
 
 
-def test_how_much_is_kept_and_for_how_long() -> None:
-    gibibyte = 2**30
-    assert {"wasm": gibibyte, "git": gibibyte, "environments": 4 * gibibyte, "python": gibibyte} == cache.LIMITS
-    assert (cache._MAX_UNUSED_S, cache._MAX_TEMPORARY_S, cache._MIN_KEPT_S) == (90 * DAY_S, DAY_S, 3600)
-
-
 def test_above_the_limit_the_least_recently_used_go_but_none_that_was_used_lately(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,20 +98,6 @@ def test_what_a_process_uses_is_removed_only_after_its_end(folder: Path) -> None
         process.communicate("")
     assert cache.clear("git") == (1, 10)
     assert names(folder) == set()
-
-
-def test_a_folder_that_is_held_again_after_it_was_removed_is_the_new_one(folder: Path) -> None:
-    made = entry(folder, "made", is_folder=True)
-    assert cache.hold(made)
-    assert not cache.remove(made)
-    made.rename(folder / "elsewhere")
-    assert not cache.hold(made)
-    entry(folder, "made", is_folder=True)
-    assert cache.hold(made)
-    assert not cache.remove(made)
-    assert cache.remove(folder / "elsewhere")
-    (folder / "link").symlink_to(made)
-    assert not cache.hold(folder / "link")
 
 
 _RACES = """
@@ -193,30 +173,6 @@ def test_all_kinds_of_entries_are_cleared_but_for_locks(folder: Path) -> None:
     assert (count, size) == (2, 10 + len("missing"))
     assert names(folder) == {"made.lock"}
     assert not cache.remove(folder / "missing")
-
-
-@pytest.mark.parametrize("again", [True, False], ids=["made again", "gone"])
-def test_a_folder_that_is_removed_just_when_it_is_held_or_removed_is_not_taken_for_the_one_that_was(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, again: bool
-) -> None:
-    made, elsewhere, lock = folder / "made", folder / "elsewhere", fcntl.flock
-
-    def replaced(*given: Any) -> None:
-        monkeypatch.setattr(fcntl, "flock", lock)
-        made.rename(elsewhere)
-        if again:
-            made.mkdir()
-        lock(*given)
-
-    for action, expected in ((cache.hold, again), (cache.remove, False)):
-        for path in (elsewhere, made):
-            cache.remove(path)
-        cache._open_files.clear()
-        made = entry(folder, f"made {action.__name__}", is_folder=True)
-        monkeypatch.setattr(fcntl, "flock", replaced)
-        assert action(made) is expected
-        assert made.exists() is again
-        assert cache.remove(elsewhere), "nobody holds the one that was"
 
 
 def test_without_locks_nothing_is_removed_and_all_can_be_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -57,24 +56,3 @@ def test_a_process_may_have_any_name(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-
-
-def test_what_has_ended_already_is_no_error_for_who_kills_it() -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    kill_tree(process.pid)
-
-
-def test_what_proc_has_not_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_: str) -> list[str]:
-        raise FileNotFoundError
-
-    process = subprocess.Popen(["sleep", "60"])
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "listdir", missing)
-        assert [*descendants(os.getpid())] == []
-        ended_meanwhile = "999999999"
-        patched.setattr(os, "listdir", lambda _: [str(process.pid), ended_meanwhile])
-        assert [*descendants(os.getpid())] == [process.pid]
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()

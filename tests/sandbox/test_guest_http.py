@@ -64,17 +64,6 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
         assert await refusal(["example.com"], request) == "The request has more than 8388608 bytes."
 
 
-@pytest.mark.parametrize(("more", "message"), [(0, "must be a JSON object"), (1, "more than 8388608 bytes")])
-async def test_a_request_has_room_for_a_body_and_as_much_again(more: int, message: str) -> None:
-    assert message in await refusal(["example.com"], " " * (2 * guest_http.MAX_BYTES + more))
-
-
-@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), 1e-9])
-async def test_no_time_is_time_that_is_over(timeout_s: float) -> None:
-    request = {"url": "https://localhost:1/", "timeout_s": timeout_s}
-    assert "did not answer within" in await refusal(["localhost:1"], request, private_hosts=["localhost"])
-
-
 class Echo:
     """Answers what it was sent, as a JSON list: method, path, its headers `x-...`, and the size of the body."""
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_field
 
-from toolcrib import Call, Caller, Depends, File, Image, Input, Result, Text, Tool, ToolError, Workbench, tool
+from toolcrib import Call, Caller, Depends, File, Image, Input, Result, Text, Tool, Workbench, tool
 from toolcrib.core import CancellationToken, Data, DefinitionError, Emitted, Progress
 from toolcrib.sandbox import Limits, Processes
 
@@ -203,11 +203,6 @@ async def test_a_tool_of_a_test_module_is_found_by_its_file() -> None:
         assert (n, pid == os.getpid()) == (7, False)
 
 
-def test_sync_code_calls_it_too(tools: str) -> None:
-    with Workbench([tools]) as bench:
-        assert bench.call_sync("add", {"a": 1, "b": 2}).value == 3
-
-
 async def test_workbenches_may_share_workers(tools: str) -> None:
     async with Processes(size=2) as processes:
         pids: set[int] = set()
@@ -215,14 +210,6 @@ async def test_workbenches_may_share_workers(tools: str) -> None:
             async with doubled([tools], caller=Caller(name), processes=processes) as bench:
                 pids.add((await bench.call("pid")).unwrap())
         assert len(pids) == 1
-
-
-async def test_another_name_is_the_name_it_speaks_by(tools: str) -> None:
-    from toolcrib.workbench import renamed
-
-    async with Workbench([renamed(f"{tools}:refuse", {"refuse": "decline"}), f"{tools}:fail"]) as bench:
-        assert (await bench.call("decline")).text == "not today"
-        assert (await bench.call("fail")).text.startswith("Tool 'fail' failed: RuntimeError (reference ")
 
 
 # What is printed
@@ -240,14 +227,6 @@ async def test_what_a_tool_prints_goes_to_its_log_and_never_to_stdout(
     out, err = capfd.readouterr()
     assert out == ""
     assert err == "speak: printed hunter2-\nspeak: [secret] by a child\nspeak: on stderr\n"
-
-
-async def test_a_flood_of_print_is_cut_off(tools: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with Workbench([tools]) as bench:
-        with caplog.at_level(logging.INFO):
-            assert (await bench.call("shout")).text == "done"
-        assert 1000 < len(caplog.records) < 1200
-        assert caplog.messages[-1] == "[the rest of what was printed is left out]"
 
 
 # What goes wrong
@@ -285,13 +264,6 @@ async def test_a_worker_that_dies_takes_no_other_call_with_it(tools: str, how: s
         assert (result.error.code, result.error.retry, reason in result.text) == ("lost", "later", True)
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
         assert (await other).value == "slept"
-
-
-async def test_a_worker_that_dies_while_it_is_idle_harms_nobody(tools: str, lives: Lives) -> None:
-    async with Workbench([tools]) as bench:
-        pid = (await bench.call("pid")).unwrap()
-        os.kill(pid, 9)
-        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
 
 
 async def test_memory_over_the_cap_is_an_error_with_clear_words(tools: str) -> None:
@@ -551,15 +523,6 @@ def test_it_is_refused_by_the_decorator_already() -> None:
 def test_an_unknown_isolation_is_refused() -> None:
     with pytest.raises(DefinitionError, match='isolation is "process", or None'):
         Tool(here, isolation="docker")  # type: ignore[arg-type]
-
-
-def test_a_tool_says_how_it_is_isolated(tools: str) -> None:
-    bench = Workbench([tools])
-    assert bench.registry["add"].isolation == "process"
-    assert Tool(pool).isolation is None
-    assert isinstance(bench.registry["refuse"].fn, Callable)  # type: ignore[arg-type]
-    with pytest.raises(ToolError):
-        bench.registry["refuse"]()  # calling the Tool calls the function, here
 
 
 async def test_a_tool_without_a_context_may_be_called_by_many_at_once(tools: str) -> None:

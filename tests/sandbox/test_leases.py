@@ -7,7 +7,6 @@ import pytest
 
 from toolcrib import Call, Context, Result, Workbench, tool
 from toolcrib.sandbox import Processes
-from toolcrib.workbench import Limit
 
 from ..doubled import doubled
 
@@ -53,15 +52,6 @@ async def test_calls_that_wait_for_a_worker_when_the_bench_stops_are_lost_and_no
     codes = [result.error and result.error.code for result in await asyncio.gather(*calls)]
     await bench.stop()
     assert codes == ["lost"] * 3
-
-
-async def test_permits_are_free_only_when_a_killed_worker_is_gone(tools: str) -> None:
-    async with Workbench([tools], limits=[Limit("spin", concurrency=1, wait_s=5)]) as bench:
-        results = await asyncio.gather(*(bench.call(Call("spin", timeout_s=0.2 + n / 2)) for n in range(3)))
-        assert {result.error.code for result in results if result.error} == {"timeout"} or {
-            result.error.code for result in results if result.error
-        } == {"timeout", "limited"}
-        assert (await bench.call("pid")).status == "success"
 
 
 async def test_a_cancellation_that_comes_late_cancels_no_other_call(tools: str) -> None:

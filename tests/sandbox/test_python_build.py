@@ -88,16 +88,3 @@ def test_without_the_builder_the_error_names_the_extra(monkeypatch: pytest.Monke
             python_file()
     finally:
         python_build._digest.cache_clear()
-
-
-def test_another_content_of_what_it_is_made_of_is_another_python(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    first = python_file()
-    (tmp_path / "toolcrib_program.py").write_text("pass")
-    monkeypatch.setattr(python_build, "_PARTS", tmp_path)
-    python_build._digest.cache_clear()
-    try:
-        assert python_file().name != first.name
-    finally:
-        python_build._digest.cache_clear()

@@ -19,10 +19,3 @@ def test_a_frame_may_have_as_many_bytes_as_the_limit() -> None:
     frames.feed(b"\0\0\0\x08")
     with pytest.raises(TooLarge, match="8 bytes are over the limit of 7 bytes"):
         frames.take()
-
-
-def test_a_frame_without_content_is_no_message() -> None:
-    frames = Frames()
-    frames.feed(b"\0\0\0\0")
-    with pytest.raises(ValueError, match="Expecting value"):
-        frames.take()

@@ -1,12 +1,9 @@
 """The pool of worker processes: which one serves, what becomes of those that are ended, and what each may do."""
 
 import asyncio
-import gc
 import os
 import signal
 import sys
-import time
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +14,7 @@ import pytest
 from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone, Workers
 
 from ..doubled import doubled
-from .family import family
+from .family import family, leased
 
 Lives = Callable[..., Awaitable[bool]]
 Pool = Callable[..., Any]
@@ -64,7 +61,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 
 
 async def pid_of(workers: Workers) -> int:
-    async with workers.lease() as worker:
+    async with leased(workers) as worker:
         await worker.send({})
         return int((await worker.receive())["pid"])
 
@@ -88,53 +85,9 @@ async def test_the_worker_that_knows_a_tool_serves_it_and_else_the_one_used_last
             workers.give_back(worker, sound=True)
 
 
-@pytest.mark.parametrize(("cores", "size"), [(None, 2), (1, 2), (5, 5)])
-async def test_as_many_serve_at_once_as_there_are_processors_and_two_at_least(
-    monkeypatch: pytest.MonkeyPatch, cores: int | None, size: int
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    workers = Workers("served:echo")
-    for _ in range(size):
-        await asyncio.wait_for(workers.enter(), 30)
-    waiting = asyncio.create_task(workers.enter())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    workers.leave()
-    await waiting
-
-
-@pytest.mark.parametrize("how", ["an exception", "forget", "close"])
-async def test_a_worker_that_is_ended_is_held_by_nobody(pool: Pool, how: str) -> None:
-    async with pool() as workers:
-
-        async def serve() -> "weakref.ref[Any]":
-            try:
-                async with workers.lease() as worker:
-                    await worker.send({})
-                    await worker.receive()
-                    if how == "an exception":
-                        raise EOFError
-                    await asyncio.sleep(0)
-                    if how == "forget":
-                        workers.forget()
-                    else:
-                        await workers.close()
-            except EOFError:
-                pass
-            return weakref.ref(worker)
-
-        gc.freeze()  # what is here already has nothing to do with it
-        try:
-            ended = await serve()
-            await until(lambda: (gc.collect() and False) or ended() is None)
-        finally:
-            gc.unfreeze()
-
-
 async def test_a_worker_that_is_forgotten_while_it_serves_does_not_serve_again(pool: Pool) -> None:
     async with pool() as workers:
-        async with workers.lease() as worker:
+        async with leased(workers) as worker:
             await worker.send({})
             first = (await worker.receive())["pid"]
             workers.forget()
@@ -151,27 +104,15 @@ async def test_workers_leave_no_open_file_behind(pool: Pool, monkeypatch: pytest
     async with pool() as workers:
         await pid_of(workers)
         with pytest.raises(EOFError):
-            async with workers.lease():
+            async with leased(workers):
                 raise EOFError
     await until(lambda: open_files() == before)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     async with pool() as workers:
         with pytest.raises(FileNotFoundError):
-            async with workers.lease():
+            async with leased(workers):
                 pass
         assert open_files() == before
-
-
-async def test_what_a_worker_has_printed_is_handed_on_before_it_is_given_back(pool: Pool, tmp_path: Path) -> None:
-    async with pool("talk") as workers:
-        printed: list[bytes] = []
-        async with workers.lease() as worker:
-            worker.sink = printed.append
-            await worker.send({"begun": str(tmp_path / "begun")})
-            while not (tmp_path / "begun").exists():
-                time.sleep(0.01)  # not by the loop, which would read it
-            assert printed == []
-        assert printed == [b"printed\n"]
 
 
 async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again(pool: Pool, lives: Lives) -> None:
@@ -191,50 +132,19 @@ async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again
 async def test_more_than_the_limit_is_neither_sent_nor_received(pool: Pool) -> None:
     async with pool("talk", limits=Limits(output_bytes=100)) as workers:
         with pytest.raises(WorkerGone, match="sent 101 bytes at once; the limit is 100"):
-            async with workers.lease() as worker:
+            async with leased(workers) as worker:
                 await worker.send({"hex": "00000065"})
                 await worker.receive()
-        async with workers.lease() as worker:
+        async with leased(workers) as worker:
             await worker.send({"hex": (b"\0\0\0\x64" + b'{"n":"%s"}' % (b"x" * 92)).hex()})
             assert await worker.receive() == {"n": "x" * 92}
             with pytest.raises(TooLarge, match="67108872 bytes are over the limit of 67108864 bytes"):
                 await worker.send({"n": "x" * (64 * 2**20)})
 
 
-async def test_a_signal_without_a_name_is_reported_by_its_number(pool: Pool) -> None:
-    async with pool() as workers:
-        with pytest.raises(WorkerGone, match="was ended by signal 40"):
-            async with workers.lease() as worker:
-                await worker.send({})
-                os.kill((await worker.receive())["pid"], 40)
-                await worker.receive()
-
-
 async def test_a_worker_is_out_of_reach_of_the_terminals_signals(pool: Pool) -> None:
-    async with pool() as workers, workers.lease() as worker:
+    async with pool() as workers, leased(workers) as worker:
         assert os.getsid(worker.pid) == worker.pid != os.getsid(0)
-
-
-@pytest.mark.parametrize("moment", ["after much was sent", "when an idle worker has died"])
-async def test_a_host_with_nothing_to_do_uses_no_processor(
-    pool: Pool, lives: Lives, moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    selector: Any = getattr(asyncio.get_running_loop(), "_selector")
-    turns, select = list[Any](), selector.select
-
-    def counted(timeout: float | None = None) -> Any:
-        turns.append(timeout)
-        return select(timeout)
-
-    async with pool() as workers, workers.lease() as worker:
-        await worker.send({"text": "x" * 5_000_000})
-        message = await worker.receive()
-        if "died" in moment:
-            os.kill(message["pid"], signal.SIGKILL)
-            assert not await lives(worker.pid)
-        monkeypatch.setattr(selector, "select", counted)
-        await asyncio.sleep(0.5)
-        assert len(turns) < 100
 
 
 async def test_a_guard_whose_host_has_ended_starts_nothing(pool: Pool, tmp_path: Path) -> None:
@@ -259,38 +169,6 @@ async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped
         for pid in pids:
             assert not await lives(pid)
         workers.give_back(worker, sound=True)
-
-
-async def test_a_closed_pool_has_no_process_left_also_where_a_guard_of_one_that_serves_was_stopped(
-    pool: Pool, lives: Lives
-) -> None:
-    async with pool("deaf") as workers:
-        worker = workers.take()
-        await worker.receive()
-        pids = family()
-        for guard in pids[:2]:
-            os.kill(guard, signal.SIGSTOP)
-        await workers.close()
-        assert worker.gone
-        for pid in pids:
-            assert not await lives(pid, 0.5)
-        workers.give_back(worker, sound=True)
-
-
-async def test_a_worker_that_is_not_sound_is_ended_by_its_guard_with_what_it_has_started(
-    pool: Pool, lives: Lives, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with pool("deaf") as workers:
-        worker = workers.take()
-        child = (await worker.receive())["child"]
-        monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
-        killed: list[int] = []
-        monkeypatch.setattr("toolcrib.sandbox.guard.kill_tree", killed.append)
-        workers.give_back(worker, sound=False)
-        await until(lambda: worker.gone)
-        assert killed == []  # by the host, which would do that after so long
-        assert not await lives(child)
-        await until(lambda: not worker.abandon.alive)
 
 
 @pytest.mark.parametrize("victim", ["the outer guard", "the inner guard while the outer one is stopped"])
@@ -325,42 +203,6 @@ async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
         await until(lambda: worker.gone)
 
 
-async def test_the_loop_is_free_while_a_worker_neither_reads_nor_sends_nor_ends(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
-    async with pool("deaf") as workers:
-        worker = workers.take()
-        await worker.receive()
-        guards = family()[:2]
-        for guard in guards:
-            os.kill(guard, signal.SIGSTOP)
-        worker.kill()
-        for wait in (worker.receive(), worker.send({"text": "x" * 5_000_000}), worker.ended()):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(wait, 0.1)
-        for guard in guards:
-            os.kill(guard, signal.SIGCONT)
-        await asyncio.wait_for(worker.ended(), 60)
-        workers.give_back(worker, sound=False)
-
-
-async def test_a_guard_that_gets_signals_of_no_child_sleeps_on(pool: Pool) -> None:
-    def state(pid: int) -> str:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
-
-    async with pool("deaf") as workers:
-        worker = workers.take()
-        await worker.receive()
-        for guard in family()[:2]:
-            os.kill(guard, signal.SIGCHLD)
-        await asyncio.sleep(0.1)
-        for guard in family()[:2]:
-            await until(lambda guard=guard: state(guard) == "S")  # type: ignore[misc]
-        workers.give_back(worker, sound=False)
-
-
 async def test_a_closed_pool_has_ended_who_serves_and_waited_for_who_was_being_ended(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,7 +221,7 @@ async def test_a_closed_pool_has_ended_who_serves_and_waited_for_who_was_being_e
 async def test_a_worker_that_ends_by_itself_has_its_status_reported(pool: Pool) -> None:
     async with pool("leave") as workers:
         with pytest.raises(WorkerGone, match="exited with status 0"):
-            async with workers.lease() as worker:
+            async with leased(workers) as worker:
                 await worker.receive()
 
 
@@ -392,14 +234,6 @@ async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pyte
         await asyncio.wait_for(asyncio.to_thread(worker.abandon), 30)
         assert worker.gone
         workers.give_back(worker, sound=True)
-
-
-async def test_a_pool_that_is_abandoned_starts_no_worker(pool: Pool) -> None:
-    async with pool() as workers:
-        await pid_of(workers)
-        workers.abandon()
-        with pytest.raises(WorkerGone, match="was stopped"):
-            await pid_of(workers)
 
 
 async def test_who_serves_while_workers_are_forgotten_serves_to_its_end(tools: str) -> None:
@@ -423,15 +257,6 @@ def test_workers_of_a_loop_that_has_ended_are_forgotten_too(tools: str) -> None:
     assert not {*pids} & {*family()}
 
 
-async def test_a_guard_that_is_asked_to_end_waits_for_what_it_kills(pool: Pool) -> None:
-    async with pool("deaf") as workers:
-        with pytest.raises(WorkerGone, match="was ended by SIGKILL"):
-            async with workers.lease() as worker:
-                await worker.receive()
-                os.kill(worker.pid, signal.SIGTERM)
-                await worker.receive()
-
-
 def test_a_worker_that_serves_on_a_loop_that_has_ended_ends_when_its_processes_are_closed(tools: str) -> None:
     processes = Processes()
     bench = doubled([tools], processes=processes)
@@ -444,7 +269,3 @@ def test_a_worker_that_serves_on_a_loop_that_has_ended_ends_when_its_processes_a
     asyncio.run(processes.close())
     assert family() == []
     serving._log_destroy_pending = False  # type: ignore[attr-defined]
-
-
-def test_the_limits_of_a_worker_by_default() -> None:
-    assert Workers("served:echo").limits == Limits(memory_bytes=2 * 2**30, output_bytes=64 * 2**20, start_s=60.0)

@@ -57,10 +57,7 @@ PUT = text(
     f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "  # noqa: S608
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
 )
-STILL_RUNS = text(
-    "UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started' AND lost_after > 0"
-)
-LOST = text("UPDATE toolcrib_calls SET lost_after = 0 WHERE id = :id AND status = 'started'")
+STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
 
 _ENDED = "NOT (status = 'started' AND lost_after > :now)"
 TOO_OLD = text(

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from ..core import CallRecord, log_failure
 from ..store import Store
 from ..store.rows import encode_time
-from .call_rows import LOST, PUT, STILL_RUNS, TOO_MANY, TOO_OLD, to_row
+from .call_rows import PUT, STILL_RUNS, TOO_MANY, TOO_OLD, to_row
 
 _log = logging.getLogger("toolcrib")
 
@@ -71,8 +71,6 @@ class CallWriter:
         self._chars = 0
         self._thread: threading.Thread | None = None
         self._is_closing = False
-        self._begun: set[str] = set()  # what has put a start and no end
-        self._lost: list[str] = []
         # Of the thread alone, but for looking into it:
         self._open: set[str] = set()
         self._beat_at = self._tidy_at = 0.0
@@ -85,16 +83,9 @@ class CallWriter:
         """
         item = _Item(record, is_start, done)
         with self._lock:
-            is_full = record is not None and (len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS)
-            if record is not None and not is_start:
-                self.dropped += is_full  # a call has one end
-                if is_full and record.id in self._begun:
-                    self._lost.append(record.id)
-                self._begun.discard(record.id)
-            if is_full:
+            if record is not None and (len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS):
+                self.dropped += not is_start  # a call has one end
                 return False
-            if record is not None and is_start:
-                self._begun.add(record.id)
             self._queue.append(item)
             self._chars += item.chars
             if self._thread is None:
@@ -145,11 +136,10 @@ class CallWriter:
         self._hurry.clear()
         with self._lock:
             items, self._queue, self._chars = self._queue, [], 0
-            lost_ids = self._lost.copy()  # whose starts are in *items*, or were written before
             if not items and (self._is_closing or not (came or self._open)):
                 self._thread = None
                 return False
-        if self._write(items, lost_ids):
+        if self._write(items):
             return True
         if self._is_closing:
             self.dropped += sum(item.record is not None and not item.is_start for item in items)
@@ -161,43 +151,23 @@ class CallWriter:
         self._came.set()
         return True
 
-    def _write(self, items: list[_Item], lost_ids: list[str]) -> bool:
-        """Write *items* in one transaction, and that the ends of *lost* are not known. False where that failed."""
-        rows: dict[str, dict[str, Any]] = {}
-        starts: set[str] = set()
+    def _write(self, items: list[_Item]) -> bool:
+        """Write *items* in one transaction, and that started calls still run. False where that failed."""
         now = self._clock()
         lost_after = encode_time(now + timedelta(seconds=LOST_TIMEOUT_S))
+        rows = self._rows(items, lost_after)
+        running = (self._open - rows.keys()) | {id for id, row in rows.items() if row["status"] == "started"}  # noqa: A001
+        beat = {"owner": self._owner, "until": lost_after}
         try:
-            for item in items:
-                if (record := item.record) is not None:
-                    try:
-                        rows[record.id] = to_row(
-                            record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
-                        )
-                    except (TypeError, ValueError, AttributeError) as error:
-                        # What a policy or a middleware has put there: the others are not to wait for it.
-                        self.dropped += not item.is_start
-                        if record.id in self._open | starts:
-                            lost_ids.append(record.id)
-                            self._lost.append(record.id)
-                        starts.discard(record.id)
-                        item.record = None
-                        log_failure("A call cannot be written to the call log", error, None)
-                        continue
-                    (starts.add if item.is_start else starts.discard)(record.id)
-            beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_INTERVAL_S
-            if rows or beat or lost_ids:
-                self._store.write(lambda connection: self._put_rows(connection, rows, lost_ids, lost_after))
-                lost_written = set(lost_ids)
-                with self._lock:
-                    self._lost = [call_id for call_id in self._lost if call_id not in lost_written]
+            if rows or (self._open and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
+                self._store.write(lambda connection: _put(connection, rows, beat if self._open else None))
                 self._beat_at = time.monotonic()
         except Exception as error:
             reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
             self.fail(reason)
             return False
         else:
-            self._open = ((self._open - rows.keys()) | starts).difference(lost_ids)
+            self._open = running
             self._recovered()
             self._tidy(now)
             return True
@@ -207,15 +177,22 @@ class CallWriter:
                     item.done()
                     item.done = None
 
-    def _put_rows(
-        self, connection: Connection, rows: dict[str, dict[str, Any]], lost: list[str], lost_after: int
-    ) -> None:
-        if rows:
-            connection.execute(PUT, list(rows.values()))
-        if lost:
-            connection.execute(LOST, [{"id": id} for id in lost])  # noqa: A001
-        if self._open:
-            connection.execute(STILL_RUNS, {"owner": self._owner, "until": lost_after})
+    def _rows(self, items: list[_Item], lost_after: int) -> dict[str, dict[str, Any]]:
+        """Return the rows of *items* by the ids of their calls: of a start and an end the end."""
+        rows: dict[str, dict[str, Any]] = {}
+        for item in items:
+            if (record := item.record) is None:
+                continue
+            try:
+                rows[record.id] = to_row(
+                    record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
+                )
+            except (TypeError, ValueError, AttributeError) as error:
+                # What a policy or a middleware has put there: the others are not to wait for it.
+                self.dropped += not item.is_start
+                item.record = None
+                log_failure("A call cannot be written to the call log", error, None)
+        return rows
 
     def _recovered(self) -> None:
         if self.failing:
@@ -254,3 +231,11 @@ def resolved(future: "asyncio.Future[None]") -> Done:
             loop.call_soon_threadsafe(end)
 
     return done
+
+
+def _put(connection: Connection, rows: dict[str, dict[str, Any]], beat: dict[str, Any] | None) -> None:
+    """Write *rows*; with *beat*, also that the started calls of its owner still run."""
+    if rows:
+        connection.execute(PUT, list(rows.values()))
+    if beat is not None:
+        connection.execute(STILL_RUNS, beat)

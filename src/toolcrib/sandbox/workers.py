@@ -5,7 +5,6 @@ whose event loop has ended without `close` must still be stoppable, and silent.
 """
 
 import asyncio
-import contextlib
 import io
 import json
 import os
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -88,13 +87,9 @@ class Worker:
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Raise WorkerGone, and wire.TooLarge for a message over the limit of what can be sent."""
-        frame = memoryview(pack(message))
+        frame = pack(message)
         try:
-            while frame:
-                try:
-                    frame = frame[self._sock.send(frame) :]
-                except BlockingIOError:
-                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
+            await self._loop.sock_sendall(self._sock, frame)
         except OSError:
             raise WorkerGone(await self._epitaph()) from None
 
@@ -102,11 +97,7 @@ class Worker:
         """Return the next message of the worker. Raises WorkerGone."""
         try:
             while (message := self._frames.take()) is None:
-                try:
-                    data = self._sock.recv(READ_BYTES)
-                except BlockingIOError:
-                    await self._ready(self._loop.add_reader, self._loop.remove_reader)
-                    continue
+                data = await self._loop.sock_recv(self._sock, READ_BYTES)
                 if not data:
                     raise WorkerGone(await self._epitaph())
                 self._frames.feed(data)
@@ -148,14 +139,6 @@ class Worker:
         if not self.gone:
             guard.kill_tree(self.pid)
 
-    async def _ready(self, add: Callable[..., object], remove: Callable[..., object]) -> None:
-        ready = self._loop.create_future()
-        add(self._sock, _wake, ready)
-        try:
-            await ready
-        finally:
-            remove(self._sock)
-
     async def _ended(self) -> bool:
         due = monotonic() + _END_TIMEOUT_S
         while not self.gone and monotonic() < due:  # noqa: ASYNC110 - nothing reports it
@@ -169,7 +152,10 @@ class Worker:
         if not await self._ended():
             return "closed its channel"
         code: int = self._process.returncode
-        return f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with status {code}"
+        if code >= 0:
+            return f"exited with status {code}"
+        names = (number.name for number in signal.Signals if number == -code)
+        return f"was ended by {next(names, f'signal {-code}')}"  # some have no name
 
 
 class Workers:
@@ -223,21 +209,6 @@ class Workers:
         else:
             self._outdated.discard(worker)
             self._stop(worker)
-
-    @contextlib.asynccontextmanager
-    async def lease(self) -> AsyncGenerator[Worker]:
-        """Lease a worker for the block. It is used again afterwards only if the block ended without an exception."""
-        await self.enter()
-        try:
-            worker = self.take()
-            sound = False
-            try:
-                yield worker
-                sound = True
-            finally:
-                self.give_back(worker, sound=sound)
-        finally:
-            self.leave()
 
     def forget(self) -> None:
         """End the idle workers now, and the others when they are given back: what they have imported has changed."""
@@ -314,11 +285,6 @@ class Workers:
 def _nowhere(_: bytes) -> None: ...
 
 
-def _wake(ready: "asyncio.Future[None]") -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
 def _weakly(worker: Worker) -> weakref.ref[Worker]:
     return weakref.ref(worker)
 
@@ -348,10 +314,3 @@ def _end(
 def _stop_reading(output: io.FileIO, loop: asyncio.AbstractEventLoop) -> None:
     loop.remove_reader(output)
     output.close()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -96,7 +96,9 @@ async def until_arrived(provider: Provider, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "rounds", [1, pytest.param(5, marks=pytest.mark.full), pytest.param(50, marks=pytest.mark.nightly)]
+)
 async def test_sixteen_processes_refresh_once(stored: Parts, start: Start, rounds: int) -> None:
     provider = stored.provider
     await stored.log_in(ALICE)
@@ -115,6 +117,7 @@ async def test_sixteen_processes_refresh_once(stored: Parts, start: Start, round
         assert after["refused"] == before["refused"]
 
 
+@pytest.mark.full
 async def test_a_holder_that_is_killed_is_replaced(stored: Parts, start: Start) -> None:
     provider = stored.provider
     await stored.log_in(ALICE)
@@ -140,6 +143,7 @@ STEPS = {"held": "200", "sent": "200", "given": "ended", "answered": "ended", "w
 """Where a process is killed, and what the next call finds: the grant, or that it has ended."""
 
 
+@pytest.mark.full
 async def test_a_kill_at_any_step_costs_at_most_that_grant(stored: Parts, start: Start) -> None:
     provider, callers = stored.provider, {step: Caller(f"user-{step}") for step in STEPS}
     bystander = Caller("bystander")
