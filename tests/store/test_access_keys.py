@@ -65,26 +65,6 @@ async def test_a_key_lets_its_principal_in_until_it_expires_or_is_revoked_anywhe
     assert [key.id for key in await keys.all()] == [made.id]
 
 
-async def test_the_last_use_is_noted_once_a_minute_and_no_request_waits_for_it(make_store: MakeStore) -> None:
-    clock = Clock()
-    keys = AccessKeys(make_store(), clock=clock)
-    text, _ = await keys.add("alice")
-
-    async def last() -> datetime | None:
-        (key,) = await keys.all()
-        return key.last_used_at
-
-    for seconds, noted in [(0, 0), (59, 0), (60, 60), (90, 60)]:
-        clock.now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-        assert await keys.find(text) is not None
-        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=noted)
-
-        async def is_noted(at: datetime = at) -> bool:
-            return await last() == at
-
-        await until(is_noted)
-
-
 async def test_what_is_almost_a_key_lets_nobody_in(make_store: MakeStore) -> None:
     keys = AccessKeys(make_store())
     text, key = await keys.add("alice")

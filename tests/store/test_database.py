@@ -1,6 +1,5 @@
 """A database is opened when it is first needed; an error names what is wrong with it, and quotes nothing of it."""
 
-import asyncio
 import os
 import shutil
 import signal
@@ -74,13 +73,6 @@ async def test_a_database_in_postgresql_may_have_no_encoding_of_its_own(postgres
     store.close()
 
 
-async def test_a_folder_that_cannot_be_made_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    store = Store(tmp_path / "file" / "store.db", key=lambda: [b"k" * 32])
-    with pytest.raises(StoreError, match=f"The store {tmp_path}/file/store.db cannot be used"):
-        await DatabasePendings(store).waiting(now=NOW)
-
-
 @pytest.mark.parametrize(
     ("where", "place"),
     [
@@ -110,6 +102,7 @@ def test_what_is_not_a_store_is_refused(where: str) -> None:
     assert "canary" not in str(refused.value)
 
 
+@pytest.mark.full
 async def test_a_server_that_cannot_be_reached_is_an_error_without_the_password(tmp_path: Path) -> None:
     store = Store("postgresql://u:canary@127.0.0.1:1/x?application_name=canary", key=tmp_path / "key")
     with pytest.raises(StoreError, match="cannot be reached") as failed:
@@ -145,6 +138,7 @@ async def test_a_migration_happens_whole_or_not_at_all(make_store: MakeStore) ->
     assert len(await better.read(select(NOTES.c.text))) == 1
 
 
+@pytest.mark.full
 async def test_several_processes_migrate_at_once(race: Race, store: Store) -> None:
     opened = race(*(("acquire", f"owner-{number}") for number in range(8)))
     assert sorted(opened) == ["", "", "", "", "", "", "", "1"]
@@ -318,14 +312,6 @@ def test_a_child_process_opens_it_for_itself(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FORKS, str(tmp_path / "store.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("1\n1\n1\nNone\n", 0), done.stderr
-
-
-def test_one_store_serves_several_loops_and_opens_again(store: Store) -> None:
-    leases = Leases(store)
-    for number in range(3):
-        lease = asyncio.run(leases.acquire(f"n-{number}", "me", for_s=9))
-        assert lease is not None
-        store.close()
 
 
 async def test_a_change_by_another_process_is_seen(sqlite_store: Store, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ async def test_a_lease_ends_by_itself_and_a_late_holder_is_refused(store: Store)
     assert not await held(store, lease)
 
 
+@pytest.mark.full
 async def test_of_many_processes_one_gets_it(race: Race, store: Store) -> None:
     assert sorted(race(*(("acquire", f"owner-{number}") for number in range(8)))) == [*[""] * 7, "1"]
 

@@ -151,6 +151,7 @@ async def test_what_waits_survives_a_restart_and_an_approval_is_used_once(make_s
     assert ran == ["ann"]
 
 
+@pytest.mark.full
 async def test_of_many_processes_one_opens_and_one_takes(store: Store, race: Race) -> None:
     pendings = DatabasePendings(store)
     opened = race(*(("open", f"p{number}") for number in range(4)))

@@ -219,35 +219,6 @@ async def test_whatever_fails_is_cancelled_or_stopped_at_any_moment_nothing_is_l
     assert asyncio.all_tasks() == before
 
 
-async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
-    class Broken(Source):
-        works = False
-
-        async def start(self) -> None:
-            if not self.works:
-                raise OSError("no route")
-
-        def tools(self) -> Any:
-            return [add]
-
-    broken = Broken()
-    crib = Crib([Counter(), broken])
-    for start in (crib.start, crib.__aenter__, crib.workbench().start):
-        events.clear()
-        with pytest.raises(SetupError, match="The source Broken could not be started: OSError: no route"):
-            await start()
-        assert events == ["start counter", "stop counter at 0"]
-    events.clear()
-    result = await crib.workbench().call("add", "{}")
-    assert result.error is not None
-    assert (result.error.code, result.error.retry) == ("unavailable", "later")
-    assert events == ["start counter", "stop counter at 0"]
-    Broken.works = True
-    bench = crib.workbench()
-    assert await value(bench, "add", a=1, b=1) == 2
-    await crib.stop()
-
-
 def test_a_crib_is_refused_what_a_workbench_is() -> None:
     with pytest.raises(NameConflictError):
         Crib([add, Tool(who, name="add")])

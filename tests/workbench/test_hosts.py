@@ -12,10 +12,8 @@ from toolcrib import (
     Context,
     Crib,
     Deny,
-    Image,
     SetupError,
     Source,
-    ToolError,
     ToolSpec,
     Workbench,
     tool,
@@ -146,18 +144,3 @@ async def test_a_kind_of_tool_may_ask_for_an_approval_of_its_own() -> None:
 
 
 SPEC = ToolSpec("wipe", "", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
-
-
-async def test_a_result_is_one_text_media_and_whether_it_is_an_error() -> None:
-    picture = Image(b"x")
-
-    async def draw(arguments: dict[str, Any], context: Any) -> Any:
-        if arguments:
-            raise ToolError("There is no ink.", "unavailable")
-        return ["Here:", picture, {"width": 1}]
-
-    bench = Workbench([from_work(ToolSpec("draw", "", {"type": "object"}), draw, home="here")])
-    assert (await bench.call("draw")).shown() == ('Here:\n{"width":1}', (picture,), False, None)
-    assert (await bench.call("draw", {"a": 1})).shown() == ("There is no ink.", (), True, "unavailable")
-    waits = await Workbench([wipe], policy=asks).call("wipe", {"path": "/"})
-    assert waits.shown()[1:] == ((), True, "pending")

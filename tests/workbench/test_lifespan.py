@@ -88,29 +88,6 @@ async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: 
     assert not others()
 
 
-async def test_a_start_that_cancels_itself_has_failed_like_any_other() -> None:
-    class Cancelled(Remote):
-        async def start(self) -> None:
-            await super().start()
-            if self.starts == 1:
-                raise asyncio.CancelledError  # as a cancel scope does that a client closes inside its start
-
-    remote = Cancelled()
-    remote.restart_after_s = 0.1
-    async with Workbench([add, remote]) as bench:
-        result = await bench.call("ping")
-        assert result.error is not None
-        assert result.error.code == "unavailable"
-        reasons = [problem.reason for problem in bench.problems]
-        assert reasons == ["RuntimeError: its start was cancelled from inside"]
-        await until(lambda: not bench.problems)
-        assert (await bench.call("ping")).value == "start 2"
-    remote.starts, remote.required = 0, True
-    with pytest.raises(SetupError, match="its start was cancelled from inside"):
-        await Workbench([remote]).start()
-    assert not others()
-
-
 async def test_a_source_that_exits_ends_no_loop(caplog: pytest.LogCaptureFixture) -> None:
     class Exits(Remote):
         async def start(self) -> None:
@@ -256,17 +233,6 @@ class PerCaller(Remote):
         session.fails = self.session_fails
         self.opened.append(session)
         return session
-
-
-async def test_calls_at_the_same_time_open_one_session() -> None:
-    source = PerCaller()
-    async with Crib([source]) as crib:
-        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
-        results = await asyncio.gather(*(bench.call("ping") for bench in (alice, bob) for _ in range(5)))
-        assert [result.value for result in results] == ["start 1"] * 10
-        assert len(source.opened) == 2
-    assert [session.stops for session in source.opened] == [1, 1]
-    assert not others()
 
 
 async def test_a_session_that_is_required_starts_with_its_workbench() -> None:

@@ -121,16 +121,16 @@ async def test_what_comes_too_fast_waits_for_its_turn_in_order() -> None:
     async def look(number: int) -> None:
         order.append(number)
 
-    bench = Workbench([look], limits=[Limit(rate="20/s", wait_s=5)])
+    bench = Workbench([look], limits=[Limit(rate="20/s", wait_s=1)])
     started = time.monotonic()
     results = await asyncio.gather(*(bench.call("look", {"number": n}) for n in range(26)))
     assert codes(results) == [None] * 26
     assert order == list(range(26))
     assert 0.25 <= time.monotonic() - started < 20, "six had to wait, for 1/20 s each"
-    late = await asyncio.gather(*(bench.call("look", {"number": n}) for n in range(200)))
+    late = await asyncio.gather(*(bench.call("look", {"number": n}) for n in range(60)))
     refused = [result.error for result in late if result.error]
-    assert 60 < len(refused) < 110, "only as many wait as will have their turn in 5 s"
-    assert all(error.details["retry_after_s"] > 4 for error in refused)
+    assert 25 < len(refused) < 55, "only as many wait as will have their turn in 1 s"
+    assert all(error.details["retry_after_s"] > 0.5 for error in refused)
 
 
 async def test_a_call_that_was_given_up_while_it_waited_is_cancelled_and_not_begun() -> None:
@@ -307,28 +307,6 @@ async def test_what_is_kept_for_principals_does_not_grow_with_their_number() -> 
         bench = Workbench([look], caller=Caller(f"user-{number}"), limits=limiter)
         assert codes([await bench.call("look")]) == [None]
         assert len(limiter) <= 65
-
-
-@pytest.mark.parametrize(
-    ("rate", "number", "after_s"),
-    [("1/s", 1, 1), ("1/min", 1, 60), ("1/h", 1, 3600), ("2/h", 2, 1800), ("3/30s", 3, 10), ("2 / 2 min", 2, 60)],
-)
-async def test_a_rate_is_so_many_calls_in_that_time(rate: str, number: int, after_s: float) -> None:
-    clock = Clock()
-
-    @tool
-    async def look() -> None: ...
-
-    async with Workbench([look], limits=Limiter([Limit(rate=rate, wait_s=0)], clock=clock)) as bench:
-        for _ in range(2):
-            results = [await bench.call("look") for _ in range(number + 1)]
-            assert codes(results) == [None] * number + ["limited"]
-            error = results[-1].error
-            assert error is not None
-            assert error.details == {"retry_after_s": after_s}
-            clock.now_s += after_s * 0.99
-            assert codes([await bench.call("look")]) == ["limited"]
-            clock.now_s += after_s * number
 
 
 async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None:

@@ -164,7 +164,7 @@ async def test_calls_that_nest_in_any_order_all_end() -> None:
     await storm(1, 60)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", fuzz.seeds(5))
 async def test_a_storm_of_nested_calls_ends_with_results_and_leaves_nothing_open(seed: int) -> None:
     await storm(seed, 500)

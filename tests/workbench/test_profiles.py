@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Approve, Call, Caller, Context, Crib, Result, Secret, SetupError, Source, ToolAuth, Workbench, tool
+from toolcrib import Approve, Call, Caller, Context, Result, Secret, SetupError, Source, ToolAuth, Workbench, tool
 from toolcrib.core import Credential
 from toolcrib.record import CallLog
 from toolcrib.workbench import Rule, Rules
@@ -159,26 +159,6 @@ async def test_an_approval_for_one_profile_is_none_for_another() -> None:
         assert other.pending.id != waits.id
         assert (await made.call("read", {"profile": "work"})).value[1] == "work"
         assert (await made.call("read", {"profile": "work"})).status == "pending"
-
-
-async def test_each_profile_has_state_of_its_own_and_ends_with_the_workbench() -> None:
-    class Box:
-        def __init__(self) -> None:
-            self.count = 0
-
-        @tool(auth=ToolAuth("github"))
-        def add(self) -> int:
-            self.count += 1
-            return self.count
-
-    async with Crib([Box], broker=Tokens()) as crib:
-        made = crib.workbench(ADA)
-        made.specs(profiles=["work", "home"])
-        counts = [(await made.call("add", {"profile": name})).value for name in ("work", "home", "work")]
-        assert counts == [1, 1, 2]
-        await made.stop()
-        with pytest.raises(SetupError, match="is stopped"):
-            await made.call("add", {"profile": "work"})
 
 
 @pytest.mark.parametrize("profiles", ["work", [""], [1], [None], [["work"]]])

@@ -93,30 +93,6 @@ async def refusal(bench: Workbench, tool: str, arguments: Mapping[str, Any]) -> 
 # Bounded
 
 
-async def test_a_two_megabyte_result_is_bounded_and_the_rest_can_be_reached() -> None:
-    async with Workbench([find_rows]) as bench:
-        result = await bench.call("find_rows", '{"n": 70000}')
-        whole = json.dumps([{"id": i, "name": f"name {i}"} for i in range(70_000)], separators=(",", ":"))
-        assert len(whole) > 2_000_000
-        assert len(result.text) <= 20_000
-        assert len(result.value) == 70_000
-        assert result.metadata["size_chars"] == len(whole)
-        handle = result.metadata["handle"]
-        assert result.text.startswith(
-            f"[This result is too large to be shown whole: {len(whole)} characters, a JSON list of 70000 items, "
-            f'objects with id, name. The whole result is stored under the handle "{handle}": read on with '
-            "read_result, by offset and limit, a JSON pointer, or a search. Arguments that take a handle take "
-            f'{{"handle": "{handle}"}}.]\n'
-            '[{"id":0,"name":"name 0"},\n{"id":1,'
-        )
-        assert result.text.endswith('{"id":69999,"name":"name 69999"}]')
-        assert "items left out" in result.text
-        assert await read(bench, handle, pointer="/12345/name") == (
-            "[characters 0 to 9 of 10 at '/12345/name'; the end]",
-            "name 12345",
-        )
-
-
 async def test_a_small_result_is_shown_as_it_is_and_nothing_is_kept() -> None:
     store = MemoryResults()
     async with Workbench([say, find_rows], store=Stores(results=store)) as bench:
@@ -187,24 +163,6 @@ async def test_images_beside_large_text_stay_and_large_files_do_not() -> None:
         assert (await read(bench, result.metadata["handle"], limit=3))[1] == "see"
 
 
-async def test_what_just_fits_is_shown_as_it_is() -> None:
-    file, image = File(b"f" * 1024 * 1024), Image(b"i" * 4 * 1024 * 1024)
-    fits = [file, image, [file, Image(b"i" * 3 * 1024 * 1024)], [Text("x" * 499), Text("y" * 500)], "x" * 1000]
-    large = [File(file.data + b"f"), Image(image.data + b"i"), [file, image], [Text("x" * 500), Text("y" * 500)]]
-    for value in fits:
-        assert "handle" not in (await Workbench([giving(value)], max_result_chars=1000).call("give")).metadata
-    for value in (*large, "x" * 1001):
-        assert "handle" in (await Workbench([giving(value)], max_result_chars=1000).call("give")).metadata
-
-    @tool
-    async def fail(size: int) -> None:
-        raise ToolError("x" * size)
-
-    bench = Workbench([fail], max_result_chars=1000)
-    assert [len((await bench.call("fail", {"size": size})).text) for size in (1000, 1001)] == [1000, 968]
-    assert (await bench.call("fail", {"size": 1000})).text == "x" * 1000
-
-
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=300),
     lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=200), inner, max_size=10),
@@ -212,7 +170,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(_values, st.integers(1, 200), st.integers(1000, 3000))
 async def test_a_preview_is_never_longer_than_the_bound(value: Any, times: int, bound: int) -> None:
     for given_value in ([value] * times, {"a": [value] * times, "b": value}, json.dumps(value) * times):
@@ -226,7 +184,7 @@ async def test_a_preview_is_never_longer_than_the_bound(value: Any, times: int, 
 # Read
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
     | st.lists(st.integers() | st.text(max_size=30), min_size=1, max_size=30),
@@ -396,20 +354,6 @@ async def test_the_store_is_bounded_by_count_bytes_and_age() -> None:
     now = 10.0
     assert await there(store) == []
     assert (len(store), repr(store)) == (0, "<MemoryResults: 0 results, 0 bytes>")
-
-
-async def test_a_secret_that_is_learned_between_two_pages_is_redacted_on_the_second() -> None:
-    text = "token-123 " * 200_000
-
-    async def long() -> str:
-        return text
-
-    async with Workbench([long], secrets=["another"]) as bench:
-        handle = (await bench.call("long")).metadata["handle"]
-        read = {"handle": handle, "offset": 2, "limit": 10}
-        assert (await bench.call("read_result", read)).content[1].text == "ken-123 to"
-        bench.crib.redaction.add("token-123")
-        assert (await bench.call("read_result", read)).content[1].text == "ecret] [se"
 
 
 async def test_a_principal_pushes_nobody_elses_results_out_of_a_shared_store() -> None:

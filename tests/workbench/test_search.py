@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Caller, Crib, SetupError, ToolAuth, ToolSpec, Workbench, formats, tool
-from toolcrib.agent import Agent, Request, ScriptedModel
 from toolcrib.workbench import Search
-from toolcrib.workbench.search import ToolIndex, words_in
 
 
 @tool
@@ -137,22 +135,6 @@ async def test_wrong_arguments_are_refused_and_the_limit_holds() -> None:
         assert len(await found(bench, "invoice mailbox money city", limit=2)) == 2
 
 
-async def test_odd_and_no_tools_can_be_searched() -> None:
-    async with Workbench([], search=True) as bench:
-        assert await found(bench, "anything") == []
-    specs = [
-        ToolSpec("___", "", {"type": "object"}),
-        ToolSpec("日本語", "天気 を 調べる", {"type": "object", "properties": {"都市": {"description": 7}}}),
-        ToolSpec("b", "word " * 100_000, {"type": "object", "properties": [], "items": 3}),
-        ToolSpec("c", "café Übergröße", {"$ref": "#"}),
-    ]
-    index = ToolIndex(specs)
-    assert names([*index.ranked("天気")]) == ["日本語"]
-    assert names([*index.ranked("CAFÉ")]) == ["c"]
-    assert names([*index.ranked("übergrösse")]) == ["c"]
-    assert words_in("getHTTPResponse_codes of 3 Buses") == ["http", "response", "code", "3", "buse"]
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_an_embedding_finds_what_has_other_words(is_async: bool) -> None:
     embedded: list[Sequence[str]] = []
@@ -234,19 +216,3 @@ except SetupError as error:
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "Searching tools needs the package 'bm25s', which is missing: pip install 'toolcrib[search]'\n"
-
-
-async def test_an_agent_shows_its_model_what_it_has_found() -> None:
-    seen: list[list[str]] = []
-
-    class Noting(ScriptedModel):
-        async def reply(self, request: Request) -> Any:
-            seen.append(names(request.specs))
-            return await super().reply(request)
-
-    model = Noting(
-        [{"calls": [("find_tools", {"query": "bills"})]}, {"calls": [("list_invoices", {"customer_id": 7})]}, "Done."]
-    )
-    outcome = await Agent(model, Workbench(TOOLS, search=True)).run("What does customer 7 owe?")
-    assert outcome.text == "Done."
-    assert seen == [["find_tools"], *[["find_tools", "list_invoices"]] * 2]

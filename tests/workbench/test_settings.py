@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -27,7 +28,7 @@ from toolcrib.workbench.settings import (
     read_settings,
     unknown_variables,
 )
-from toolcrib.workbench.tables import schema
+from toolcrib.workbench.tables import schema, variables
 
 Read = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -278,41 +279,11 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_SEARCH": "50",
     }
     values = read("", **environ).values
-    lists = {"source", "rule", "limit", "retry", "deadline", "secrets", "variables", "auth", "secret", "net"}
-    assert values.model_dump(exclude=lists) == {
-        "timeout_s": 3.0,
-        "repair": False,
-        "show_errors": True,
-        "max_result_chars": 5000,
-        "pending_timeout_s": 7.0,
-        "search": 50,
-        "policy": {"default": "deny"},
-        "server": {
-            "host": "localhost",
-            "port": 0,
-            "public_base_url": "https://tools.example.com",
-            "allowed_hosts": [],
-            "keys": True,
-            "issuer": "https://id.example.com",
-            "audience": "tools",
-            "scopes": [],
-            "groups_claim": "roles",
-            "grace_s": 3.0,
-        },
-        "store": {"url": "postgresql://us@db/tools", "key": "/keys/store.key"},
-        "providers": "/more/providers.toml",
-        "calls": {
-            "enabled": False,
-            "content": True,
-            "commit_start": False,
-            "max_age_s": 60.0,
-            "max_bytes": 1000,
-            "spans": True,
-            "metrics": True,
-        },
-        "log": {"format": "json", "calls": True},
-    }
-    assert {name.lower() for name in values.model_fields_set | lists} == set(schema()["properties"])
+    assert variables().keys() == environ.keys()
+    for name, keys in variables().items():
+        value: Any = reduce(getattr, keys, values)
+        expected = {"yes": True, "true": True, "no": False}.get(environ[name])
+        assert value == (type(value)(environ[name]) if expected is None else expected), name
 
 
 def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:

@@ -117,19 +117,6 @@ async def test_reset_resets_every_source_and_names_those_that_fail() -> None:
     assert events[2:4] == ["reset one", "reset two"]
 
 
-async def test_many_first_calls_start_once() -> None:
-    class Slow(Live):
-        async def start(self) -> None:
-            await asyncio.sleep(0.01)
-            await super().start()
-
-    bench = Workbench([Slow(named("a"))])
-    results = await bench.call_many([("a", None)] * 50)
-    assert {result.value for result in results} == {"a"}
-    await asyncio.gather(bench.stop(), bench.stop())
-    assert events == ["start live", "stop live"]
-
-
 async def test_what_start_enters_stop_may_leave() -> None:
     class Scoped(Live):
         @asynccontextmanager

@@ -332,21 +332,3 @@ def test_ctrl_c_in_a_sync_call_cancels_it_and_is_raised(monkeypatch: pytest.Monk
             bench.call_sync("endless")
         assert cancelled.wait(WAIT_S)
         interrupting[0].join(WAIT_S)
-
-
-def test_a_plain_tool_that_calls_itself_without_end_ends_with_a_result() -> None:
-    depth = 0
-    codes: list[str | None] = []
-
-    @tool
-    def itself() -> None:
-        nonlocal depth
-        depth += 1
-        result = bench.call_sync("itself")
-        codes.append(result.error and result.error.code)
-
-    bench = Workbench([itself])
-    result = outcome_of(*in_thread(lambda: bench.call_sync("itself")))
-    assert result.error is None
-    assert codes[0] == "limited"
-    assert len(codes) == depth < 300

@@ -102,13 +102,6 @@ async def test_stop_on_error_cancels_what_has_not_ended() -> None:
     assert finished == []
 
 
-def test_sync_code_calls_without_any_ceremony() -> None:
-    assert Workbench([add]).call_sync("add", {"a": 1}).value == 3
-    with Workbench([add, shout]) as bench:
-        assert bench.call_sync(add, 1, b=5).value == 6
-        assert bench.call_sync(shout, "x").value == "X"
-
-
 def test_the_interpreter_ends_right_after_a_call_even_if_a_thread_never_returns() -> None:
     code = """
 import threading
