@@ -1,12 +1,12 @@
-"""What can be read of a stored result, and the tool that reads it: a part at a time, at a JSON pointer, or by a search.
+"""What is shown of a large result: its preview, and what the tool `read_result` reads of it, by parts or by a search.
 
-Known secrets are redacted before anything is cut. What the tool returns is bounded itself.
+Known secrets are redacted before anything is cut. A preview, and what the tool returns, are bounded themselves.
 """
 
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -40,6 +40,7 @@ _HEADER_CHARS = 600
 _DEFAULT_MATCHES = 50
 _MATCH_CONTEXT_CHARS = 100
 _NAMES_SHOWN = 20
+_NAMES_EXAMINED = 100
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|octet-stream|[\w.-]+\+(json|xml))\b")
 
 
@@ -184,6 +185,75 @@ def _items(value: list[Any], offset: int, limit: int, room: int, pointer: str) -
     return Part(f"[{','.join(shown)}]", start, start + len(shown), total, "items")
 
 
+def preview(content: ResultContent, *, room: int, handle: str | None, reader: str | None, beside: bool = False) -> str:
+    """Return the size and shape of a result, how to read it, and both its ends, in at most *room* characters.
+
+    *reader* is the tool that reads *handle*; None without one. *beside* where images and files are shown beside it.
+    """
+    text, data_bytes = content.text, 0 if beside else content.data_bytes
+    lines = text.count("\n") + 1
+    size = f"{len(text)} characters" + (f" in {lines} lines" if lines > 1 else "")
+    if data_bytes:
+        size += f" and {data_bytes} bytes of images and files"
+    shape = _shape(content)
+    shape = shape if len(shape) <= room // 3 else shape[: room // 3 - 1] + "…"
+    intro = f"[This result is too large to be shown whole: {size}{shape}."
+    if handle is None:
+        intro += " The rest could not be stored: ask for less.]"
+    else:
+        if reader is not None:
+            intro += (
+                f' The whole result is stored under the handle "{handle}": read on with {reader}, by offset and limit, '
+                "a JSON pointer, or a search."
+            )
+        intro += f' Arguments that take a handle take {{"handle": "{handle}"}}.]'
+    return f"{intro}\n{shortened(text, room - len(intro) - 1)}"[:room]
+
+
+def shortened(text: str, room: int) -> str:
+    """Return both ends of a text, cut where a line, a word or a JSON value ends, if there is such a place near."""
+    if len(text) <= room:
+        return text
+    body_room = max(room - 60, 0)  # for the words between
+    head = _cut_end(text[: body_room * 2 // 3])
+    end = text[len(text) - (body_room - len(head)) :] if body_room > len(head) else ""
+    tail = _cut_end(end[::-1])[::-1].lstrip("\n, ")
+    return f"{head}\n… {len(text) - len(head) - len(tail)} characters left out …\n{tail}"[:room]
+
+
+def _cut_end(text: str) -> str:
+    """Return *text* without what follows the last line end, comma or space in its last quarter."""
+    for mark in ("\n", ",", " "):
+        at = text.rfind(mark, len(text) * 3 // 4)
+        if at >= 0:
+            return text[: at + 1].rstrip("\n")
+    return text
+
+
+def _shape(content: ResultContent) -> str:
+    try:
+        value = content.value if content.looks_like_json else None
+    except ToolError:  # it was not JSON after all
+        return ""
+    match value:
+        case list():
+            items = value[:_NAMES_EXAMINED]
+            names = dict.fromkeys(name for item in items if isinstance(item, dict) for name in item)
+            return f", a JSON list of {_count(len(value), 'item')}" + (
+                f", objects with {_listed(names)}" if names else ""
+            )
+        case dict():
+            kinds = [f"{name} ({kind_of(member)})" for name, member in islice(value.items(), _NAMES_SHOWN + 1)]
+            return f", a JSON object with {_count(len(value), 'key')}: {_listed(kinds)}"
+        case _:
+            return ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = [display_name(name) for name in islice(names, _NAMES_SHOWN + 1)]
+    return ", ".join(listed[:_NAMES_SHOWN]) + (", …" if len(listed) > _NAMES_SHOWN else "")
+
+
 def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, limit_chars: int) -> Tool:
     """Return the tool called *name* that reads the results that *find* returns for their handles."""
     room = min(limit_chars, RESULT_CHARS) - _HEADER_CHARS
@@ -305,9 +375,7 @@ def _member(value: Any, name: str, walked: str) -> Any:
         if name in value:
             return value[name]
         hint = did_you_mean(closest_match(name, value))
-        names = ", ".join(display_name(key) for key in list(value)[:_NAMES_SHOWN])
-        more = ", …" if len(value) > _NAMES_SHOWN else ""
-        message = f"There is no '{display_name(name)}' in {where}.{hint} It has: {names or 'nothing'}{more}."
+        message = f"There is no '{display_name(name)}' in {where}.{hint} It has: {_listed(value) or 'nothing'}."
     elif isinstance(value, list):
         if re.fullmatch(r"0|[1-9][0-9]{0,15}", name) and int(name) < len(value):
             return value[int(name)]

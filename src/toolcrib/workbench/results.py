@@ -40,8 +40,7 @@ from ..core import (
 )
 from ..schema import display_name, object_members
 from ..schema.parse import LIMIT_BYTES
-from .preview import preview, shortened
-from .read_result import LONG_CHARS, ResultContent, as_json, escaped, read_result
+from .read_result import LONG_CHARS, ResultContent, as_json, escaped, preview, read_result, shortened
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -171,8 +170,6 @@ class Results:
             store = self._own = MemoryResults()
         self._store: ResultStore = store
         self._readers: dict[str, Tool] = {}
-        # The last long one, parsed, for the next page: its handle, the version of the redaction, and the content.
-        self._viewed: tuple[str, object, ResultContent] | None = None
 
     # For a call
 
@@ -246,7 +243,6 @@ class Results:
         except Exception as error:
             log_failure("The store of results could not be read", error, self._redaction)
             raise ToolError("Stored results cannot be read at the moment. Try again later.", "unavailable") from None
-        known, self._viewed = self._viewed, None
         if stored is None:
             raise ToolError(
                 "There is no result under this handle: it is misspelled, or the result is no longer stored. Copy it "
@@ -254,13 +250,8 @@ class Results:
                 "unavailable",
                 retry="changed",
             )
-        if stored.size_bytes <= LONG_CHARS:
-            return ResultContent(stored.content, self._redaction)
-        version = None if self._redaction is None else self._redaction.version
-        if known is None or known[:2] != (handle, version):
-            known = handle, version, await in_thread(partial(ResultContent, stored.content, self._redaction))
-        self._viewed = known
-        return known[2]
+        view = partial(ResultContent, stored.content, self._redaction)
+        return await in_thread(view) if stored.size_bytes > LONG_CHARS else view()
 
     # For the workbench
 
@@ -289,7 +280,6 @@ class Results:
 
     def forget(self) -> None:
         """Clear the store, unless it is the host's."""
-        self._viewed = None
         if self._own is not None:
             self._own.clear()
             self.issued = False
