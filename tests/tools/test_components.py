@@ -10,8 +10,6 @@ import wasmtime
 
 from toolcrib import Workbench
 from toolcrib.core import LoadError
-from toolcrib.sandbox.programs import ProgramLimits
-from toolcrib.sandbox.wasm import Engine, Granted
 from toolcrib.tools import Permissions, load
 
 # A program that can write to standard output and send requests; its core module exports `run`: 0 for success.
@@ -64,7 +62,6 @@ TEXT = """
 TRAPS = '(func (export "run") (result i32) unreachable)'
 NESTS = '(func $f (call $f) (drop (i32.load (i32.const 0)))) (func (export "run") (result i32) (call $f) (i32.const 0))'
 FAILS = '(func (export "run") (result i32) (i32.const 1))'
-LOOPS = '(func (export "run") (result i32) (loop $again (br $again)) (i32.const 0))'
 GROWS = '(func (export "run") (result i32) (i32.eq (memory.grow (i32.const {pages})) (i32.const -1)))'
 FLOODS = """
 (func (export "run") (result i32)
@@ -137,18 +134,6 @@ async def test_a_component_is_a_tool_and_what_stops_it_has_its_code(folder: Fold
     assert await outcome(*sources) == list(codes.values())
 
 
-async def test_a_component_that_does_not_return_is_ended_at_the_deadline_and_the_next_call_runs(
-    folder: Folder,
-) -> None:
-    loops, fine = folder(LOOPS, "timeout_s = 0.3"), folder(writes("fine"), name="fine")
-    async with Workbench([loops, fine]) as bench:
-        for _ in range(2):
-            result = await bench.call("guest")
-            assert result.error is not None
-            assert result.error.code == "timeout"
-        assert (await bench.call("fine")).text == "fine"
-
-
 async def test_a_component_reaches_the_hosts_that_it_was_granted_and_no_others(folder: Folder, server: Any) -> None:
     here = f"localhost:{server.port}"
     server.answers["/away"] = server.redirect(f"http://127.0.0.1:{server.port}/")
@@ -182,34 +167,6 @@ async def test_a_tool_whose_hosts_are_not_granted_is_not_loaded_and_one_without_
     assert text == "This tool may not send requests: its tool.toml lists no 'hosts'."
 
 
-async def test_a_request_says_what_the_author_wrote_and_not_where_it_goes(folder: Folder, server: Any) -> None:
-    here = f"localhost:{server.port}"
-    permissions = Permissions(hosts=[here], private_hosts=["localhost"])
-    url = f"http://{here}/"
-    requests: dict[str, Any] = {
-        "sent": {"url": url, "method": "POST", "headers": [["x-mine", "1"]], "body": "YWJj"},
-        "host": {"url": url, "headers": [["Host", "other.example"]]},
-        "split": {"url": url, "headers": [["x-a", "1\r\nx-b: 2"]]},
-        "method": {"url": url, "method": "CONNECT"},
-        "nothing": "{}",
-        "broken": "[",
-    }
-    sources = [
-        permissions.to(folder(fetches(request), f'hosts = ["{here}"]', name=name)) for name, request in requests.items()
-    ]
-    texts = [text for _, text in await outcome(*sources)]
-    assert json.loads(texts[0])["status"] == 200
-    assert texts[1:] == [
-        "A request may not set the header 'Host'.",
-        "A request may not set the header 'x-a'.",
-        "A request has one of the methods GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS.",
-        "A request must be a JSON object with a 'url'.",
-        "A request must be a JSON object with a 'url'.",
-    ]
-    ((path, headers, body),) = server.requests
-    assert (path, headers["x-mine"], headers["host"], body) == ("/", "1", here, b"abc")
-
-
 async def test_a_server_that_does_not_answer_and_one_that_answers_too_much_are_ended(
     folder: Folder, server: Any
 ) -> None:
@@ -227,53 +184,6 @@ async def test_a_server_that_does_not_answer_and_one_that_answers_too_much_are_e
     assert [code for code, _ in results] == ["timeout", "success", "success"]
     assert results[1][1] == "The server did not answer within 0.1 s."
     assert results[2][1] == "The response has more than 8388608 bytes."
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("(component)", "It is not a program: it does not export wasi:cli/run"),
-        (
-            '(component (import "wasi:http/outgoing-handler@0.2.0" (instance)) (instance $i) '
-            '(export "wasi:cli/run@0.2.0" (instance $i)))',
-            "It imports wasi:http/outgoing-handler@0.2.0, which nothing here offers.",
-        ),
-    ],
-)
-async def test_a_component_that_is_not_a_program_for_wasi_is_unavailable_with_the_reason(
-    folder: Folder, text: str, reason: str
-) -> None:
-    ((code, message),) = await outcome(folder(bytes(wasmtime.wat2wasm(text))), show_errors=True)
-    assert code == "unavailable"
-    assert reason in message
-
-
-# In this process
-
-
-def granted(*folders: str) -> Granted:
-    return Granted({}, str, [("/data", folder, False) for folder in folders])
-
-
-def test_a_component_is_compiled_once(cache: Path) -> None:
-    for _ in range(2):
-        Engine().compile(component(FAILS))
-        (kept,) = cache.iterdir()
-        made = kept.stat().st_ino
-    Engine().compile(component(FAILS))
-    assert kept.stat().st_ino == made, "it was not written again"
-
-
-async def test_what_stops_a_component_is_the_reason(cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
-    no_handle = writes("fine").replace("(call $stdout)", "(i32.const 99)")
-    for code, given, reason in (
-        (no_handle, granted(), "it asked for what it may not have"),
-        (FAILS, granted(str(tmp_path / "link")), "its folder /data is not what it was when the tool was loaded"),
-        (FAILS, granted(str(tmp_path / "missing")), "its folder /data cannot be opened"),
-    ):
-        ended = await Engine().compile(component(code)).run(b"", given, ProgramLimits())
-        assert ended.stopped == reason
 
 
 # A program that looks for folders and for an environment, and sleeps for *nanoseconds*: it fails where it finds any.

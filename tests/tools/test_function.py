@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from toolcrib import Caller, Context, Result, Tool, ToolAuth, ToolSpec, Workbench, tool
 from toolcrib.core import DefinitionError, Hints
@@ -257,29 +257,6 @@ async def test_any_name_python_takes_may_be_a_parameter() -> None:
         assert (await bench.call(Tool(awkward).fn, **given)).unwrap() == list(range(9))
 
 
-class Address(BaseModel):
-    street: str
-
-
-class Person(BaseModel):
-    name: str
-    home: Address
-
-
-async def test_nested_models_arrive_as_instances_of_their_own_class() -> None:
-    def of(person: Person, people: list[Person], by_name: dict[str, Person]) -> str:
-        found = [person, *people, *by_name.values()]
-        return " ".join({f"{type(p).__qualname__}/{type(p.home).__qualname__}" for p in found})
-
-    one = {"name": "A", "home": {"street": "B"}}
-    async with Workbench([of]) as bench:
-        assert (await bench.call("of", {"person": one, "people": [one], "by_name": {"x": one}})).value == (
-            "Person/Address"
-        )
-        person = Person(name="A", home=Address(street="B"))
-        assert (await bench.call(of, person, [person], by_name={"x": person})).value == "Person/Address"
-
-
 async def test_a_mutable_default_is_not_shared_between_calls() -> None:
     def collect(item: int, into: list[int] = [], settings: dict[str, list[int]] = {"seen": []}) -> int:
         into.append(item)
@@ -289,22 +266,6 @@ async def test_a_mutable_default_is_not_shared_between_calls() -> None:
     async with Workbench([collect]) as bench:
         assert [(await bench.call("collect", {"item": n})).value for n in range(3)] == [2, 2, 2]
     assert inspect.signature(collect).parameters["into"].default == []
-
-
-async def test_a_default_without_json_is_used_and_not_shown() -> None:
-    nothing = object()
-
-    def find(a: int, start: Any = nothing, key: Any = len, limit: float = math.inf) -> list[bool]:
-        return [start is nothing, key is len, limit == math.inf]
-
-    made = Tool(find)
-    assert made.spec.input_schema["properties"] == {
-        "a": {"type": "integer"},
-        "start": {},
-        "key": {},
-        "limit": {"type": "number"},
-    }
-    assert (await call(made, '{"a": 1}')).value == [True, True, True]
 
 
 def test_a_default_that_cannot_be_copied_is_refused() -> None:
@@ -390,15 +351,6 @@ async def test_parameters_may_be_composed_of_parts() -> None:
     result = await call(Tool(use, parameters=of_parts), '{"a": 2, "other": 2}')
     assert result.error is not None
     assert result.error.code == "invalid_arguments"
-
-
-def test_a_change_of_parameters_afterwards_changes_no_tool() -> None:
-    def use(a: int) -> None: ...
-
-    schema: dict[str, Any] = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    made = Tool(use, parameters=schema)
-    schema["properties"]["a"]["type"] = "string"
-    assert made.spec.input_schema["properties"] == {"a": {"type": "integer"}}
 
 
 def _takes(a: int, b: int = 1) -> None: ...
@@ -592,10 +544,3 @@ def test_a_tool_is_not_made_of_a_tool() -> None:
     assert refusal(lambda: Tool(made)) == message
     assert refusal(lambda: Tool(functools.partial(made, b=1))) == message
     assert refusal(lambda: tool(made)) == "'add' is a Tool already. Mark its function, or make a Tool of that."
-
-
-def test_definition_errors_come_at_the_latest_with_the_workbench() -> None:
-    @tool
-    def fn(a: Iterator[Counter]) -> None: ...
-
-    assert "parameter 'a'" in refusal(lambda: Workbench([fn]))

@@ -289,14 +289,6 @@ def test_what_a_file_only_imports_is_not_its_own_unless_it_exports_it(tmp_path: 
     assert names(f"{tmp_path / 'tools.py'}:here") == ["here"]
 
 
-def test_a_file_without_tools_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, empty="", plain="def add(a: int) -> int: return a\n")
-    for name in ("empty", "plain"):
-        file = tmp_path / f"{name}.py"
-        assert refusal(file) == f"{file} defines no tool. Mark its functions with @tool, or name one: {file}:name."
-    assert names(f"{tmp_path / 'plain.py'}:add") == ["add"]
-
-
 SOME_BAD = (
     ADD
     + """

@@ -105,16 +105,6 @@ def test_a_folder_with_a_link_is_refused(folder: Folder, target: str) -> None:
         load(made)
 
 
-async def test_a_folder_that_changed_after_it_was_loaded_does_not_run(folder: Folder) -> None:
-    made = folder("print(1)", "", {"inner.py": ""})
-    async with Workbench([made], show_errors=True) as bench:
-        (made / "inner.py").write_text("changed = 1")
-        result = await bench.call("guest")
-    assert result.error is not None
-    assert result.error.code == "unavailable"
-    assert "has changed since the host loaded it" in result.error.message
-
-
 def test_another_content_of_any_of_its_files_is_another_body(folder: Folder) -> None:
     bodies = {
         load(folder("print(1)", "", files)).tools[0].body()

@@ -11,15 +11,15 @@ import wasmtime
 
 from toolcrib import Caller, Workbench
 from toolcrib.core import LoadError
+from toolcrib.record import CallLog
+from toolcrib.sandbox import GuestProcesses, Limits, Processes, ProcessWork
 from toolcrib.tools import Permissions, load
 
 from .guests import (
     ECHO,
     ENVIRONMENT,
     GIVES_UP,
-    GROWS,
     LOOPS,
-    NESTS,
     OPENS,
     SAYS,
     SLEEPS,
@@ -127,40 +127,6 @@ async def test_a_guest_that_does_not_return_is_ended_at_the_deadline_and_the_nex
         assert (await bench.call("guest")).error is not None
 
 
-async def test_memory_grows_to_its_limit_and_no_further(module: Module) -> None:
-    # Of 16 pages of 64 KiB it has 4 to begin with.
-    assert await outcome(folder(module, GROWS.format(12), "memory_mb = 1")) == ("success", "")
-    assert (await outcome(folder(module, GROWS.format(13), "memory_mb = 1")))[0] == "failed"
-
-
-async def test_a_trap_is_described_in_words(module: Module) -> None:
-    reasons = {
-        NESTS: "its calls were nested too deeply",
-        GIVES_UP: "it aborted (its instruction 'unreachable')",
-        '(func (export "_start") (drop (i32.load (i32.const -8))))': "it reached outside its memory",
-        '(func (export "_start") (drop (i32.div_u (i32.const 1) (i32.const 0))))': "it divided by zero",
-    }
-    assert await outcomes(module, *reasons) == [
-        ("trapped", f"Tool 'guest_{number}' was stopped: {reason}.") for number, reason in enumerate(reasons.values())
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "wasi", "reason"),
-    [
-        ('(import "env" "system" (func)) (func (export "_start"))', "", "It imports env.system, which nothing here"),
-        ('(func (export "run"))', WASI, "It is not a program: it has no '_start'."),
-        ('(func (export "_start") (param i64))', WASI, "It is not a program: it has no '_start'."),
-    ],
-)
-async def test_a_module_that_is_not_a_program_for_wasi_is_unavailable_with_the_reason(
-    module: Module, code: str, wasi: str, reason: str
-) -> None:
-    found = await outcome(module(code, wasi=wasi), show_errors=True)
-    assert found[0] == "unavailable"
-    assert reason in found[1]
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -172,27 +138,6 @@ async def test_a_module_that_is_not_a_program_for_wasi_is_unavailable_with_the_r
 def test_what_is_not_a_module_is_not_loaded(module: Module, code: bytes, reason: str) -> None:
     with pytest.raises(LoadError, match=reason):
         load(module(code))
-
-
-async def test_a_module_that_changed_after_it_was_loaded_does_not_run(module: Module) -> None:
-    file = module(ECHO)
-    async with Workbench([file], show_errors=True) as bench:
-        file.write_bytes(wasmtime.wat2wasm('(module (func (export "_start")))'))
-        result = await bench.call("guest")
-    assert result.error is not None
-    assert result.error.code == "unavailable"
-    assert "has changed since the host loaded it" in result.error.message
-
-
-async def test_what_is_kept_compiled_is_for_its_owner_alone_and_damage_is_noticed(module: Module, cache: Path) -> None:
-    file = module(ECHO)
-    assert (await outcome(file))[0] == "success"
-    assert cache.stat().st_mode & 0o777 == 0o700
-    (kept,) = cache.iterdir()
-    good = kept.read_bytes()
-    kept.write_bytes(good[:40] + b"\xcc" * 200 + good[240:])
-    assert await outcome(file, '{"a":1}') == ("success", '{"a":1}')
-    assert kept.read_bytes() == good
 
 
 async def test_two_hundred_calls_at_once_do_not_mix_what_they_write(module: Module) -> None:
@@ -230,3 +175,120 @@ async def test_a_program_ends_cleanly_right_after_a_call(module: Module, tmp_pat
     for _ in range(5):
         done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=os.environ)
         assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n', "")
+
+
+# Like any other tool
+
+TRUSTED = Permissions(trusted=True)
+
+
+async def test_its_credentials_are_those_of_the_caller_and_are_nowhere_shown(module: Module) -> None:
+    made = folder(module, ENVIRONMENT.format(to=1, status=0), 'auth = [{ secret = "WEATHER_KEY" }]')
+    log = CallLog()
+    source = TRUSTED.to(made)
+    async with Workbench([source], caller=Caller("a"), broker=broker(WEATHER_KEY="canary-5521"), recorder=log) as bench:
+        result = await bench.call("guest")
+    assert result.text == "WEATHER_KEY=[secret]\0"
+    assert "canary" not in repr(list(log))
+    async with Workbench([source], caller=Caller("a"), broker=broker()) as bench:
+        refused = await bench.call("guest")
+    assert refused.status != "success"
+
+
+async def test_arguments_over_its_own_limit_are_refused(module: Module) -> None:
+    made = folder(module, ECHO, "input_mb = 1")
+    async with Workbench([TRUSTED.to(made)]) as bench:
+        result = await bench.call("guest", {"text": "x" * 2_000_000})
+    assert result.error is not None
+    assert (result.error.code, result.text) == (
+        "too_large",
+        "The arguments of 'guest' are larger than 1048576 bytes, its limit.",
+    )
+
+
+async def test_variables_that_are_too_large_together_are_refused(module: Module) -> None:
+    made = folder(module, ECHO, 'variables = ["A"]')
+    async with Workbench([TRUSTED.to(made)], variables={"A": "x" * 200_000}) as bench:
+        result = await bench.call("guest")
+    assert result.text == "The variables of tool 'guest' are larger than 128 KiB together."
+
+
+# Before it runs, and beside files
+
+SOCKETS = """
+  (import "wasi_snapshot_preview1" "sock_accept" (func $accept (param i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "sock_send" (func $send (param i32 i32 i32 i32 i32) (result i32)))
+"""
+REACHES = """
+  (func (export "_start") (local $fd i32)
+    (loop $next
+      (if (i32.eqz (call $accept (local.get $fd) (i32.const 0) (i32.const 64))) (then (call $exit (i32.const 7))))
+      (if (i32.eqz (call $send (local.get $fd) (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 64)))
+        (then (call $exit (i32.const 8))))
+      (local.set $fd (i32.add (local.get $fd) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $fd) (i32.const 64)))))
+"""
+
+
+def bomb() -> bytes:
+    """A module that takes long to compile: two functions, each of a million operations in a row."""
+    deep = "(i32.add (i32.mul (local.get 0) (local.get 1)) " * 400 + "(i32.const 1)" + ")" * 400
+    code = f"(func (param i32 i32) (result i32) {f'(local.set 0 {deep}) (local.set 1 {deep})' * 1400} {deep})" * 2
+    return bytes(wasmtime.wat2wasm(f'(module {code} (func (export "_start")))'))
+
+
+async def test_sockets_are_out_of_reach(module: Module) -> None:
+    assert await outcome(module(REACHES, wasi=SOCKETS + WASI)) == ("success", "")
+
+
+@pytest.mark.full
+async def test_a_module_that_takes_too_long_to_compile_is_unavailable_and_nobody_waits_for_it(module: Module) -> None:
+    file = module(bomb(), "bomb")
+    (tool,) = load(file).tools
+    assert isinstance(tool.work, ProcessWork)
+    processes = Processes(limits=Limits(memory_bytes=None, start_s=1.5))
+    tool.work = ProcessWork(tool.work.codec, lambda: processes)
+    async with processes, Workbench([tool, module(ECHO, "echo")], show_errors=True) as bench:
+        compiling = asyncio.ensure_future(bench.call("bomb"))
+        assert (await bench.call("echo", {"a": 1})).value == {"a": 1}
+        result = await compiling
+    assert result.error is not None
+    assert (result.error.code, "It was not loaded within 1.5 s." in result.text) == ("unavailable", True)
+
+
+async def test_compiled_code_is_never_read_from_beside_a_tool(module: Module, cache: Path) -> None:
+    file = module(ECHO)
+    other = wasmtime.Module(wasmtime.Engine(), wasmtime.wat2wasm(f"(module {WASI} {GIVES_UP})"))
+    for name in ("guest.cwasm", "guest.wasm.cwasm", "tool.cwasm"):
+        (file.parent / name).write_bytes(bytes(other.serialize()))
+    assert await outcome(file, '{"a":1}') == ("success", '{"a":1}')
+
+
+@pytest.mark.parametrize("kind", ["link to a folder", "file"])
+async def test_a_cache_that_is_not_a_folder_of_ours_is_not_used(
+    module: Module, cache: Path, tmp_path: Path, kind: str
+) -> None:
+    cache.parent.mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    cache.symlink_to(elsewhere) if kind == "link to a folder" else cache.write_text("a file")
+    source = module(ECHO)
+    assert await outcome(source, '{"a":1}') == ("success", '{"a":1}')
+    assert list(elsewhere.iterdir()) == []
+
+
+async def test_what_others_could_have_written_into_the_cache_is_not_run(module: Module, cache: Path) -> None:
+    source = module(ECHO)
+    assert (await outcome(source))[0] == "success"
+    (kept,) = cache.iterdir()
+    content = kept.read_bytes()
+    for damaged in (b"", content[:20], content[:-1], b"\0" * 32 + content[32:], content[:32] + b"\x7fELF" * 100):
+        kept.write_bytes(damaged)
+        assert await outcome(source, '{"a":1}') == ("success", '{"a":1}')
+        assert kept.read_bytes() == content
+
+
+def test_workers_of_modules_are_shared_with_no_other_tool(module: Module) -> None:
+    (tool,) = load(module(ECHO)).tools
+    assert isinstance(tool.work, ProcessWork)
+    assert tool.work.processes is GuestProcesses

@@ -98,16 +98,6 @@ def test_a_change_of_size_nothing_within_a_second_is_loaded_too(file: Path) -> N
     assert value(watched, "add", a=5, b=2) == 3
 
 
-def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
-    file.write_text(PAIR)
-    watched = Watched(f"{file}:double")
-    assert (str(watched), names(watched)) == (f"{file}:double", ["double"])
-    file.write_text(ADD)
-    watched.look()
-    assert names(watched) == ["double"]
-    assert problems(watched)[0].startswith(f"{file}: '{file}:double': there is no 'double'")
-
-
 # What cannot be loaded
 
 
@@ -503,16 +493,6 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     file.write_text(document("b"))
     watched.look()
     assert (names(watched), watched.problems) == (["get_b"], [])
-
-
-def test_one_that_is_broken_at_first_is_read_when_it_is_repaired(tmp_path: Path) -> None:
-    file = tmp_path / "api.json"
-    file.write_text("{")
-    watched = watch(file)
-    assert [problem.reason[:20] for problem in watched.problems] == ["It is not valid JSON"]
-    file.write_text(document("a"))
-    watched.look()
-    assert (names(watched), watched.problems) == (["get_a"], [])
 
 
 def test_files_that_it_refers_to_are_followed(tmp_path: Path) -> None:

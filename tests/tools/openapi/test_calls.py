@@ -232,14 +232,6 @@ async def test_a_status_is_an_error_with_its_code(
     assert status == 304 or "because" in result.text
 
 
-async def test_a_service_that_is_not_there_is_unavailable(service: Service, write: Write) -> None:
-    file = write({"/a": {"get": OK}}, server=service.url)
-    service.close()
-    result = await call(file, {})
-    assert result.error is not None
-    assert result.error.code == "unavailable"
-
-
 async def test_redirects_stay_at_the_origin_and_repeat_nothing(service: Service, write: Write) -> None:
     other = Service()
     components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "key"}}}
@@ -387,12 +379,6 @@ def test_an_approval_of_one_operation_is_not_one_of_another(write: Write) -> Non
     assert body("https://x.example.com", parameters=[style]) != body(
         "https://x.example.com", parameters=[{**style, "explode": True}]
     )
-
-
-async def test_the_method_that_openapi_3_2_adds_is_sent(service: Service, write: Write) -> None:
-    item = {"query": {**OK, "operationId": "search", "requestBody": of({"type": "object"})}}
-    file = write({"/a": item}, server=service.url, version="3.2.0")
-    assert (await call(file, {"body": {"x": 1}}, tool="search")).value["method"] == "QUERY"
 
 
 async def test_references_to_other_addresses_stay_at_the_origin_of_the_document(service: Service) -> None:
