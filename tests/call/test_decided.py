@@ -109,7 +109,6 @@ async def test_an_approval_of_one_value_runs_no_other(kind: Any, one: Any, other
         (Order, '{"amount": 1, "shown": 2}', '{"shown":2,"sum":1}'),
         (Decimal, "12345678901234567.89", "1234567890123456789e-2"),
         (str, '"é\\u0041"', '"\\u00e9A"'),
-        (set[str], '["a", "b"]', '["b", "a", "b"]'),
         (int, "5", '"5"'),
         (list[Order], '[{"amount": 1}]', '[{"sum": 1}]'),
     ],
@@ -260,7 +259,7 @@ async def test_two_decimals_that_are_one_float_are_not_repaired() -> None:
 
 
 async def test_a_number_that_may_be_a_decimal_or_text_is_refused_where_it_would_be_rounded() -> None:
-    work, got = use(Decimal | str)
+    work, got = use(str | Decimal)
     result = await Workbench([work]).call("work", '{"x": 12345678901234567.89}')
     assert result.text == (
         "Tool 'work': 'x': a number has more digits than are read here. Send fewer, or send it as text."

@@ -183,7 +183,6 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
     for name, sent in (
         ("models", '{"loose": {"v": %s}}'),
         ("models", '{"many": [{"v": 1.5}, {"v": %s}]}'),
-        ("models", '{"loose": {"v": 1.5, "ignored": %s}}'),
         ("models", '{"open": {"more": %s}}'),
         ("models", '{"point": {"x": %s}}'),
         ("models", '{"seen": {"v": %s}}'),
@@ -199,8 +198,6 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
             ("-Infinity", "NaN and Infinity are not JSON"),
             ("1e999", "a number too large for any type"),
         ):
-            if (sent, number) == ('{"loose": {"v": 1.5, "ignored": %s}}', "1e999"):
-                continue  # a well-formed number that nobody reads
             result = await bench.call(name, sent % number)
             assert (result.status, message in result.text) == ("error", True), (sent, number, result.text)
 

@@ -206,7 +206,7 @@ class Questions:
         self._arguments = ""
         self._made = ""
         self.approved: CheckedArguments | None = None
-        """The arguments that somebody was shown before, where these have defaults that were made then."""
+        """The arguments that a person was shown, validated from the bytes of their document."""
         self._taken: dict[tuple[str, str], StoredPending] = {}
         self._keys: dict[str, int] = {}
 
@@ -218,22 +218,13 @@ class Questions:
         call, tool = self._call, self._tool
         if arguments is None:
             arguments = CheckedArguments.read(tool, call, repair=self._repair)
-            bound = arguments.accepted.identity
-        elif (made := self._made_again(arguments)) is not None:
-            arguments, self._made, bound = made, arguments.accepted.complete, arguments.accepted.identity
+            identity = arguments.accepted.identity_as_sent
         else:
-            bound = arguments.accepted.decided
-        self._digest = call_digest(self._caller, tool, bound)
+            self.approved, identity = arguments.settled()
+            self._made = arguments.accepted.bytes if self.approved and arguments.accepted.has_made else ""
+            arguments = self.approved or arguments
+        self._digest = call_digest(self._caller, tool, identity)
         self._arguments = self._text(arguments)
-
-    def _made_again(self, arguments: CheckedArguments) -> CheckedArguments | None:
-        """Return *arguments* with their made defaults, read from JSON:
-
-        None without such, or where that gives other values.
-        """
-        accepted = arguments.accepted
-        again = self._read_made(accepted.complete) if accepted.complete else None
-        return again if again is not None and again.accepted.values == accepted.values else None
 
     def _read_made(self, made: str) -> CheckedArguments | None:
         try:
@@ -272,7 +263,7 @@ class Questions:
         if stored is None or problem or (others_only and stored.by == self._caller.principal):
             message = redacted(f"{problem}\n{message}" if problem else message, self._redaction).strip()
             stored, shown = await self._ask_again(kind, key, message, question, others_only), None
-        self.approved = self.approved or shown
+        self.approved = shown or self.approved
         self._taken[kind, key] = stored
         return stored
 

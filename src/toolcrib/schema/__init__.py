@@ -1,6 +1,5 @@
 """JSON Schema from Python types; validation, repair and errors of what a model sent; schemas for providers."""
 
-from .accepted import AcceptedDocument
 from .dereference import inlined
 from .describe import closest_match, did_you_mean, display_name
 from .docstring import Doc, read_docstring
@@ -9,6 +8,7 @@ from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
 from .json_schema_validator import is_valid
 from .models import ModelReader, arguments_model, model_check, read_arguments
+from .reading import Document
 from .required import require_schema
 from .serialize import has_no_schema, read_back, return_serializer, serialize_any
 from .signature import (
@@ -27,7 +27,7 @@ from .view import SchemaNames, SchemaView
 from .written import display_arguments, to_json_values, written
 
 __all__ = [
-    "AcceptedDocument",
+    "Document",
     "EMPTY",
     "Arguments",
     "Doc",

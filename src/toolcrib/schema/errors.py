@@ -144,6 +144,8 @@ def problems(view: SchemaView, value: Any, error: ValidationError | None = None)
     for place, (path, part, of_place) in refused.items():
         if len(problems) >= MAX_PROBLEMS:
             break
+        if explained and all(detail["type"] == "extra_forbidden" for detail in of_place):
+            continue  # perhaps of another branch of a union
         if not any(_is_within(p, place) or _is_within(place, p) for p in explained):
             problems.append(_from_validator(path, part, of_place, value))
     return problems
@@ -377,6 +379,7 @@ def _from_validator(path: Path, value: Any, details: Sequence[Mapping[str, Any]]
 
 
 _QUOTING = {
+    "extra_forbidden": "no field takes it",
     "uuid_parsing": "expected a valid UUID",
     "timezone_offset": "expected another timezone offset",
     "zoneinfo_str": "expected a valid timezone name",

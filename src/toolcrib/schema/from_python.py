@@ -14,7 +14,7 @@ from pydantic.warnings import TypedDictExtraConfigWarning
 from typing_extensions import TypedDict, Unpack
 
 from ..core import DefinitionError
-from .finite import finite
+from .finite import strict_validator
 from .json_schema_validator import is_valid
 from .reading import Plan
 from .signature import EMPTY, Parameter
@@ -98,7 +98,7 @@ class Arguments:
             self.schema = clean_schema({"properties": {}, **self.adapter.json_schema(schema_generator=SchemaGenerator)})
         except Exception as error:
             raise _unsuitable(parameters, label, names, error) from error
-        self.validator, self.finite = finite(self.adapter)
+        self.validator, self.finite = strict_validator(self.adapter.core_schema, self.adapter.validator, closed=closed)
         self.annotations = {name: stripped(annotation) for name, annotation in self.fields.items()}
         read = _fields_read(self.adapter.core_schema)
         self.countable = all(field["schema"]["type"] != "default" and not _alias(field) for field in read.values())

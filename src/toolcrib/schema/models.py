@@ -12,15 +12,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
 import pydantic_core
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from ..core import Check, Checked
-from .accepted import AcceptedDocument, exact_decimals, exact_repaired, require_one_name_each
 from .docstring import read_docstring
+from .exact_json import write_json
+from .finite import strict_validator
 from .from_python import Arguments, stripped
 from .parse import JSONError, parse_json
-from .reading import Plan
+from .reading import Document, Plan, restored, with_exact_decimals, with_names_told
 from .signature import Parameter, read_signature, unwrap_partials
 from .validate import (
     RawArguments,
@@ -124,16 +125,18 @@ def model_check(
     plan = read_model.plan
 
     def accept(value: Any) -> dict[str, Any]:
-        return arguments(read_model.of_text(pydantic_core.to_json(value).decode(), value))
+        return arguments(of_text(write_json(value) if plan.decimals else pydantic_core.to_json(value)))
 
-    recover = Recovery(tool, schema, accept, exact=functools.partial(exact_repaired, tool, plan))
+    of_text = with_exact_decimals(tool, plan, with_names_told(plan, read_model.of_text))
+    recover = Recovery(tool, schema, accept, exact=functools.partial(restored, tool) if plan.decimals else None)
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         try:
             if type(raw) is dict or isinstance(raw, Mapping):
                 return arguments(read_model(raw)), ()
-            text = exact_decimals(tool, plan, to_json_text(tool, raw))
-            return arguments(read_model.of_text(text, parse_json(text))), ()
+            text = to_json_text(tool, raw)
+            parse_json(text)  # perhaps a key appears twice
+            return arguments(of_text(text)), ()
         except ValidationError as error:
             return recover(to_json_text(tool, raw), repairs, error)
         except JSONError as error:
@@ -141,10 +144,12 @@ def model_check(
                 return recover(text, repairs, None)
             raise unreadable(tool, error) from None
 
-    def read_document(raw: RawArguments, checked: Mapping[str, Any], /) -> AcceptedDocument:
+    read = document_reader(tool, plan, {}, schema)
+
+    def read_document(raw: RawArguments, checked: Mapping[str, Any], /) -> Document:
         require_json_values(raw)
         value = next((value for value in checked.values() if type(value) is model), checked)
-        return document_reader(tool, plan, {})(raw, checked, value)
+        return read(raw, checked, value)
 
     return with_documents(check, read_document)
 
@@ -155,53 +160,19 @@ class ModelReader:
     Raises pydantic's ValidationError.
     """
 
-    __slots__ = ("_names", "model", "plan")
+    __slots__ = ("_validator", "model", "plan")
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
-        self._names = _names_of(model)
-        self.plan = Plan(model.__pydantic_core_schema__)
+        plan = model.__pydantic_core_schema__
+        self._validator, _ = strict_validator(plan, model.__pydantic_validator__, finite=False)
+        self.plan = Plan(plan)
 
     def __call__(self, raw: Mapping[str, Any]) -> BaseModel:
-        if self._names is None or not isinstance(raw, Mapping) or self._names.issuperset(raw):
-            read = self.model.model_validate(raw)
-        else:
-            read = self.model.model_validate(raw, extra="forbid")
-        require_one_name_each(self.plan, raw, read)
-        return read
+        model: BaseModel = self._validator.validate_python(raw)
+        return model
 
-    def of_text(self, text: str, value: Any) -> BaseModel:
-        """Return the model in *text*, whose JSON value is *value*."""
-        if self._names is None or not isinstance(value, dict) or self._names.issuperset(value):
-            read = self.model.model_validate_json(text)
-        else:
-            read = self.model.model_validate_json(text, extra="forbid")
-        require_one_name_each(self.plan, value, read)
-        return read
-
-
-def _names_of(model: type[BaseModel]) -> frozenset[str] | None:
-    """Return the names that *model* reads. None where it takes any."""
-    config = model.model_config
-    if issubclass(model, RootModel) or config.get("extra") == "allow":
-        return None
-    by_alias = config.get("validate_by_alias") is not False
-    by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
-    found: set[str] = set()
-    for name, field in model.model_fields.items():
-        alias = field.validation_alias
-        if alias is None or by_name or not by_alias:
-            found.add(name)
-        if alias is not None and by_alias:
-            found |= _first_names(alias)
-    return frozenset(found)
-
-
-def _first_names(alias: str | AliasPath | AliasChoices) -> set[str]:
-    match alias:
-        case str():
-            return {alias}
-        case AliasPath():
-            return {str(alias.path[0])}
-        case AliasChoices():
-            return set[str]().union(*map(_first_names, alias.choices))
+    def of_text(self, text: str | bytes) -> BaseModel:
+        """Return the model in JSON *text*."""
+        model: BaseModel = self._validator.validate_json(text)
+        return model

@@ -12,21 +12,20 @@ import pydantic_core
 from pydantic import ValidationError
 
 from ..core import Check, Checked, Repair, ToolError
-from .accepted import AcceptedDocument, exact_decimals, exact_repaired, one_name_each
 from .duplicate_keys import unique_keys_test
 from .errors import Path, Problem, error_details, locate, problems, refusal
-from .exact_json import parse_exact
+from .exact_json import parse_exact, write_json
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
 from .parse import JSONError, JSONTooLong, parse_json, require_size
-from .reading import ABSENT, Plan
+from .reading import ABSENT, Document, Plan, restored, with_exact_decimals, with_names_told
 from .repair import Repaired, repair, with_integers
 from .view import SchemaView, kind
 from .written import NotWritten, is_plain, written
 
 RawArguments = str | bytes | Mapping[str, Any] | None
 
-DocumentReader = Callable[[RawArguments, Mapping[str, Any]], AcceptedDocument]
+DocumentReader = Callable[[RawArguments, Mapping[str, Any]], Document]
 """What a model sent, and the arguments that were made of it → its document."""
 
 
@@ -45,7 +44,7 @@ _TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactl
 def arguments_check(tool: str, arguments: Arguments) -> Check:
     """Return the check of a function's *arguments*, validated by pydantic straight from JSON text."""
     plan = arguments.plan
-    validate = one_name_each(plan, arguments.validator.validate_json)
+    validate = with_exact_decimals(tool, plan, with_names_told(plan, arguments.validator.validate_json))
     has_unique_keys = unique_keys_test(arguments.annotations)
     always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
     # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
@@ -54,16 +53,14 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     recover = Recovery(
         tool,
         arguments.schema,
-        lambda value: validate(pydantic_core.to_json(value), strict=True),
-        exact=functools.partial(exact_repaired, tool, plan),
+        lambda value: validate(write_json(value) if plan.decimals else pydantic_core.to_json(value), strict=True),
+        exact=functools.partial(restored, tool) if plan.decimals else None,
     )
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
             require_size(text)
-            if plan.decimals:
-                text = exact_decimals(tool, plan, text)
             checked = validate(text, strict=True)
             if (
                 always_read
@@ -77,7 +74,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
         except JSONError as error:
             raise unreadable(tool, error) from None
 
-    return with_documents(check, document_reader(tool, plan, arguments.defaults))
+    return with_documents(check, document_reader(tool, plan, arguments.defaults, arguments.schema))
 
 
 def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
@@ -104,23 +101,23 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
                 return accepted, ()
         return recover(text, repairs, None)
 
-    return with_documents(check, document_reader(tool, None, _defaults(schema)))
+    return with_documents(check, document_reader(tool, None, _defaults(schema), schema))
 
 
-def document_reader(tool: str, plan: Plan | None, defaults: Mapping[str, Any]) -> Callable[..., AcceptedDocument]:
+def document_reader(
+    tool: str, plan: Plan | None, defaults: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Callable[..., Document]:
     """Return the reader of the documents that a check accepts, by *plan*.
 
     The value that the plan made may be given apart from the arguments.
     """
+    view = functools.cache(lambda: SchemaView(schema))
 
-    def read(raw: RawArguments, checked: Mapping[str, Any], value: Any = None, /) -> AcceptedDocument:
-        if isinstance(checked, RepairedArguments):
-            text = pydantic_core.to_json(checked.document).decode()
-        else:
-            text = to_json_text(tool, raw)
-            text = text if plan is None else exact_decimals(tool, plan, text)
+    def read(raw: RawArguments, checked: Mapping[str, Any], value: Any = None, /) -> Document:
+        text = "" if isinstance(checked, RepairedArguments) else to_json_text(tool, raw)
+        sent = checked.document if isinstance(checked, RepairedArguments) else parse_exact(text)
         value = ABSENT if plan is None else checked if value is None else value
-        return AcceptedDocument(parse_exact(text), value, plan, defaults=defaults)
+        return Document(sent, value, plan, defaults=defaults, view=view())
 
     return read
 
@@ -131,7 +128,7 @@ def with_documents(check: Check, read: DocumentReader | None) -> Check:
     return check
 
 
-def document_of(check: Check, raw: RawArguments, checked: Mapping[str, Any]) -> AcceptedDocument:
+def document_of(check: Check, raw: RawArguments, checked: Mapping[str, Any]) -> Document:
     """Return the document of *raw*, of which *check* has made *checked*. Raises ToolError.
 
     Of a check without documents, it is the JSON as it was sent.
@@ -141,7 +138,7 @@ def document_of(check: Check, raw: RawArguments, checked: Mapping[str, Any]) -> 
         return read(raw, checked)
     require_json_values(raw)
     text = to_json_text("", raw)
-    return AcceptedDocument(parse_exact(text if text.strip() else "{}"))
+    return Document(parse_exact(text if text.strip() else "{}"))
 
 
 def require_json_values(raw: RawArguments) -> None:
@@ -172,7 +169,7 @@ class Recovery:
         schema: Mapping[str, Any],
         accept: Callable[[Any], dict[str, Any] | None],
         *,
-        exact: Callable[[str, Repaired], Repaired] = lambda _, repaired: repaired,
+        exact: Callable[[str, Repaired], Repaired] | None = None,
         formats: bool = False,
     ) -> None:
         self._tool = tool
@@ -199,7 +196,7 @@ class Recovery:
         gave_up = repaired.gave_up or (error is not None and details is None)
         arguments = None
         if empty or repaired.repairs or error is None:
-            repaired = self._exact(text, repaired)
+            repaired = repaired if self._exact is None else self._exact(text, repaired)
             arguments, error = self._accepted(repaired.value)
             details = None if error is None else error_details(error, inputs=True)
         if details is not None and (places := _integers_expected(details, repaired.value)):

@@ -186,7 +186,7 @@ def holds_at(
     part, rest = parts[0], parts[1:]
     inner: list[Any] = []
     if isinstance(value, Mapping):
-        inner = [*value.values()] if part == "*" else [value[name] for name in names_of(part, spec) if name in value]
+        inner = [*value.values()] if part == "*" else _members_named(value, part, spec, in_doubt)
     elif isinstance(value, list):
         inner = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
     results = [holds_at(each, rest, spec, holds, in_doubt=in_doubt) for each in inner]
@@ -194,6 +194,17 @@ def holds_at(
     if not found:
         return None
     return any(found) if part == "*" or in_doubt else all(found)
+
+
+def _members_named(value: Mapping[str, Any], part: str, spec: ToolSpec, in_doubt: bool) -> list[Any]:
+    """Return the members named *part*, and those whose key is the same number: `1.0` and `01` for `1`.
+
+    Without one that is named so, only in doubt.
+    """
+    inner = [value[name] for name in names_of(part, spec) if name in value]
+    if (number := _number(part)) is not None and (inner or in_doubt):
+        inner += [member for key, member in value.items() if key != part and _number(key) == number]
+    return inner
 
 
 def compare(place: Place, op: str, value: Any, bound: Any) -> bool | None:

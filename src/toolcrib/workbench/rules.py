@@ -90,11 +90,16 @@ class Rule:
         if isinstance(arguments, CheckedArguments):
             # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
             unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
-            written = {**arguments.document, **unknown}
+            views = [{**view, **unknown} for view in arguments.accepted.views]
         else:
-            written = {**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}
+            views = [{**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}]
+        # What was sent may not be what the tool gets of it: a rule that allows must hold of both, another of either.
         in_doubt = self.do != "allow"
-        return all(_holds(written, spec, pointer, condition, in_doubt) for pointer, condition in self.where.items())
+        decide = any if in_doubt else all
+        return all(
+            decide(_holds(view, spec, pointer, condition, in_doubt) for view in views)
+            for pointer, condition in self.where.items()
+        )
 
     def is_for(self, caller: Caller) -> bool:
         """Return whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the

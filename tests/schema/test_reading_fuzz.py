@@ -35,8 +35,9 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from toolcrib import Tool, ToolError
-from toolcrib.schema import AcceptedDocument, document_of
+from toolcrib import Call, Tool, ToolError
+from toolcrib.call import CheckedArguments
+from toolcrib.schema import Document
 
 from .. import fuzz
 
@@ -189,7 +190,7 @@ class Maker:
             made = [inner.make(rng) for _ in range(rng.randrange(4))]
             return lambda spelling: f"[{','.join(item(spelling) for item in spelling.sample(made, len(made)))}]"
 
-        return Kind(self.rng.choice([set, frozenset])[inner.type], make, inner.free)
+        return Kind(self.rng.choice([set, frozenset])[inner.type], make, False)  # another order is another call
 
     def dict_of(self, depth: int) -> Kind:
         inner = self.kind(depth)
@@ -253,7 +254,7 @@ class Maker:
             namespace={"__post_init__": keep},
         )
         names: list[tuple[list[str], Kind, bool]] = [(["a"], inner[0], True), (["once"], inner[1], True)]
-        return Kind(made, objects(names), all(kind.free for kind in inner))
+        return Kind(made, objects(names), free=False)  # of what only the constructor gets, the names stay as sent
 
     def typed_dict(self, depth: int) -> Kind:
         build: Any = TypedDict
@@ -385,12 +386,14 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other) if isinstance(one, float) else bool(one == other)
 
 
-def accepted(tool: Tool[..., Any], sent: str) -> tuple[Any, AcceptedDocument] | None:
+def accepted(tool: Tool[..., Any], sent: str) -> tuple[Any, Document, str] | None:
+    """Return what the tool gets when a person approves this call, its document, and what the approval is bound to."""
     try:
-        checked, _ = tool.check(sent, True)
+        arguments = CheckedArguments.read(tool, Call(tool.spec.name, sent), repair=True)
+        settled, identity = arguments.settled()
     except ToolError:
         return None
-    return checked, document_of(tool.check, sent, checked)
+    return (settled or arguments).arguments, arguments.accepted, identity
 
 
 def attack(seed: int) -> tuple[int, int]:
@@ -412,17 +415,17 @@ def attack(seed: int) -> tuple[int, int]:
         write = kind.make(rng)
         spelled = [f'{{"x": {write(random.Random(rng.random()))}}}' for _ in range(3)]
         found = [(sent, *made) for sent in spelled if (made := accepted(tool, sent)) is not None]
-        for sent, checked, document in found:
+        for sent, checked, document, identity in found:
             calls += 1
-            before = by_identity.setdefault(document.identity, (sent, checked))
+            before = by_identity.setdefault(identity, (sent, checked))
             # As plain dictionaries: arguments that were repaired are one of their own kind.
             assert same(dict(before[1]), dict(checked)), f"seed {seed}: {before[0]} and {sent} share a document"
             json.loads(document.text)
-            assert document.decided
+            assert document.views
         if kind.free:
-            for (sent, _, document), (other, _, another) in pairwise(found):
+            for (sent, *_, identity), (other, *_, another) in pairwise(found):
                 pairs += 1
-                assert document.identity == another.identity, f"seed {seed}: {sent} and {other} are one call"
+                assert identity == another, f"seed {seed}: {sent} and {other} are one call"
     return calls, pairs
 
 
