@@ -193,8 +193,3 @@ def test_trust_in_a_with_is_for_the_block_and_not_for_other_threads() -> None:
 
 
 # Providers of AutoGen's
-
-
-def test_a_module_of_autogen_core_outside_of_the_tool_layer_is_not_here() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"toolcrib.dialects.autogen.model_context"):
-        ComponentLoader.load_component({"provider": "autogen_core.model_context.Buffered", "config": {}})

@@ -32,11 +32,6 @@ def test_the_root_has_the_names_of_autogens() -> None:
     assert all(hasattr(autogen, name) for name in autogen.__all__)
 
 
-def test_the_span_of_a_tool_is_left_to_toolcrib() -> None:
-    with autogen.trace_tool_span("add", tool_call_id="c1") as span:
-        assert span is None
-
-
 def test_the_variable_for_source_code_is_a_known_setting() -> None:
     assert unknown_variables({"TOOLCRIB_ALLOW_SOURCE_CODE": "1"}) == []
 

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from toolcrib import Workbench
-from toolcrib.core import Data, Emitted
 from toolcrib.dialects.autogen import CancellationToken
 from toolcrib.dialects.autogen.tools import (
     BaseStreamTool,
@@ -122,17 +120,3 @@ async def test_a_tool_with_its_own_stream_may_yield_anything():
         None,
         text("count_to", "c1"),
     ]
-
-
-async def test_a_stopped_workbench_streams_again():
-    tools = bench()
-    for _ in range(2):
-        async with tools:
-            assert (await items(tools.call_tool_stream("count_to", {"n": 1})))[-1] == text("count_to", '{"total": 1}')
-
-
-async def test_it_streams_in_a_workbench_of_toolcrib():
-    native = Workbench([CountTo()])
-    *events, result = [event async for event in native.stream("count_to", '{"n": "2"}')]
-    assert events == [Emitted((Data('{"at":0}'),)), Emitted((Data('{"at":1}'),))]
-    assert (result.value, (await native.call("count_to", {"n": 2})).value) == (Done(total=2), Done(total=2))

@@ -277,13 +277,6 @@ async def test_names_that_models_could_not_call_work_as_in_autogen():
 # State
 
 
-def test_a_workbench_outlives_the_event_loop_it_was_used_on():
-    tools = bench(add, greet)
-    for _ in range(2):
-        assert asyncio.run(tools.call_tool("add", {"a": 1})) == text("add", "3")
-        assert asyncio.run(tools.call_tool("greet", {"name": "you"})) == text("greet", "Hello you")
-
-
 @pytest.mark.parametrize("kind", [StaticWorkbench, StaticStreamWorkbench])
 async def test_a_copy_has_state_and_calls_of_its_own(kind: type[StaticWorkbench]):
     first = kind([Counter(), FunctionTool(greet, "Greet.")], secrets=["Hello"])

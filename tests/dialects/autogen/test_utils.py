@@ -24,15 +24,6 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def test_values_are_read_as_attributes_of_pythons_types() -> None:
-    model = schema_to_pydantic_model(SCHEMA)
-    given = {"path": "a", "count": "3", "edits": [{"old": "x"}], "schema": "s", "a-b": True, "by_name": {"x": 1}}
-    made: Any = model.model_validate({**given, "unknown": 1})
-    assert (made.path, made.count, made.edits[0].old, made.mode, made.free) == ("a", 3, "x", "fast", None)
-    assert made.model_dump(exclude_unset=True) == {**given, "count": 3}
-    assert (model.__name__, schema_to_pydantic_model(SCHEMA, "Edit").__name__) == ("GeneratedModel", "Edit")
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{}, {"path": ""}, {"path": "a", "count": 0}, {"path": "a", "mode": "other"}, {"path": "a", "edits": [{}]}],

@@ -1,8 +1,6 @@
 """A workbench that a program wrote for AutoGen, as a source of Toolcrib."""
 
 import asyncio
-import copy
-import pickle
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -20,7 +18,6 @@ from toolcrib.dialects.autogen.tools import (
     ToolSchema,
 )
 from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
-from toolcrib.workbench import renamed
 
 
 def schema(name: str, **properties: Any) -> ToolSchema:
@@ -107,11 +104,6 @@ async def test_tools_that_come_with_a_call_are_there_after_it() -> None:
         assert (failed.status, failed.text) == ("error", "There is nothing to write.")
 
 
-async def test_views_apply_to_it() -> None:
-    async with Workbench([renamed(Notebook(), {"open": "open_notebook"})]) as bench:
-        assert (await bench.call("open_notebook", {})).text == "opened"
-
-
 async def test_one_that_cannot_list_its_tools_is_stopped_and_keeps_the_workbench_from_starting() -> None:
     class Broken(Notebook):
         async def list_tools(self) -> list[ToolSchema]:
@@ -123,30 +115,6 @@ async def test_one_that_cannot_list_its_tools_is_stopped_and_keeps_the_workbench
             pass
     assert isinstance(raised.value, OSError | SetupError)
     assert broken.log == ["start", "stop"]
-
-
-async def test_a_tool_that_cannot_be_read_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    class Odd(Notebook):
-        async def list_tools(self) -> list[ToolSchema]:
-            odd: Any = {"name": "odd", "parameters": {"type": "array"}}
-            return [odd, *await super().list_tools()]
-
-    async with Workbench([Odd()]) as bench:
-        assert [spec.name for spec in bench.specs()] == ["open", "draw"]
-    assert "Not loaded: the tool 'odd' of Odd" in caplog.text
-
-
-async def test_a_copy_of_one_that_was_a_source_is_another_source() -> None:
-    notebook = Notebook()
-    async with Workbench([notebook]) as bench:
-        await bench.call("open", {})
-        notebook.token = None  # a token is of a call, and cannot be copied
-        for copied in (copy.deepcopy(notebook), pickle.loads(pickle.dumps(notebook))):
-            copied.log = []
-            async with Workbench([copied]) as other:
-                await other.call("write_note", {"note": "bolts"})
-            assert (copied.notes, copied.log, notebook.notes) == (["bolts"], ["start", "stop"], [])
-        assert notebook.log == ["start"]
 
 
 class Counting(Notebook, StreamWorkbench):

@@ -130,21 +130,6 @@ async def test_a_refresh_that_is_refused_ends_the_session(auth: PocketAuth, prov
     assert await auth.check(auth_req, auth_provider=AuthProvider.LOCAL, thread_id="alice") is AuthState.NO_SESSION
 
 
-async def test_a_code_that_is_refused_is_reported_once_and_then_there_is_a_new_url(
-    auth: PocketAuth, provider: Provider
-) -> None:
-    first = url_in(await auth.invoke(needs(), "alice", wait=False))
-    state = parse_qs(urlsplit(first).query)["state"][0]
-    FutureStore.resolve_future(state, "a-code-of-nobody")
-    with pytest.raises(ToolError) as caught:
-        await auth.invoke(needs(), "alice", wait=False)
-    assert (caught.value.code, str(caught.value)) == (
-        "unauthorized",
-        "'local' refused: invalid_grant. Call the tool again to be asked.",
-    )
-    assert url_in(await auth.invoke(needs(), "alice", wait=False)) != first
-
-
 async def test_a_callback_of_another_issuer_grants_nothing(auth: PocketAuth, provider: Provider) -> None:
     url = provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False)))
     query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
@@ -152,14 +137,3 @@ async def test_a_callback_of_another_issuer_grants_nothing(auth: PocketAuth, pro
     FutureStore.resolve_future(query["state"], CallbackCode(query["code"], {**query, "iss": "https://evil.example"}))
     with pytest.raises(ToolError, match=r"another provider than the one that was asked"):
         await auth.invoke(needs(), "alice", wait=False)
-
-
-async def test_more_scopes_are_asked_for_together_with_those_that_are_granted(
-    auth: PocketAuth, provider: Provider
-) -> None:
-    await granted(auth, provider)
-    url = url_in(await auth.invoke(needs(["openid", "write"]), "alice", wait=False))
-    assert set(parse_qs(urlsplit(url).query)["scope"][0].split()) == {"openid", "read", "write", "offline_access"}
-    come_back(provider.grant(url))
-    assert isinstance(await auth.invoke(needs(["openid", "write"]), "alice", wait=False), AuthContext)
-    assert isinstance(await auth.invoke(needs(), "alice", wait=False), AuthContext)

@@ -7,7 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from toolcrib.auth import FlowError
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request, GoogleOAuth2Response
@@ -99,26 +98,6 @@ async def test_githubs_answer_is_read_as_a_form_too(answers: Answers) -> None:
         "scope": "repo",
         "token_type": "bearer",
     }
-
-
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        (httpx2.Response(400, json={"error": "invalid_grant"}), "'google' refused: invalid_grant."),
-        (httpx2.Response(401, text="no"), "'google' refused: status 401."),
-        (httpx2.Response(503), "'google' failed with status 503."),
-        (httpx2.Response(200, text="<html>"), "'google' sent an answer that is not valid OAuth 2.0."),
-    ],
-)
-async def test_an_answer_that_gives_no_token_is_an_error(answers: Answers, answer: httpx2.Response, error: str) -> None:
-    handler = GoogleOAuth2AuthHandler()
-    request = handler.make_request(["drive"])
-    handler.prepare(request, "alice", "default", "the-uid")
-    FutureStore.resolve_future("the-uid", "the-code")
-    answers(answer)
-    with pytest.raises(FlowError) as caught:
-        await handler.authenticate(request, "the-uid")
-    assert str(caught.value) == error
 
 
 def test_recommended_scopes_are_those_of_hyperpocket_unless_the_settings_say_otherwise() -> None:

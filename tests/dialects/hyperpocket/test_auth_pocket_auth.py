@@ -250,16 +250,3 @@ async def test_invoke_of_a_provider_that_is_not_configured_names_the_settings(au
         "unauthorized",
         "'github' is not configured: [auth.github] in settings.toml needs client_id and client_secret.",
     )
-
-
-async def test_an_issuer_that_cannot_be_reached_makes_a_call_unavailable(settings: Settings) -> None:
-    settings(
-        'providers = "providers.toml"\nnet.allow = ["127.0.0.1"]\n[auth.local]\nclient_id = "a"\nclient_secret = "b"\n',
-        providers='[local.oauth2]\nissuer = "http://127.0.0.1:9"\n',
-    )
-    with pytest.raises(ToolError) as caught:
-        await PocketAuth().invoke(ToolAuth(auth_provider=AuthProvider.LOCAL), wait=False)
-    assert (caught.value.code, caught.value.message) == (
-        "unavailable",
-        "'local' cannot be reached: ConnectError. Call the tool again to be asked.",
-    )

@@ -103,26 +103,6 @@ def test_arguments_stay_in_their_structure_where_that_is_asked_for():
     assert text == '{"body":{"a":1},"thread_id":"t","profile":"p","envs":{"T":"t0ken","A":"1"}}'
 
 
-def test_a_given_schema_decides_what_is_valid_and_the_signature_what_it_becomes():
-    def send(address: Address) -> str:
-        return address.street
-
-    tool = FunctionTool(
-        name="send",
-        description="",
-        func=send,
-        afunc=None,
-        argument_json_schema={
-            "type": "object",
-            "properties": {"address": {"type": "object", "required": ["number"]}},
-            "required": ["address"],
-        },
-    )
-    assert tool.invoke(body={"address": {"street": "x", "number": 2}}) == "x"
-    with pytest.raises(ToolError, match="number"):
-        tool.invoke(body={"address": {"street": "x"}})
-
-
 def test_functions_of_a_dock_bring_their_model_their_authorization_and_their_variables():
     class Query(BaseModel):
         text: str

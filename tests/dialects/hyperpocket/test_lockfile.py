@@ -81,13 +81,6 @@ def test_a_damaged_lock_file_is_refused_with_its_line(content: bytes, message: s
     assert file.read_bytes() == content
 
 
-def test_a_lock_file_is_read_as_editors_write_it(file: Path, tmp_path: Path) -> None:
-    file.write_bytes(b"\xef\xbb\xbf" + f"\r\nlocal\t{tmp_path}\r\n\n".encode())
-    assert list(Lockfile(file).locks) == [("local", str(tmp_path))]
-    with pytest.raises(ValueError, match="cannot be read"):
-        Lockfile(tmp_path)
-
-
 def test_what_would_break_a_line_cannot_be_locked() -> None:
     for url, ref in (("https://git.example/a\tb", "main"), ("https://git.example/a", "main\ngit"), ("a\0", "main")):
         with pytest.raises(ValidationError, match="cannot be in a lock file"):

@@ -69,20 +69,6 @@ async def test_acall_gives_what_a_class_returned_and_the_text_of_a_function():
     assert [await made.ainvoke(name, {}) for name in ("own", "facts")] == ['{"n":null}'] * 2
 
 
-def test_errors_are_in_the_words_of_the_core_whatever_the_tool_is():
-    """Defect 5: a bad argument raised for a sync function, and was the text of a result for an async one."""
-    made = pocket(
-        fail, fail_async, from_func(lambda a: a, name="free", json_schema={"properties": {"a": {"type": "integer"}}})
-    )
-    for name in ("fail", "fail_async"):
-        text, is_paused = made.invoke_with_state(name, {})
-        assert text.startswith(f"Tool '{name}' failed: OSError (reference ")
-        assert ("no disk" in text, is_paused) == (False, False)
-    assert made.invoke("add", {"a": 1}) == "Tool 'add': 'b' is missing. Expected integer."
-    assert made.invoke("free", {"a": "x"}).startswith("Tool 'free': 'a': expected integer")
-    assert made.invoke("ad", {}).startswith("There is no tool 'ad'. Did you mean 'add'?")
-
-
 async def test_the_workbench_of_a_thread_says_whether_a_call_has_failed():
     made = pocket(fail)
     async with made.workbench("t1", "work") as bench:

@@ -8,9 +8,7 @@ import pytest
 from toolcrib import Workbench
 from toolcrib.core import DefinitionError
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
-from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, from_func
-from toolcrib.dialects.hyperpocket.tool.dock import Dock
-from toolcrib.dialects.hyperpocket.tool.function import FunctionTool
+from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth
 
 SCHEMA = {"type": "object", "title": "Words", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -101,16 +99,3 @@ def test_scopes_are_refused_where_there_are_none():
             ToolAuth(scopes=["read"], **wrong)
     assert ToolAuth(scopes=[], auth_provider=AuthProvider.CALENDLY).scopes == []
     assert ToolAuth(scopes=["read"], auth_provider=AuthProvider.SLACK, auth_handler="of-my-own").scopes == ["read"]
-
-
-def test_a_dock_is_called_for_its_tools():
-    class Words(Dock[str]):
-        def dock(self, tool_like: str, *args: Any, **kwargs: Any) -> FunctionTool:
-            def say() -> str:
-                return tool_like
-
-            return from_func(say, name=tool_like)
-
-    assert Words()("hello").invoke(body={}) == "hello"
-    with pytest.raises(TypeError, match="abstract"):
-        Dock()  # type: ignore[abstract]

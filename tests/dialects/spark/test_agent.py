@@ -9,9 +9,8 @@ import pytest
 
 from toolcrib import Context
 from toolcrib.agent import Outcome, ScriptedModel
-from toolcrib.dialects.spark.agents import Agent, AgentConfig, ConfigurationError
-from toolcrib.dialects.spark.agents.agent import ModelError, ToolExecutionError
-from toolcrib.dialects.spark.models import EchoModel
+from toolcrib.dialects.spark.agents import Agent, AgentConfig
+from toolcrib.dialects.spark.agents.agent import ToolExecutionError
 from toolcrib.dialects.spark.nodes.types import ExecutionContext, NodeMessage
 from toolcrib.dialects.spark.tools import BaseTool, ToolContext, ToolSpec, tool
 
@@ -82,36 +81,9 @@ async def test_the_input_may_have_any_of_sparks_forms(context: Any) -> None:
     assert last_results(model) == [("call_1", "success", "3")]
 
 
-@pytest.mark.parametrize(
-    "given",
-    ["Hello?", {"messages": [{"role": "user", "content": "Hello?"}]}, NodeMessage(content="Hello?")],
-)
-async def test_run_and_do_take_what_process_takes(given: Any) -> None:
-    for way in (Agent.run, Agent.do):
-        agent, model = agent_with(["Hello.", "Again."], [])
-        assert agent.outputs.content is None
-        answer = await way(agent, given)
-        assert (answer.content, agent.outputs) == ("Hello.", answer)
-        assert [part.text for part in model.requests[0].turns[0].content] == ["Hello?"]  # type: ignore[union-attr]
-        agent.add_message_to_history("More.")
-        assert (await way(agent)).content == "Again."
-
-
-async def test_a_run_without_input_is_an_error() -> None:
-    agent, model = agent_with(["?"], [])
-    with pytest.raises(ConfigurationError, match="There is no input"):
-        await agent.process()
-    assert model.requests == []
-
-
 async def test_without_a_model_an_agent_echoes() -> None:
     assert (await Agent().process("Hello?")).content == "Hello?"
     assert (await Agent(tools=[add], name="adder").process("Hello?")).content == "Hello?"
-
-
-def test_a_config_and_its_fields_cannot_be_combined() -> None:
-    with pytest.raises(TypeError, match="Put 'tools' into the AgentConfig"):
-        Agent(AgentConfig(model=EchoModel()), tools=[add])
 
 
 # What tools receive
@@ -190,18 +162,6 @@ class Shout(BaseTool):
         return word.upper()
 
 
-async def test_a_tool_that_returns_a_failed_tool_result_has_failed() -> None:
-    @tool
-    def refuse() -> Any:
-        """Refuse."""
-        return {"toolUseId": "x", "status": "error", "content": [{"text": "not today"}]}
-
-    agent, model = agent_with([calls(("refuse", {})), "Pity."], [refuse])
-    await agent.process("Go.")
-    assert last_results(model) == [("call_1", "error", "not today")]
-    assert [trace["error"] for trace in agent.get_failed_tool_traces()] == ["not today"]
-
-
 # Known defects
 
 
@@ -267,21 +227,6 @@ async def test_a_choice_that_is_not_a_tool_is_auto_with_a_warning(
     assert "tool_choice 'sub' is not a tool of this agent, so 'auto' is used. Its tools: add" in caplog.text
 
 
-async def test_with_none_the_model_sees_no_tools_and_cannot_call_any() -> None:
-    ran: list[int] = []
-
-    @tool
-    def effect() -> None:
-        """Have an effect."""
-        ran.append(1)
-
-    agent, model = agent_with([calls(("effect", {})), "Fine."], [effect], tool_choice="none")
-    assert (await agent.process("Go.")).content == "Fine."
-    assert model.requests[0].specs == ()
-    assert [status for _, status, _ in last_results(model)] == ["error"]
-    assert ran == []
-
-
 # Traces
 
 
@@ -315,22 +260,6 @@ async def test_traces_have_the_tool_the_arguments_and_the_result() -> None:
     assert (agent.get_tool_traces(), agent.get_last_tool_trace()) == ([], None)
 
 
-async def test_calls_before_a_failure_of_the_model_are_in_the_traces() -> None:
-    agent, _ = agent_with([ADD, {"error": "unavailable", "message": "The line is down."}], [add])
-    result = await agent.process("Add.")
-    assert [trace["output"] for trace in agent.get_tool_traces()] == [3]
-    assert result.metadata == {"status": "failed"}
-    assert {**result.content, "timestamp": 0} == {
-        "error": "The line is down.",
-        "error_type": "ModelError",
-        "category": "model_call",
-        "timestamp": 0,
-    }
-    assert isinstance(result.raw, ModelError)
-    assert agent.state["last_error"] == "The line is down."
-    assert agent.get_history() == [{"role": "user", "content": [{"text": "Add."}]}]
-
-
 async def test_a_pending_call_ends_the_run_with_an_error() -> None:
     @tool
     async def buy(item: str, ctx: Context) -> str:
@@ -343,27 +272,6 @@ async def test_a_pending_call_ends_the_run_with_an_error() -> None:
     assert isinstance(result.raw, ToolExecutionError)
     assert result.content["error"] == "'buy' waits: Sure?"
     assert agent.get_tool_traces_by_name("buy")[0]["error"] is None
-
-
-async def test_cancelling_the_task_cancels_the_calls() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def hang() -> None:
-        """Hang."""
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    agent, _ = agent_with([calls(("hang", {}))], [hang])
-    task = asyncio.create_task(agent.process("Hang."))
-    await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended.is_set()
 
 
 # History

@@ -22,13 +22,6 @@ def config(**fields: Any) -> AgentConfig:
 # AgentConfig
 
 
-@pytest.mark.parametrize("choice", ["any", {"any": {}}])
-def test_any_without_tools_is_refused(choice: Any) -> None:
-    with pytest.raises(ValueError, match="Give tools="):
-        config(tool_choice=choice)
-    assert config(tool_choice=choice, tools=[add]).tool_choice == choice
-
-
 @pytest.mark.parametrize("choice", ["", 1, {}, {"tool": {}}, {"tool": "add"}, {"none": {}}, {"auto": {}, "any": {}}])
 def test_an_invalid_choice_is_refused(choice: Any) -> None:
     with pytest.raises(ValueError, match='tool_choice is "auto", "any", "none" or the name of a tool; or'):
@@ -39,11 +32,6 @@ def test_an_invalid_choice_is_refused(choice: Any) -> None:
 def test_what_is_not_a_model_is_refused(model: Any) -> None:
     with pytest.raises(ValueError, match="model is a Model, such as OpenAIModel"):
         AgentConfig(model=model)
-
-
-def test_an_agents_specs_are_its_registrys() -> None:
-    agent = Agent(config(tools=[[add]]))
-    assert agent.tool_specs == [add.tool_spec]
 
 
 # Memory

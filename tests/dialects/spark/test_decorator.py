@@ -3,13 +3,12 @@
 import asyncio
 import inspect
 import threading
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import Context, Depends, File, Image, Text, Workbench
-from toolcrib import tool as native_tool
+from toolcrib import File, Image, Text, Workbench
 from toolcrib.core import Data, DefinitionError
 from toolcrib.dialects.spark.tools import types
 from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
@@ -128,15 +127,6 @@ def test_a_parameter_named_agent_is_for_the_model() -> None:
 
 
 # Arguments
-
-
-@pytest.mark.parametrize("arguments", ["text", "", [1], 3])
-def test_input_that_is_not_a_dictionary_is_refused(arguments: Any) -> None:
-    @tool
-    def f(a: int = 1) -> None: ...
-
-    with pytest.raises(ValueError, match=r"expects object input"):
-        f.prepare_tool_kwargs(use("f", arguments))
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:
@@ -271,21 +261,6 @@ def test_a_method_without_its_object_is_refused_with_the_remedy() -> None:
 # Beside native tools
 
 
-async def test_it_works_beside_native_tools_and_is_called_by_the_tool_object() -> None:
-    @tool
-    def spark(x: int) -> int:
-        return x
-
-    @native_tool
-    def native(x: int) -> int:
-        return x + 1
-
-    async with Workbench([spark, native]) as bench:
-        assert [spec.name for spec in bench.specs()] == ["spark", "native"]
-        assert (await bench.call(spark, 4)).value == 4
-        assert (await bench.call(native, 4)).value == 5
-
-
 async def test_a_workbench_shows_the_content_of_a_tool_result_and_keeps_the_whole_as_the_value() -> None:
     content = [
         {"text": "a key: hunter2"},
@@ -314,37 +289,3 @@ async def test_a_workbench_shows_the_content_of_a_tool_result_and_keeps_the_whol
     )
     assert whole.value == {"toolUseId": "1", "status": "success", "content": content, "metadata": {"ms": 3}}
     assert (empty.status, empty.text) == ("success", "")
-
-
-def test_only_functions_are_decorated() -> None:
-    with pytest.raises(ValueError, match="not a int"):
-        tool(3)  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="not a DecoratedFunctionTool"):
-        tool(tool(lambda: None))
-
-
-async def test_the_host_provides_dependencies_and_the_native_context_beside_sparks_own() -> None:
-    def connect() -> str:
-        return "connected"
-
-    @tool
-    async def search(
-        query: str,
-        spark: ToolContext,
-        native: Context,
-        connection: Annotated[str, Depends(connect)],
-        **rest: Any,
-    ) -> list[Any]:
-        """Search."""
-        return [query, spark.tool_use["name"], native.call.tool, connection, rest]
-
-    @tool(async_execution=True)
-    def count(connection: Annotated[str, Depends(connect)]) -> int:
-        """Count."""
-        return len(connection)
-
-    async with Workbench([search, count]) as bench:
-        result = await bench.call("search", {"query": "x", "limit": 2, "connection": "own"})
-        assert result.value == ["x", "search", "search", "connected", {"limit": 2}]
-        assert (await bench.call("count")).value == 9
-    assert list(properties(search)) == ["query"]

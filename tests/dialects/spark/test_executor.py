@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from toolcrib.dialects.spark.tools.decorator import tool
 from toolcrib.dialects.spark.tools.executor import ToolCallExecutor, ToolExecutionConfig
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
-from toolcrib.dialects.spark.tools.tools import PythonAgentTool
 from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec
 
 CONFIG = ToolExecutionConfig(capture_timestamps=False)
@@ -107,12 +106,6 @@ async def test_a_bad_name_is_an_error_result(name: Any) -> None:
     assert "invalid tool name" in result["content"][0]["text"]
 
 
-@pytest.mark.parametrize("wrong", [{"toolUseId": "u", "input": {}}, "add", None])
-async def test_what_is_not_a_tool_use_is_an_error_result(wrong: Any) -> None:
-    result = await executor(tool(add)).execute_tool_use(wrong)
-    assert result["status"] == "error"
-
-
 # Time
 
 
@@ -182,31 +175,6 @@ async def test_too_many_values_or_wrong_ones_are_error_results() -> None:
     assert (await run(Join(), [{"x": 1}]))["metadata"]["code"] == "invalid_arguments"
     none = await executor(Join()).execute_tool_use({"toolUseId": "u", "name": "join", "input": None})
     assert text_of(none) == ("success", "- -")
-
-
-async def test_an_async_tool_of_any_class_is_awaited() -> None:
-    class Slow(Join):
-        async def __call__(self, a: str = "-", b: str = "-") -> str:  # type: ignore[override]
-            await asyncio.sleep(0)
-            return "called"
-
-    class Own(Join):
-        async def acall(self, *args: Any, **kwargs: Any) -> str:
-            return "own"
-
-    assert text_of(await run(Slow())) == ("success", "called")
-    assert await Slow().acall() == "called"
-    assert text_of(await run(Own())) == ("success", "own")
-
-
-async def test_arguments_are_checked_against_a_hand_written_spec() -> None:
-    async def work(n: int) -> Any:
-        return {"n": n}
-
-    spec: Any = {"name": "work", "description": "d", "parameters": {"properties": {"n": {"type": "integer"}}}}
-    made = PythonAgentTool("work", spec, work)  # type: ignore[arg-type]
-    assert text_of(await run(made, {"n": 1})) == ("success", '{"n":1}')
-    assert (await run(made, {"n": "x"}))["metadata"]["code"] == "invalid_arguments"
 
 
 async def test_the_executor_sees_changes_of_the_registry() -> None:

@@ -54,14 +54,6 @@ def test_the_input_model_has_the_parameters_that_a_model_fills_in() -> None:
     assert made.model_dump() == {"city": {"name": "Bonn"}, "word": "bolt", "limit": 3}
 
 
-def test_input_is_validated_to_typed_values_with_defaults() -> None:
-    metadata = FunctionToolMetadata(find, "tool_context")
-    given = {"city": {"name": "Bonn"}, "word": "bolt", "unknown": 1}
-    assert metadata.validate_input(given) == {"city": City(name="Bonn"), "word": "bolt", "limit": 3}
-    with pytest.raises(ValueError, match=r"^Validation failed for input parameters: .*'word'"):
-        metadata.validate_input({"city": {"name": "Bonn"}})
-
-
 async def test_a_tool_made_of_its_parts_has_the_name_and_spec_that_it_was_given() -> None:
     metadata = FunctionToolMetadata(find, "tool_context")
     spec = metadata.extract_metadata()
@@ -93,11 +85,6 @@ async def test_a_given_spec_is_the_schema_that_is_checked() -> None:
     async with Workbench([made]) as bench:
         assert (await bench.call("find", {"word": "nut"})).value == "nut!"
         assert (await bench.call("find", {"word": "bolt"})).error is not None
-
-
-def test_a_name_that_is_not_text_is_refused_when_the_function_is_decorated() -> None:
-    with pytest.raises(ValueError, match=r"^Tool name must be a string, got <class 'int'>$"):
-        tool(name=3)(find)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("annotation", [inspect.Parameter.empty, Any, object, "Agent", Agent | None])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Registry, Workbench
+from toolcrib import Workbench
 from toolcrib.dialects.spark.tools import registry as registry_module
 from toolcrib.dialects.spark.tools.decorator import tool
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
@@ -294,15 +294,6 @@ def test_an_invalid_spec_is_refused(spec: Any, message: str) -> None:
 
 
 # Beside native
-
-
-def test_a_registry_is_a_source_and_its_tools_are_registered_natively() -> None:
-    registry = ToolRegistry()
-    registry.process_tools([search, Echo()])
-    assert [spec.name for spec in Workbench([registry, count]).specs()] == ["search", "echo", "count"]
-    # The same tools from both are the same tools.
-    assert len(Workbench([registry, search]).specs()) == 2
-    assert Registry([search]).get("search").spec.description == "Search."
 
 
 def test_the_command_finds_the_tools_in_a_file(module: Module) -> None:

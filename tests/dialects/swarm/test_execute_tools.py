@@ -106,26 +106,6 @@ async def test_a_commit_returns_when_no_call_follows() -> None:
     assert (done.status, released) == ("aborted", ["1", "3"])
 
 
-async def test_a_call_whose_id_is_taken_lets_the_one_before_go_on() -> None:
-    holds, begun = asyncio.Event(), asyncio.Event()
-
-    async def works(dto: Any) -> str:
-        if dto.params["query"] == "hold":
-            begun.set()
-            await holds.wait()
-            return "held"
-        await commit_tool_output(dto.tool_id, "early", dto.client_id, dto.agent_name)
-        return "late"
-
-    tools = [make("a", works)]
-    holding = asyncio.create_task(execute_tools("client", "agent", [requests("a", "2", query="hold")], tools))
-    await begun.wait()
-    done = await execute_tools("client", "agent", [requests("a", "1"), requests("a", "2")], tools)
-    assert (done.status, dict(done.outputs), done.errors["2"].code) == ("error", {"1": "early"}, "conflict")
-    holds.set()
-    assert dict((await holding).outputs) == {"2": "held"}
-
-
 async def test_a_commit_by_force_needs_no_agent() -> None:
     async def commits(dto: Any) -> None:
         assert await commit_tool_output_force(dto.tool_id, "forced", dto.client_id)

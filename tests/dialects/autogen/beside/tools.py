@@ -1,10 +1,9 @@
 """Tools as classes: `run_json`, state, events."""
 
-import asyncio
 import functools
 from typing import Any
 
-from autogen_core import EVENT_LOGGER_NAME, CancellationToken, FunctionCall
+from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, BaseToolWithState, FunctionTool, Tool
 from probing import add, probe
 from pydantic import BaseModel, Field, field_validator
@@ -139,52 +138,3 @@ async def a_wrong_type_of_result_is_the_users_responsibility() -> Any:
         return "text"  # type: ignore[return-value]
 
     return await FunctionTool(wrong, "d").run_json({}, CancellationToken())
-
-
-# Tokens in functions
-
-
-@probe
-async def a_token_is_handed_in() -> Any:
-    async def takes(a: int, cancellation_token: CancellationToken) -> str:
-        return f"{a} {cancellation_token.is_cancelled()}"
-
-    return await FunctionTool(takes, "d").run_json({"a": 1}, CancellationToken())
-
-
-@probe
-async def a_token_is_handed_to_a_plain_function() -> Any:
-    def takes(a: int, cancellation_token: CancellationToken) -> bool:
-        return cancellation_token is token
-
-    token = CancellationToken()
-    return await FunctionTool(takes, "d").run_json({"a": 1}, token)
-
-
-@probe
-async def run_json_with_a_token_that_is_cancelled_already() -> Any:
-    token = CancellationToken()
-    token.cancel()
-    return await FunctionTool(given, "d").run_json({"a": 1}, token)
-
-
-@probe
-async def run_json_of_an_async_function_with_a_token_that_is_cancelled_already() -> Any:
-    token = CancellationToken()
-    token.cancel()
-    return await FunctionTool(given_async, "d").run_json({"a": 1}, token)
-
-
-# Events
-
-
-add("the event logger", lambda: EVENT_LOGGER_NAME)
-add("a function call", lambda: repr(FunctionCall(id="1", arguments="{}", name="f")))
-
-
-@probe
-async def many_calls_at_once() -> Any:
-    tool = Count()
-    return sum(
-        [each.total for each in await asyncio.gather(*(tool.run_json({"a": 1}, CancellationToken()) for _ in range(5)))]
-    )
