@@ -110,10 +110,10 @@ class _Tool(BaseTool[BaseModel, Any]):
         self, args: Mapping[str, Any], cancellation_token: TheirToken, call_id: str | None = None
     ) -> Any:
         """Return the text of the result. Raises the ToolError of a call that failed, for the agent to tell."""
-        shown = (await _call(self._host, self.name, args, cancellation_token, call_id)).shown()
-        if shown.is_error:
-            raise ToolError(shown.text)
-        return "\n".join([shown.text, *(part.text for part in shown.media)]) if shown.media else shown.text
+        view = (await _call(self._host, self.name, args, cancellation_token, call_id)).shown()
+        if view.is_error:
+            raise ToolError(view.text)
+        return "\n".join([view.text, *(part.text for part in view.media)]) if view.media else view.text
 
 
 async def _call(host: Host, name: str, arguments: Any, theirs: TheirToken | None, call_id: str | None) -> Result[Any]:
@@ -187,14 +187,14 @@ class WorkbenchSource(Source):
         return self._tools
 
     async def _list(self) -> None:
-        listed = [dict(schema) for schema in await self._theirs.list_tools()]
-        if listed != self._listed:
+        schemas = [dict(schema) for schema in await self._theirs.list_tools()]
+        if schemas != self._listed:
             self._tools = [
                 # Its tools may be functions that are not async, and go on in their threads.
                 tool_of(_spec(schema), partial(self._call, schema["name"]), self, at_deadline="left_running")
-                for schema in listed
+                for schema in schemas
             ]
-            self._listed = listed
+            self._listed = schemas
             self.changed()
 
     async def _call(self, name: str, arguments: dict[str, Any], context: Context) -> Any:

@@ -124,9 +124,9 @@ def data_url(part: Image | Audio | File) -> str:
 
 def from_data_url(url: str) -> tuple[str, bytes] | None:
     """Return the media type and the bytes of *url*; None where it is another URL, which is not fetched."""
-    head, _, encoded = url.partition(";base64,")
+    head, _, data = url.partition(";base64,")
     try:
-        return (head[5:], b64decode(encoded, validate=True)) if head.startswith("data:") and encoded else None
+        return (head[5:], b64decode(data, validate=True)) if head.startswith("data:") and data else None
     except ValueError:
         return None
 

@@ -79,16 +79,16 @@ class _Tool(BaseTool):
 
 def _response(result: Result[Any]) -> dict[str, Any]:
     """Return what a model reads of *result*. The ADK makes the media in it parts of the function response."""
-    shown = result.shown()
-    if shown.is_error:
-        return {"error": shown.text, "code": shown.code}
+    view = result.shown()
+    if view.is_error:
+        return {"error": view.text, "code": view.code}
     match result.content:
         case (Data() as only,):
             data: dict[str, Any] = {"result": json_value(only)}
         case _:
-            data = {"result": shown.text}
-    if shown.media:
-        data["media"] = [Part.from_bytes(data=part.data, mime_type=part.media_type) for part in shown.media]
+            data = {"result": view.text}
+    if view.media:
+        data["media"] = [Part.from_bytes(data=part.data, mime_type=part.media_type) for part in view.media]
     notes = metadata(result)
     return {**data, "repairs": notes["repairs"]} if "repairs" in notes else data
 
@@ -125,16 +125,16 @@ class ToolsetSource(ListedSource):
             await self._theirs.close()
 
     def _tool(self, theirs: BaseTool) -> CoreTool[..., Any]:
-        declared = theirs._get_declaration()
-        if declared is None:
+        declaration = theirs._get_declaration()
+        if declaration is None:
             raise DefinitionError(f"Tool '{theirs.name}' is one that Gemini runs itself.")
-        schema: Any = declared.parameters_json_schema
-        if schema is None and declared.parameters is not None:
-            schema = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
+        schema: Any = declaration.parameters_json_schema
+        if schema is None and declaration.parameters is not None:
+            schema = declaration.parameters.json_schema.model_dump(mode="json", exclude_none=True)
         annotations = getattr(getattr(theirs, "raw_mcp_tool", None), "annotations", None)
         spec = ToolSpec(
-            declared.name or theirs.name,
-            declared.description or "",
+            declaration.name or theirs.name,
+            declaration.description or "",
             closed(schema or {}),
             hints=replace(hints_of(annotations), long_running=theirs.is_long_running or None),
         )

@@ -79,7 +79,7 @@ class Host:
         assert self._caller is not None
         caller: object = self._caller(context)
         if not isinstance(caller, Caller):
-            raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
+            raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where no caller is known.")
         bench = self._benches.pop(caller, None) or self.tools.workbench(caller)
         self._benches[caller] = bench
         while len(self._benches) > MAX_BENCHES:
@@ -96,11 +96,11 @@ class Host:
 
     def offer_of(self, specs: Iterable[ToolSpec], accepts: Accepts = ANY) -> Offer:
         """Return *specs* as the framework sends them. Losses are logged."""
-        offered = Offer.of(specs, accepts)
-        for tool, losses in offered.losses.items():
+        offer = Offer.of(specs, accepts)
+        for tool, losses in offer.losses.items():
             for loss in losses:
                 _log.info("The schema of '%s' at '%s': %s", tool, loss.path, loss.meaning)
-        return offered
+        return offer
 
     async def enter(self) -> None:
         """Start the tools, unless they run. Raises what their start raises."""
@@ -202,14 +202,14 @@ def _in_utf8(part: Content) -> Content:
 
 def metadata(result: Result[Any]) -> Mapping[str, Any]:
     """Return what of *result* is for programs, as JSON data, where a framework has room beside the model's text."""
-    shown = result.shown()
+    view = result.shown()
     data: dict[str, Any] = {"status": result.status, "call_id": result.call_id, **result.metadata}
-    if shown.code is not None:
-        data["code"] = shown.code
+    if view.code is not None:
+        data["code"] = view.code
     if result.error is not None:
         data["retry"] = result.error.retry
     if result.pending is not None:
         data["pending"] = result.pending.to_dict()
     if result.repairs:
-        data["repairs"] = [{"path": each.path, "from": each.from_kind, "to": each.to_kind} for each in result.repairs]
+        data["repairs"] = [{"path": item.path, "from": item.from_kind, "to": item.to_kind} for item in result.repairs]
     return data

@@ -104,8 +104,8 @@ class _WorkbenchTool(BaseTool):
         return self._message(result, call_id)
 
     def _message(self, result: Result[Any], call_id: str | None) -> Any:
-        shown = result.shown()
-        content: Any = [_block(part) for part in result.content] if shown.media else shown.text
+        view = result.shown()
+        content: Any = [_block(part) for part in result.content] if view.media else view.text
         if call_id is None:
             return content
         return ToolMessage(
@@ -113,7 +113,7 @@ class _WorkbenchTool(BaseTool):
             artifact=result,
             tool_call_id=call_id,
             name=self.name,
-            status="error" if shown.is_error else "success",
+            status="error" if view.is_error else "success",
             response_metadata={"toolcrib": dict(metadata(result))},
         )
 
@@ -137,9 +137,9 @@ def read(value: Any) -> list[CoreTool[..., Any]] | None:
 
 def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     """Return *theirs* as a tool of ours, with the schema that a model sees: what is injected is not in it."""
-    shown: Any = theirs.tool_call_schema
-    schema: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else shown.model_json_schema()
-    hidden = _injected(theirs, schema)
+    model: Any = theirs.tool_call_schema
+    schema: dict[str, Any] = dict(model) if isinstance(model, Mapping) else model.model_json_schema()
+    host_arguments = _injected(theirs, schema)
     if (inside := _injected_inside(theirs.get_input_schema())) is not None:
         raise DefinitionError(
             f"Tool '{theirs.name}' has the injected argument '{inside}' inside another, where LangChain lets a model "
@@ -148,7 +148,7 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     is_async = _is_async(theirs)
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
-        values = {**arguments, **injected(context, theirs.name, hidden)}
+        values = {**arguments, **injected(context, theirs.name, host_arguments)}
         try:
             # Without a call's id it returns its value, and not a message with the value as text.
             call_id = context.call.id if _takes_call_id(theirs) else None
@@ -174,30 +174,31 @@ def _is_async(theirs: BaseTool) -> bool:
     return type(theirs)._arun is not BaseTool._arun
 
 
-def _injected(theirs: BaseTool, shown: Mapping[str, Any]) -> dict[str, bool]:
+def _injected(theirs: BaseTool, schema: Mapping[str, Any]) -> dict[str, bool]:
     """Return the parameters that a model does not see, by name, and whether they have to be given."""
     fields = {} if isinstance(theirs.args_schema, dict) else _fields(theirs.get_input_schema())
-    seen = shown.get("properties", {})
-    found = {
+    properties = schema.get("properties", {})
+    parameters = {
         name: field.is_required()
         for name, field in fields.items()
-        if name not in seen and field.alias not in seen and not _is_call_id(field)
+        if name not in properties and field.alias not in properties and not _is_call_id(field)
     }
-    return found | {name: True for name in theirs._injected_args_keys if name not in found and name not in fields}
+    others = theirs._injected_args_keys - parameters.keys() - fields.keys()
+    return parameters | dict.fromkeys(others, True)
 
 
 def _injected_inside(model: Any) -> str | None:
     """Return the name of an injected parameter in a model that a parameter of *model* takes, at any depth."""
-    known, waiting = {model}, [field.annotation for field in _fields(model).values()]
-    while waiting:
-        kind = waiting.pop()
-        waiting += get_args(kind)
-        if isinstance(kind, Hashable) and kind not in known and (fields := _fields(kind)):
-            known.add(kind)
+    models, annotations = {model}, [field.annotation for field in _fields(model).values()]
+    while annotations:
+        kind = annotations.pop()
+        annotations += get_args(kind)
+        if isinstance(kind, Hashable) and kind not in models and (fields := _fields(kind)):
+            models.add(kind)
             for name, field in fields.items():
                 if any(mark is InjectedToolArg or isinstance(mark, InjectedToolArg) for mark in field.metadata):
                     return name
-                waiting.append(field.annotation)
+                annotations.append(field.annotation)
     return None
 
 

@@ -59,12 +59,12 @@ def answer_to(pending: Pending, saved: Any, config: RunnableConfig, call_id: str
     call = {"call_id": call_id, "digest": pending.digest}
     with _asking:
         for task, channel, value in saved.pending_writes or () if saved is not None else ():
-            shown = value[-1].value if task == _task(config) and channel == "__interrupt__" and value else None
-            if isinstance(shown, Mapping) and call.items() <= shown.items():
-                place = shown["place"]
-                given = scratchpad.resume[place:] or [scratchpad.get_null_resume(False)]
-                if place <= len(scratchpad.resume) and given[0] is not None:
-                    return _answer(given[0])
+            question = value[-1].value if task == _task(config) and channel == "__interrupt__" and value else None
+            if isinstance(question, Mapping) and call.items() <= question.items():
+                place = question["place"]
+                answers = scratchpad.resume[place:] or [scratchpad.get_null_resume(False)]
+                if place <= len(scratchpad.resume) and answers[0] is not None:
+                    return _answer(answers[0])
         while True:  # past the answers to others
             place = len(scratchpad.resume)
             try:
@@ -74,11 +74,11 @@ def answer_to(pending: Pending, saved: Any, config: RunnableConfig, call_id: str
                     raise
 
 
-def _answer(given: Any) -> Approve | Deny:
-    if isinstance(given, Mapping):
-        is_approved = given.get("type", given.get("decision")) in ("approve", "accept")
-        return Approve() if is_approved else Deny(str(given.get("message") or given.get("reason") or ""))
-    return Approve() if given is True or given == "approve" else Deny(given if isinstance(given, str) else "")
+def _answer(answer: Any) -> Approve | Deny:
+    if isinstance(answer, Mapping):
+        is_approved = answer.get("type", answer.get("decision")) in ("approve", "accept")
+        return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
+    return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
 
 
 def _task(config: RunnableConfig) -> str:

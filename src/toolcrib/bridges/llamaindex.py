@@ -164,12 +164,12 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     is_async = isinstance(theirs, AsyncBaseTool) and (
         not isinstance(theirs, FunctionTool) or iscoroutinefunction(theirs.real_fn)
     )
-    hidden = {}
+    host_arguments = {}
     if isinstance(theirs, FunctionTool) and theirs.requires_context:
-        hidden = {str(theirs.ctx_param_name): True}
+        host_arguments = {str(theirs.ctx_param_name): True}
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
-        values = {**arguments, **injected(context, name, hidden)}
+        values = {**arguments, **injected(context, name, host_arguments)}
         try:
             if isinstance(theirs, AsyncBaseTool) and is_async:
                 output = await theirs.acall(**values)

@@ -30,14 +30,14 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Fu
     something.
     """
     host = Host(tools, caller)
-    offered: list[FunctionTool] = []
+    offer: list[FunctionTool] = []
 
     def refresh() -> None:
-        offered[:] = [_function_tool(host, tool) for tool in host.offer_of(host.specs(), RESPONSES).tools]
+        offer[:] = [_function_tool(host, tool) for tool in host.offer_of(host.specs(), RESPONSES).tools]
 
     refresh()
     tools.registry.on_change(refresh)
-    return offered
+    return offer
 
 
 def _function_tool(host: Host, tool: Offered) -> FunctionTool:

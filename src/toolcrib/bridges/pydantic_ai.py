@@ -221,11 +221,11 @@ class ToolsetSource(ListedSource):
         async def work(arguments: dict[str, Any], context: Context) -> Any:
             return await self._call(of, arguments, context)
 
-        made = tool_of(
+        tool = tool_of(
             spec, work, self, at_deadline="cancelled" if getattr(theirs, "is_async", True) else "left_running"
         )
-        made.lock = self._alone if of.sequential else None
-        return made
+        tool.lock = self._alone if of.sequential else None
+        return tool
 
     async def _call(self, of: ToolDefinition, arguments: dict[str, Any], context: Context) -> Any:
         is_approved = False

@@ -59,11 +59,12 @@ class _Tool(Tool):
         """Return the value of the result, for the code of an agent. Raises ToolError for a failed or pending call."""
         arguments = by_name(self.inputs, args, kwargs)
         # What is left out is None here.
-        sent = {name: value for name, value in arguments.items() if value is not None or not self._may_leave_out(name)}
-        result = sync.run(self._host.call(None, self.name, sent, accepts=_ACCEPTS))
-        shown = result.shown()
-        if shown.is_error:
-            raise ToolError(shown.text)
+        left_out = {name for name, value in arguments.items() if value is None and self._may_leave_out(name)}
+        values = {name: value for name, value in arguments.items() if name not in left_out}
+        result = sync.run(self._host.call(None, self.name, values, accepts=_ACCEPTS))
+        view = result.shown()
+        if view.is_error:
+            raise ToolError(view.text)
         return _value_of(result)
 
     def _may_leave_out(self, name: str) -> bool:
@@ -87,8 +88,8 @@ def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
     options = of.get("anyOf", ())
     branches = [branch for branch in options if branch != {"type": "null"}]
     if len(branches) == 1:  # a type or null, or a reference with a description
-        typed = {**_typed(branches[0]), **rest}
-        return typed if len(options) == 1 else {**typed, "nullable": True}
+        schema = {**_typed(branches[0]), **rest}
+        return schema if len(options) == 1 else {**schema, "nullable": True}
     types = [branch.get("type") for branch in branches]
     return {**rest, "type": types if types and all(isinstance(kind, str) for kind in types) else "any"}
 

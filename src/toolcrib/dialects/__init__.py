@@ -1,1 +1,1 @@
-"""Somebody else's names over ours: programs written for another tool layer run after one changed import."""
+"""The names of other systems over ours: programs written for another tool layer run after one changed import."""

@@ -143,14 +143,14 @@ async def test_deleting_a_session_ends_its_url_and_whoever_waits(auth: PocketAut
     assert auth.delete_session(SLACK, "alice") is False
     with pytest.raises(RuntimeError):
         await waiting
-    with pytest.raises(ValueError, match=r"^Nobody waits for this uid.$"):
+    with pytest.raises(ValueError, match=r"^No grant waits for this uid.$"):
         FutureStore.resolve_future(uid, "token-1")
 
 
 async def test_nobody_grants_in_time_and_the_next_call_has_a_new_url(auth: PocketAuth, settings: Settings) -> None:
     settings(f"auth_timeout_s = 0.05\n{CLIENTS}")
     first = await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE)
-    with pytest.raises(TimeoutError, match=r"^Nobody granted access to GOOGLE in time.$"):
+    with pytest.raises(TimeoutError, match=r"^Access to GOOGLE was not granted in time.$"):
         await auth.authenticate_async(auth.make_request(["a"], None, GOOGLE), **WHERE)
     assert await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE) != first
 

@@ -223,14 +223,14 @@ def _value(text: str) -> Any:
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return *under* with *over* in it, table by table, keys in lower case. Those of tool variables are the user's."""
-    merged = dict(under)
+    table = dict(under)
     for name, value in over.items():
         key = name.lower()
         if isinstance(value, dict):
-            below = merged[key] if isinstance(merged.get(key), dict) else {}
+            below = table[key] if isinstance(table.get(key), dict) else {}
             value = {**below, **value} if key == "tool_vars" else _merged(below, value)
-        merged[key] = value
-    return merged
+        table[key] = value
+    return table
 
 
 pocket_logger = logging.getLogger("pocket_logger")

@@ -259,7 +259,7 @@ class PocketAuth:
                     await pending.future
         except TimeoutError:
             self._end(session, place)
-            raise TimeoutError(f"Nobody granted access to {place[0].name} in time.") from None
+            raise TimeoutError(f"Access to {place[0].name} was not granted in time.") from None
 
     async def _complete(
         self, handler: AuthHandlerInterface, auth_req: AuthenticateRequest, place: _Place, options: Mapping[str, Any]

@@ -172,10 +172,10 @@ class Pocket:
 
     def load_tools(self, tools: Iterable[ToolLike]) -> None:
         """Add *tools*, as the constructor does."""
-        loaded = [self._load_tool(tool) for tool in tools]
+        new_tools = [self._load_tool(tool) for tool in tools]
         if self.lockfile.referenced_locks:
             self.lockfile.write()
-        for tool in loaded:
+        for tool in new_tools:
             self._add(tool)
 
     def remove_tool(self, tool_name: str) -> bool:
@@ -366,8 +366,8 @@ class Pocket:
         check: Callable[[str], Check] | None = None
         if offers_identity:
             schema = wrapped_schema(tool.name, dict(inner.spec.input_schema))
-            for name, listed in self._listed.items():
-                schema["properties"][name]["enum"] = sorted({*listed, OWN})
+            for name, names in self._listed.items():
+                schema["properties"][name]["enum"] = sorted({*names, OWN})
             spec = ToolSpec(tool.name, tool.get_description(use_profile=True), schema)
         else:
             spec, check = replace(inner.spec, auth=None), partial(_check_of, inner)
@@ -386,12 +386,12 @@ class Pocket:
         return from_work(spec, work, check=check, fn=inner.fn, home=inner.home, at_deadline=inner.at_deadline)
 
     async def _call_as(self, context: Context, caller: Caller, body: Any) -> Result[Any]:
-        thread, listed = caller.thread, self._listed
+        thread, names = caller.thread, self._listed
         if caller.principal != _LOCAL:
             # The thread of another principal is theirs, whatever its name: sessions are told apart by it alone.
             thread = f"{quote(caller.principal, safe='')}/{quote(caller.thread, safe='')}"
-            listed = {**listed, "thread_id": frozenset()}
-        call = Call(context.call.tool, body, cancellation=context.cancellation, data={"hyperpocket": listed})
+            names = {**names, "thread_id": frozenset()}
+        call = Call(context.call.tool, body, cancellation=context.cancellation, data={"hyperpocket": names})
         result = await self._run(call, thread, caller.profile)
         result.unwrap()  # raises where it failed, or waits
         return result

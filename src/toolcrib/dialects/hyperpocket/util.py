@@ -36,16 +36,16 @@ def _closed(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     nested = ("items", "additionalProperties", "anyOf", "oneOf")
-    closed = {key: _closed(value) if key in nested else value for key, value in schema.items()}
+    copy = {key: _closed(value) if key in nested else value for key, value in schema.items()}
     if isinstance(properties := schema.get("properties"), Mapping):
-        closed["properties"] = {name: _closed(value) for name, value in properties.items()}
+        copy["properties"] = {name: _closed(value) for name, value in properties.items()}
         for name in properties.keys() - set(schema.get("required", ())):
-            value = closed["properties"][name]
+            value = copy["properties"][name]
             if isinstance(value, Mapping):
                 notes = {key: value[key] for key in _NOTES if key in value}
-                closed["properties"][name] = {"anyOf": [value, {"type": "null"}], **notes}
-        closed = {"type": "object", "additionalProperties": False, **closed}
-    return closed
+                copy["properties"][name] = {"anyOf": [value, {"type": "null"}], **notes}
+        copy = {"type": "object", "additionalProperties": False, **copy}
+    return copy
 
 
 _TYPE = r"(?:\s*(?:\([^\n]*?\)|\[[^\n]*?\]|\{[^\n]*?\}|<[^\n]*?>))?"
@@ -65,17 +65,17 @@ def extract_param_docstring_mapping(func: Callable[..., Any]) -> dict[str, str]:
     if not text:
         return {}
     names = list(inspect.signature(func).parameters)
-    listed = [line for section in _SECTION.findall(text) for line in _LISTED.findall(section)]
+    lines = [line for section in _SECTION.findall(text) for line in _LISTED.findall(section)]
     tagged = [*_TAGGED_AND_TYPED.findall(text), *_TAGGED.findall(text)]
     whole = _of(names, read_docstring(text).parameters.items())  # descriptions of several lines, too
-    for found in (_of(names, listed), _of(names, tagged), whole, _of(names, _LISTED.findall(text))):
-        if found:
-            return {**found, **whole}
+    for descriptions in (_of(names, lines), _of(names, tagged), whole, _of(names, _LISTED.findall(text))):
+        if descriptions:
+            return {**descriptions, **whole}
     return {}
 
 
-def _of(names: Iterable[str], found: Iterable[tuple[str, str]]) -> dict[str, str]:
-    texts = {name: text.strip() for name, text in found if text.strip()}
+def _of(names: Iterable[str], descriptions: Iterable[tuple[str, str]]) -> dict[str, str]:
+    texts = {name: text.strip() for name, text in descriptions if text.strip()}
     return {name: texts[name] for name in names if name in texts}
 
 
@@ -90,14 +90,14 @@ def function_to_model(func: Callable[..., Any]) -> type[BaseModel]:
     """
     name = getattr(func, "__name__", None) or type(func).__name__
     label = f"Function '{name}'"
-    hidden = set()
+    of_host = set()
     for number, parameter in enumerate(read_signature(func, label=label).parameters):
         if parameter.kind in VARIADIC or (number == 0 and parameter.name in ("self", "cls")):
-            hidden.add(parameter.name)
+            of_host.add(parameter.name)
         elif parameter.annotation is EMPTY:
             raise DefinitionError(f"{label}: parameter '{parameter.name}' has no annotation. Annotate it.")
     model = arguments_model(
-        func, name=f"{name.capitalize()}Model", without=hidden, docs=extract_param_docstring_mapping(func)
+        func, name=f"{name.capitalize()}Model", without=of_host, docs=extract_param_docstring_mapping(func)
     )
     model.__doc__ = inspect.getdoc(func) or name
     return model

@@ -116,10 +116,10 @@ def _from_mapping(tool: Mapping[str, Any]) -> AgentTool:
             f"A tool is written in one spelling, and this one has '{camel[0]}' and '{snake[0]}'. "
             "Its functions are called with keys of that spelling."
         )
-    known = [_CAMEL.get(part, part) if camel else part for part in _PARTS]
+    names = [_CAMEL.get(part, part) if camel else part for part in _PARTS]
     for key in tool:
         if key not in _PARTS and key not in _SNAKE:
-            raise DefinitionError(f"A tool has no '{key}'.{_hint(key, known)} It has: {', '.join(known)}.")
+            raise DefinitionError(f"A tool has no '{key}'.{_hint(key, names)} It has: {', '.join(names)}.")
     parts = {_SNAKE.get(key, key): part for key, part in tool.items() if part is not None}
     return _from_parts(parts, is_camel=bool(camel))
 
@@ -146,7 +146,7 @@ def _from_parts(parts: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
     return AgentTool(**complete)
 
 
-def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[str, Callable[..., Any]]:
+def _callbacks(callbacks: Any, label: str, names: Collection[str]) -> Mapping[str, Callable[..., Any]]:
     if isinstance(callbacks, IAgentToolCallbacks):
         callbacks = {name: getattr(callbacks, name) for name in _CALLBACKS.values()}
     if not isinstance(callbacks, Mapping | None):
@@ -155,7 +155,7 @@ def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[st
     for key, callback in (callbacks or {}).items():
         name = _CALLBACKS.get(str(key), str(key))
         if name not in _CALLBACKS.values():
-            raise DefinitionError(f"{label} has no callback '{key}'.{_hint(key, known)} It has: {', '.join(known)}.")
+            raise DefinitionError(f"{label} has no callback '{key}'.{_hint(key, names)} It has: {', '.join(names)}.")
         if callback is None:
             continue
         if not callable(callback):
@@ -164,13 +164,13 @@ def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[st
     return by_name
 
 
-def _hint(key: Any, known: Collection[str]) -> str:
-    return did_you_mean(closest_match(str(key), known))
+def _hint(key: Any, names: Collection[str]) -> str:
+    return did_you_mean(closest_match(str(key), names))
 
 
 # Tools that are known by name
 
-_added: dict[str, AgentTool] = {}
+_tools: dict[str, AgentTool] = {}
 """As in the original, `add_tool` is a function of the program, so its tools are the program's."""
 
 
@@ -190,10 +190,10 @@ def add_tool(tool: Any) -> AddedTool:
     DefinitionError for what cannot be a tool.
     """
     new = agent_tool(tool)
-    known = _added.setdefault(new.tool_name, new)
-    if known is not new and not _is_later_load(new.call, known.call):
+    old = _tools.setdefault(new.tool_name, new)
+    if old is not new and not _is_later_load(new.call, old.call):
         raise NameConflictError(f"A tool '{new.tool_name}' already exists. Give one of them another name.")
-    _added[new.tool_name] = new
+    _tools[new.tool_name] = new
     return AddedTool(new.tool_name)
 
 
@@ -209,16 +209,16 @@ def override_tool(tool: Mapping[str, Any]) -> AddedTool:
     DefinitionError for parts that cannot be a tool's, or in another spelling than the tool's own.
     """
     is_camel = "toolName" in tool
-    known = _added_as(str(tool.get("toolName" if is_camel else "tool_name")))
-    if known.is_camel != is_camel:
-        spelling = "toolName" if known.is_camel else "tool_name"
+    old = _added_as(str(tool.get("toolName" if is_camel else "tool_name")))
+    if old.is_camel != is_camel:
+        spelling = "toolName" if old.is_camel else "tool_name"
         raise DefinitionError(
-            f"Tool '{known.tool_name}' is written with '{spelling}'. Write its overrides in the same spelling."
+            f"Tool '{old.tool_name}' is written with '{spelling}'. Write its overrides in the same spelling."
         )
     spelled = _CAMEL if is_camel else {}
-    parts = {spelled.get(name, name): getattr(known, name) for name in _PARTS}
-    _added[known.tool_name] = _from_mapping({**parts, **tool})
-    return AddedTool(known.tool_name)
+    parts = {spelled.get(name, name): getattr(old, name) for name in _PARTS}
+    _tools[old.tool_name] = _from_mapping({**parts, **tool})
+    return AddedTool(old.tool_name)
 
 
 def _is_later_load(call: Any, known: Any) -> bool:
@@ -230,8 +230,8 @@ def _is_later_load(call: Any, known: Any) -> bool:
 
 
 def _added_as(name: str) -> AgentTool:
-    tool = _added.get(name)
+    tool = _tools.get(name)
     if tool is None:
-        known = ", ".join(_added) or "none"
-        raise UnknownToolError(f"There is no tool '{name}'.{_hint(name, _added)} Added with add_tool() are: {known}.")
+        names = ", ".join(_tools) or "none"
+        raise UnknownToolError(f"There is no tool '{name}'.{_hint(name, _tools)} Added with add_tool() are: {names}.")
     return tool

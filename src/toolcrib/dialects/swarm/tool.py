@@ -130,7 +130,7 @@ async def _call_alone(tool: AgentTool, spec: ToolSpec, arguments: dict[str, Any]
             await call.observe_call("on_call_error", error)
             raise
         except Exception as error:
-            await call.observe_call("on_call_error", call.raised or error)
+            await call.observe_call("on_call_error", call.exception or error)
             raise
         await call.observe_call("on_after_call")
         return output
@@ -164,7 +164,7 @@ class ToolCall:
     output: str | None = None
     """What was committed."""
     committed: asyncio.Event = field(default_factory=asyncio.Event)
-    raised: Exception | None = None
+    exception: Exception | None = None
     """What the tool raised, for its callbacks: the error of a Result is for models."""
 
     def __post_init__(self) -> None:
@@ -234,8 +234,8 @@ class ToolCall:
         try:
             value = await awaited(call() if returns_awaitable(self.tool.call) else await in_thread(call))
         except Exception as error:
-            raised = error.error if isinstance(error, Escaped) else error
-            self.raised = raised if isinstance(raised, Exception) else None
+            exception = error.error if isinstance(error, Escaped) else error
+            self.exception = exception if isinstance(exception, Exception) else None
             raise
         return value if self.output is None else self.output
 
@@ -285,7 +285,7 @@ async def commit_tool_output(tool_id: str, content: Any, client_id: str, agent_n
     call = _under_way.get((client_id, agent_name, tool_id))
     if call is not None:
         return await call.commit(content)
-    ids = [each for client, agent, each in list(_under_way) if (client, agent) == (client_id, agent_name)]
+    ids = [call_id for client, agent, call_id in list(_under_way) if (client, agent) == (client_id, agent_name)]
     _log.warning(
         "An output for the call '%s' was not committed: it is not under way for this client and agent '%s'. Under way "
         "are: %s.",
@@ -298,7 +298,7 @@ async def commit_tool_output(tool_id: str, content: Any, client_id: str, agent_n
 
 async def commit_tool_output_force(tool_id: str, content: Any, client_id: str) -> bool:
     """Do the same as `commit_tool_output` for the call of any agent of the client."""
-    agents = [agent for client, agent, each in list(_under_way) if (client, each) == (client_id, tool_id)]
+    agents = [agent for client, agent, call_id in list(_under_way) if (client, call_id) == (client_id, tool_id)]
     return await commit_tool_output(tool_id, content, client_id, agents[0] if agents else "any")
 
 

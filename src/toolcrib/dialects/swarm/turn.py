@@ -48,14 +48,14 @@ async def resolve_tools(
     """
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise SetupError("tools is a list: of IAgentTools, dictionaries, or the names of tools that were added.")
-    read = [agent_tool(tool) for tool in tools]
+    read = [agent_tool(candidate) for candidate in tools]
     by_tool_name: dict[str, AgentTool] = {}
-    for each in read:
-        if by_tool_name.setdefault(each.tool_name, each) != each:
+    for candidate in read:
+        if by_tool_name.setdefault(candidate.tool_name, candidate) != candidate:
             raise NameConflictError(
-                f"Two tools are named '{each.tool_name}' in the swarm. Give each a name of its own."
+                f"Two tools are named '{candidate.tool_name}' in the swarm. Give each a name of its own."
             )
-    resolved = await asyncio.gather(*(_resolved(tool, client_id, agent_name, timeout_s) for tool in read))
+    resolved = await asyncio.gather(*(_resolved(candidate, client_id, agent_name, timeout_s) for candidate in read))
     by_name: dict[str, AgentTool] = {}
     for tool in resolved:
         if tool is not None and (first := by_name.setdefault(tool.spec.name, tool)) is not tool:
@@ -121,8 +121,8 @@ async def execute_tools(
     if max_tool_calls is not None and max_tool_calls < 0:
         raise SetupError("max_tool_calls is how many calls are run: 0 or more, or None for all.")
     calls = _with_ids(tool_calls)
-    resolved = {tool.spec.name: tool for tool in await resolve_tools(client_id, agent_name, tools, timeout_s=timeout_s)}
-    known = tuple(secrets)
+    by_name = {tool.spec.name: tool for tool in await resolve_tools(client_id, agent_name, tools, timeout_s=timeout_s)}
+    texts = tuple(secrets)
     turn = _Turn(
         client_id,
         agent_name,
@@ -131,10 +131,10 @@ async def execute_tools(
         call_reason,
         abort or CancellationToken(),
         timeout_s,
-        {"secrets": known, "show_errors": show_errors},
-        Redactor(known) if known else None,
+        {"secrets": texts, "show_errors": show_errors},
+        Redactor(texts) if texts else None,
     )
-    if turn.is_well_formed() and await turn.accept_all(resolved):
+    if turn.is_well_formed() and await turn.accept_all(by_name):
         await turn.run_all()
     return turn.execution()
 
@@ -156,7 +156,7 @@ class _Turn:
     reason: str = ""
     events: list[ToolEvent] = field(default_factory=list[ToolEvent])
     results: dict[str, Result[Any]] = field(default_factory=dict[str, Result[Any]])
-    accepted: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    calls_by_id: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
 
     def is_well_formed(self) -> bool:
         """Refuse calls that share an id, or are of an unknown type. Drop those above the limit."""
@@ -189,7 +189,7 @@ class _Turn:
                     return False
                 tool_id, function = _id(call), call["function"]
                 if function["name"] in tools:
-                    self.accepted[tool_id] = ToolCall(
+                    self.calls_by_id[tool_id] = ToolCall(
                         tools[function["name"]],
                         tool_id,
                         self.client_id,
@@ -201,7 +201,7 @@ class _Turn:
                         on_event=self._event,
                         on_stop=self._stop,
                         redaction=self.redaction,
-                        previous=next(reversed(self.accepted.values()), None),
+                        previous=next(reversed(self.calls_by_id.values()), None),
                     )
                 result = await bench.call(self._call(tool_id))
                 if result.error is not None:
@@ -209,35 +209,35 @@ class _Turn:
                         self._refuse(tool_id, result.error.message, result.error.code)
                         self.results[tool_id] = result
                     return False
-                await self.accepted[tool_id].observe_call("on_before_call")
+                await self.calls_by_id[tool_id].observe_call("on_before_call")
         return True
 
     async def _accept(self, arguments: dict[str, Any], context: Context) -> None:
-        await self.accepted[context.call.id].accept(arguments)
+        await self.calls_by_id[context.call.id].accept(arguments)
 
     async def run_all(self) -> None:
         """Run the accepted calls, each when the one before has an output."""
-        tools = {call.tool.spec.name: call.tool for call in self.accepted.values()}
+        tools = {call.tool.spec.name: call.tool for call in self.calls_by_id.values()}
         running = [self._running(tool) for tool in tools.values()]
         # Results are not shortened: a model could not read the rest.
         bench = Workbench(running, caller=Caller(self.client_id), max_result_chars=None, **self.options)
         async with bench, asyncio.TaskGroup() as group:
             try:
-                for call in self.accepted.values():
+                for call in self.calls_by_id.values():
                     if self.status != "success" or self._is_aborted():
                         break
                     self._event("call", call.tool_id)
-                    ended = group.create_task(self._run(call, bench))
+                    job = group.create_task(self._run(call, bench))
                     committed = group.create_task(call.committed.wait())
-                    await asyncio.wait({ended, committed}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({job, committed}, return_when=asyncio.FIRST_COMPLETED)
                     committed.cancel()
             finally:
-                for call in self.accepted.values():
+                for call in self.calls_by_id.values():
                     call.release()  # no other will begin
 
     def _running(self, tool: AgentTool) -> Tool[..., Any]:
         async def run(_: dict[str, Any], context: Context) -> Any:
-            return await self.accepted[context.call.id].run(context)
+            return await self.calls_by_id[context.call.id].run(context)
 
         at_deadline: AtDeadline = "cancelled" if returns_awaitable(tool.call) else "left_running"
         return from_work(tool.spec, run, home=__name__, at_deadline=at_deadline)
@@ -259,7 +259,7 @@ class _Turn:
             self.status = "error"
             self.reason = self.reason or f"because the call '{call.tool_id}' failed"
         self._event("error", call.tool_id, result.error.message)
-        await call.observe_call("on_call_error", call.raised or result.error)
+        await call.observe_call("on_call_error", call.exception or result.error)
 
     def execution(self) -> Execution:
         """Return what happened. Calls without a result were skipped."""
@@ -269,7 +269,7 @@ class _Turn:
         results = {_id(call): self.results[_id(call)] for call in self.all_calls}
         outputs: dict[str, str] = {}
         for tool_id, result in results.items():
-            output = self.accepted[tool_id].output if tool_id in self.accepted else None
+            output = self.calls_by_id[tool_id].output if tool_id in self.calls_by_id else None
             if output is not None or result.error is None:
                 outputs[tool_id] = result.text if output is None else output
         return Execution(self.status, self.calls, tuple(self.events), outputs, results)

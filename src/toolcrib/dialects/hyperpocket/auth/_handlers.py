@@ -245,8 +245,8 @@ class ProviderModules(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         provider, _, name = module.__name__.removeprefix(_PACKAGE).partition(".")
         module.__doc__ = f"hyperpocket's classes for {entry_of(provider).title}."
-        for made in _classes_in(provider, name):
-            setattr(module, made.__name__, made)
+        for kind in _classes_in(provider, name):
+            setattr(module, kind.__name__, kind)
 
 
 def _classes_in(provider: str, module: str) -> list[type]:

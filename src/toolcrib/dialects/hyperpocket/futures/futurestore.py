@@ -70,5 +70,5 @@ class FutureStore:
 
     def _require(self, uid: str) -> SharedFuture:
         if (entry := self.futures.get(uid)) is None:
-            raise ValueError("Nobody waits for this uid.")  # which is a state, so it is not quoted
+            raise ValueError("No grant waits for this uid.")  # which is a state, so it is not quoted
         return entry.future

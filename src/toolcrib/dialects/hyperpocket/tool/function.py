@@ -48,9 +48,9 @@ class FunctionTool(Tool):
         return core_tool(self, self.fn, self._call_function, is_sync=is_sync, check=self._check)
 
     async def _call_function(self, arguments: dict[str, Any], context: Context) -> Any:
-        host, listed = host_of(context), (context.call.data or {}).get("hyperpocket", _NOTHING_LISTED)
+        host, choices = host_of(context), (context.call.data or {}).get("hyperpocket", _NOTHING_LISTED)
         for name in self._identity:
-            arguments[name] = require_listed(listed, self.name, name, arguments.get(name), host[name])
+            arguments[name] = require_listed(choices, self.name, name, arguments.get(name), host[name])
         value = await self._run(self._arguments(arguments, host, envs_of(self, context)))
         return await postprocessed(self, self.text(value)) if self.postprocessings else value
 
@@ -121,17 +121,15 @@ class FunctionTool(Tool):
             return self._arguments(body or {}, host, envs or {})
         checked, _ = self._check(self.name)(body, True)
         for name in self._identity:
-            if checked.get(name, OWN) == OWN and name in host:
-                checked[name] = host[name]
-        return self._arguments(checked, host, envs or {})
+            if values.get(name, OWN) == OWN and name in host:
+                values[name] = host[name]
+        return self._arguments(values, host, envs or {})
 
-    def _arguments(
-        self, checked: Mapping[str, Any], host: Mapping[str, Any], envs: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def _arguments(self, values: Mapping[str, Any], host: Mapping[str, Any], envs: Mapping[str, str]) -> dict[str, Any]:
         """Return the arguments of the function: what was *checked*, and in `**kwargs` *envs*, variables and *host*."""
         variables = {**envs, **self.default_tool_vars, **config().tool_vars, **self.overridden_tool_vars}
         if self.keep_structured_arguments:
-            return {"body": dict(checked), **host, "envs": variables}
+            return {"body": dict(values), **host, "envs": variables}
         if self._convert is not None:
             sent = {name: value for name, value in checked.items() if name in self._named}
             checked = {**checked, **self._convert(sent, True)[0]}

@@ -30,8 +30,8 @@ def require_listed(listed: Listed, tool: str, name: str, value: Any, own: str) -
     if value in (None, OWN, own):
         return own
     if not isinstance(value, str) or value not in listed[name]:
-        known = ", ".join(map(repr, sorted({*listed[name], own})))
-        raise ToolError(f"Tool '{tool}' does not take this '{name}'. It takes: {known}.", "invalid_arguments")
+        choices = ", ".join(map(repr, sorted({*listed[name], own})))
+        raise ToolError(f"Tool '{tool}' does not take this '{name}'. It takes: {choices}.", "invalid_arguments")
     return value
 
 

@@ -32,13 +32,13 @@ def turns_from(messages: Iterable[Any]) -> tuple[str, list[Turn]]:
     completed. Raises ValueError for a call or a result that is malformed.
     """
     system: list[str] = []
-    others: list[dict[str, Any]] = []
+    conversation: list[dict[str, Any]] = []
     for message in map(to_message, messages):
         if message["role"] == "system":
             system.append(text_of(message["content"]))
         elif blocks := readable_blocks(message["content"]):
-            others.append({**message, "content": blocks})
-    return "\n\n".join(filter(None, system)), list(bedrock.read_conversation(others, repair=True).turns)
+            conversation.append({**message, "content": blocks})
+    return "\n\n".join(filter(None, system)), list(bedrock.read_conversation(conversation, repair=True).turns)
 
 
 def messages_from(turns: Iterable[Turn]) -> list[dict[str, Any]]:
@@ -74,16 +74,16 @@ def answer_from(reply: Reply) -> dict[str, Any]:
 
 def to_spark_spec(spec: ToolSpec) -> SparkSpec:
     """Return *spec* in Spark's form."""
-    converted: SparkSpec = {
+    spark_spec: SparkSpec = {
         "name": spec.name,
         "description": spec.description,
         "parameters": {"json": dict(spec.input_schema)},
     }
     if spec.output_schema is not None:
-        converted["response_schema"] = dict(spec.output_schema)
+        spark_spec["response_schema"] = dict(spec.output_schema)
     if spec.hints.long_running:
-        converted["x_spark"] = {"long_running": True}
-    return converted
+        spark_spec["x_spark"] = {"long_running": True}
+    return spark_spec
 
 
 def to_core_spec(spec: Mapping[str, Any]) -> ToolSpec:

@@ -23,15 +23,15 @@ def tool_use_of(context: Context) -> tuple[Any, dict[str, Any]]:
 
 def arguments_of(call: Call) -> Any:
     """Return the arguments of *call* as JSON values, or their text if it is not valid JSON."""
-    written = call.arguments
-    if isinstance(written, bytes):
-        written = written.decode(errors="replace")
-    if isinstance(written, str):
+    value = call.arguments
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
         try:
-            return json.loads(written) if written.strip() else {}
+            return json.loads(value) if value.strip() else {}
         except ValueError:
-            return written
-    return {} if written is None else dict(written)
+            return value
+    return {} if value is None else dict(value)
 
 
 def is_tool_result(value: Any) -> bool:
@@ -63,11 +63,11 @@ def build_tool(
     """
     hints = Hints(long_running=tool.is_long_running or None)
     spec = ToolSpec(tool.tool_name, tool.tool_spec.get("description", ""), schema, hints=hints)
-    built = from_schema(spec, fn, runs="async" if is_async else "sync", home=home, **options)
-    built = built.wrapped(partial(_spark_work, prepare))
-    built.needs_context = True
-    built.fn = tool  # so that a program can call it by the tool itself: `bench.call(search, "x")`
-    return built
+    core_tool = from_schema(spec, fn, runs="async" if is_async else "sync", home=home, **options)
+    core_tool = core_tool.wrapped(partial(_spark_work, prepare))
+    core_tool.needs_context = True
+    core_tool.fn = tool  # so that a program can call it by the tool itself: `bench.call(search, "x")`
+    return core_tool
 
 
 def _spark_work(prepare: Callable[[dict[str, Any], Context], dict[str, Any]], work: Work) -> Work:

@@ -39,5 +39,5 @@ def _property(name: str, schema: Any) -> dict[str, Any]:
         return schema
     if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
         return normalize_schema(schema)
-    typed = {} if schema.keys() & _TYPED else {"type": "string"}
-    return {**schema, **typed, "description": schema.get("description", f"Property {name}")}
+    kind = {} if schema.keys() & _TYPED else {"type": "string"}
+    return {**schema, **kind, "description": schema.get("description", f"Property {name}")}

@@ -145,10 +145,10 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
 
         Raises ValueError for input that the tool does not accept.
         """
-        written = tool_use.get("input")
-        if not isinstance(written, Mapping | None):
-            raise ValueError(f"Tool '{self._name}' expects object input, a dictionary, not {type(written).__name__}.")
-        arguments = self._read.validate_input(written or {}, self._name)
+        value = tool_use.get("input")
+        if not isinstance(value, Mapping | None):
+            raise ValueError(f"Tool '{self._name}' expects object input, a dictionary, not {type(value).__name__}.")
+        arguments = self._read.validate_input(value or {}, self._name)
         self._read.inject_special_parameters(arguments, tool_use, {} if invocation_state is None else invocation_state)
         return arguments
 
@@ -157,30 +157,30 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         receiver = owner if self._method_type is classmethod else instance
         if receiver is None or self._method_type is staticmethod:
             return self
-        bound = self._copy()
-        bound._method_type = staticmethod  # so that it is bound only once
-        bound.tool_func = MethodType(self.tool_func, receiver)
-        vars(bound)["__wrapped__"] = bound.tool_func
-        bound._metadata = self._metadata.of(bound.tool_func)
-        return bound
+        method = self._copy()
+        method._method_type = staticmethod  # so that it is bound only once
+        method.tool_func = MethodType(self.tool_func, receiver)
+        vars(method)["__wrapped__"] = method.tool_func
+        method._metadata = self._metadata.of(method.tool_func)
+        return method
 
     def named(self, name: str) -> "DecoratedFunctionTool[P, R]":
         """Return the same tool under another name, in its spec too."""
-        renamed = self._copy()
-        renamed._name = name
+        twin = self._copy()
+        twin._name = name
         if self._spec is not None:
-            renamed._spec = {**copy.deepcopy(self._spec), "name": name}
-        return renamed
+            twin._spec = {**copy.deepcopy(self._spec), "name": name}
+        return twin
 
     def __repr__(self) -> str:
         return f"<DecoratedFunctionTool {self._name}>"
 
     def _copy(self) -> "DecoratedFunctionTool[P, R]":
-        copied = copy.copy(self)
-        copied._spec = None if self._parameters is None else copy.deepcopy(self._spec)
+        twin = copy.copy(self)
+        twin._spec = None if self._parameters is None else copy.deepcopy(self._spec)
         for cached in ("_built", "_read"):
-            vars(copied).pop(cached, None)
-        return copied
+            vars(twin).pop(cached, None)
+        return twin
 
     @functools.cached_property
     def _read(self) -> FunctionToolMetadata:
@@ -204,7 +204,7 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
                 read.inject_special_parameters(arguments, *tool_use_of(context))
             return arguments
 
-        built = build_tool(
+        core_tool = build_tool(
             self,
             normalize_schema(schema_in(self.tool_spec.get("parameters", {}))) if self._parameters else read.schema,
             awaited if self._is_async else call,
@@ -215,8 +215,8 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
             context=read.read.needs.context,
             depends=read.read.needs.depends,
         )
-        built.ref = reference(self.tool_func)
-        return built
+        core_tool.ref = reference(self.tool_func)
+        return core_tool
 
 
 def _require_no_event_loop() -> None:

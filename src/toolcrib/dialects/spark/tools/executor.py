@@ -89,7 +89,7 @@ class ToolCallExecutor:
         # All of them for an unknown name, so that the error can suggest the nearest one.
         current = core_tools(tools if tool is None else {name: tool})
         if tool is None or current[name] is not self._core_registry.find(name):
-            names = [other.spec.name for other in self._core_registry]
+            names = [tool.spec.name for tool in self._core_registry]
             self._core_registry.exchange(names if tool is None else [n for n in names if n == name], current.values())
         if tool is None or value is None or isinstance(value, Mapping):
             return value

@@ -45,7 +45,7 @@ class ToolRegistry:
         (`module.path:function`), a `.py` file or a folder of them, a module or its name, or a list of these. Raises
         ValueError for anything else, before any tool is registered, and for a name that is taken.
         """
-        entries = [match for written in _flattened([tools]) for match in self._find(written)]
+        entries = [match for entry in _flattened([tools]) for match in self._find(entry)]
         for tool, ref, is_registered in entries:
             if not is_registered:
                 self.register_tool(tool)
@@ -69,13 +69,13 @@ class ToolRegistry:
         except DefinitionError as error:
             raise ValueError(str(error)) from None
         folded = name.replace("-", "_")
-        taken = next((other for other in self.registry if other.replace("-", "_") == folded), None)
-        if taken is not None and taken != name:
+        old = next((name for name in self.registry if name.replace("-", "_") == folded), None)
+        if old is not None and old != name:
             raise ValueError(
-                f"Tool name '{name}' already exists as '{taken}'. "
+                f"Tool name '{name}' already exists as '{old}'. "
                 "Cannot add a duplicate tool which differs by a '-' or '_'."
             )
-        if taken is not None and not (tool.supports_hot_reload and _is_reload(self.registry[taken], tool)):
+        if old is not None and not (tool.supports_hot_reload and _is_reload(self.registry[old], tool)):
             raise ValueError(f"Tool name '{name}' already exists. Cannot register tools with exact same name.")
         try:
             tool.__toolcrib__()
@@ -203,21 +203,21 @@ class ToolRegistry:
         if not isinstance(entry, str | Path | ModuleType):
             kind = f"The class {entry.__name__}" if isinstance(entry, type) else f"A {type(entry).__name__}"
             raise ValueError(f"{kind} is not a tool specification. Pass {_SPECIFICATIONS}.")
-        shown = entry.__name__ if isinstance(entry, ModuleType) else str(entry)
+        place = entry.__name__ if isinstance(entry, ModuleType) else str(entry)
         try:
-            loaded = load(entry)
+            source = load(entry)
         except ToolcribError as error:
-            raise ValueError(f"'{shown}' is not a tool specification: {error}") from error
-        if loaded.problems:
-            raise ValueError(f"'{shown}' cannot be loaded: {loaded.problems[0]}")
+            raise ValueError(f"'{place}' is not a tool specification: {error}") from error
+        if source.problems:
+            raise ValueError(f"'{place}' cannot be loaded: {source.problems[0]}")
         matches: list[_Entry] = []
-        for core_tool in loaded.tools:
+        for core_tool in source.tools:
             tool: Any = core_tool.fn
             if not isinstance(tool, BaseTool):
                 raise ValueError(
-                    f"'{core_tool.spec.name}' in '{shown}' is not a Spark tool. A Workbench accepts both kinds."
+                    f"'{core_tool.spec.name}' in '{place}' is not a Spark tool. A Workbench accepts both kinds."
                 )
-            if not isinstance(entry, ModuleType) and _is_path(shown):
+            if not isinstance(entry, ModuleType) and _is_path(place):
                 tool.mark_dynamic()
             matches.append(_Entry(tool))
         return matches
@@ -240,8 +240,8 @@ class ToolRegistry:
 
 def core_tools(tools: Mapping[str, BaseTool]) -> dict[str, Tool[..., Any]]:
     """Return *tools* as Toolcrib's, each under its name in *tools*."""
-    built = {name: tool.__toolcrib__() for name, tool in tools.items()}
-    return {name: tool if tool.spec.name == name else tool.named(name) for name, tool in built.items()}
+    core = {name: tool.__toolcrib__() for name, tool in tools.items()}
+    return {name: tool if tool.spec.name == name else tool.named(name) for name, tool in core.items()}
 
 
 class _Entry(NamedTuple):

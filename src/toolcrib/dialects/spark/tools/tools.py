@@ -73,10 +73,10 @@ def renamed(tool: BaseTool, name: str) -> BaseTool:
         "tool_name": name,
         "tool_spec": property(lambda _: {**copy.deepcopy(tool.tool_spec), "name": name}),
     }
-    other = copy.copy(tool)
-    vars(other).pop("_built", None)
-    other.__class__ = type(type(tool).__name__, (type(tool),), members)
-    return other
+    twin = copy.copy(tool)
+    vars(twin).pop("_built", None)
+    twin.__class__ = type(type(tool).__name__, (type(tool),), members)
+    return twin
 
 
 def validate_tool_use(tool: ToolUse) -> None:

@@ -188,10 +188,10 @@ class BaseTool(ABC):
     def __toolcrib__(self) -> CoreTool[..., Any]:
         # The same tool as long as these stay the same.
         key = (self.tool_name, self.tool_spec, self.is_long_running, self.supports_async)
-        built = vars(self).get("_built")
-        if built is None or built[0] != key:
-            built = vars(self)["_built"] = copy.deepcopy(key), self._build()
-        tool: CoreTool[..., Any] = built[1]
+        cached = vars(self).get("_built")
+        if cached is None or cached[0] != key:
+            cached = vars(self)["_built"] = copy.deepcopy(key), self._build()
+        tool: CoreTool[..., Any] = cached[1]
         return tool
 
     def _build(self) -> CoreTool[..., Any]:
