@@ -10,7 +10,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ToolCallExecutionEvent
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, RequestUsage
-from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench, ToolResult
+from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from bridged_tools import PNG, STILL, add, events, late, no_events, wait, wipe  # noqa: F401 - no_events is for each test
 from pydantic import BaseModel
@@ -215,39 +215,6 @@ async def test_their_workbenches_are_sources_whose_tools_may_change() -> None:
         assert [spec.name for spec in bench.specs()] == ["plus", "fail"]
         assert (await bench.call("fail")).shown()[::3] == ("The reason.", "failed")
     assert events == ["start", "stop"]
-
-
-async def test_a_call_that_was_carried_out_is_a_success_whatever_the_list_is_then() -> None:
-    class Forgetful(StaticWorkbench):
-        async def list_tools(self) -> Any:
-            if events:
-                raise ValueError("There is no list.")
-            return await super().list_tools()
-
-    def note() -> str:
-        events.append("noted")
-        return "noted"
-
-    async with Workbench([Forgetful([FunctionTool(note, "Note.")])]) as bench:
-        assert [(await bench.call("note")).text for _ in range(2)] == ["noted", "noted"]
-    assert events == ["noted", "noted"]
-
-
-async def test_an_error_without_a_word_has_some() -> None:
-    class Silent(StaticWorkbench):
-        async def call_tool(self, name: str, *_: Any, **__: Any) -> Any:
-            return ToolResult(name=name, result=[], is_error=True)
-
-    async with Workbench([Silent([FunctionTool(plus, "Add.")])]) as bench:
-        assert (await bench.call("plus", {"a": 1})).shown()[::3] == ("Tool 'plus' failed.", "failed")
-
-
-async def test_what_goes_on_after_its_deadline_says_so() -> None:
-    async def rest() -> None:
-        await asyncio.sleep(60)
-
-    assert STILL in await late(FunctionTool(wait, "Wait."))
-    assert STILL not in await late(FunctionTool(rest, "Rest.", name="wait"))
 
 
 async def test_arguments_that_are_not_json_raise_nothing() -> None:

@@ -19,13 +19,12 @@ from bridged_tools import (  # noqa: F401 - no_events is for each test
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
-from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
+from google.adk.tools import FunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
 from toolcrib import Approve, Call, Caller, Crib, Workbench
 from toolcrib.bridges import google_adk as bridge
-from toolcrib.core import Hints
 from toolcrib.tools import as_tool
 
 
@@ -177,11 +176,6 @@ async def test_their_tools_are_sources() -> None:
         assert (failed.code, "inside" in failed.text) == ("failed", False)
 
 
-def test_a_long_running_tool_says_so() -> None:
-    first, second = Workbench([LongRunningFunctionTool(greet), FunctionTool(broken)]).specs()
-    assert (first.hints, second.hints) == (Hints(long_running=True), Hints())
-
-
 async def test_a_toolset_lives_with_the_workbench() -> None:
     async with Workbench([Set(tool_name_prefix="my")]) as bench:
         assert [spec.name for spec in bench.specs()] == ["my_delete"]
@@ -196,11 +190,3 @@ async def test_their_confirmations_hold() -> None:
     await bench.answer(call.id, Approve())
     assert ((await bench.call(call)).value, events) == ({"status": "deleted"}, ["/"])
     assert (await bench.call(call)).status == "pending"
-
-
-async def test_a_sync_function_holds_nobody_up_and_an_error_without_a_word_has_some() -> None:
-    def silent() -> dict[str, str]:
-        return {"error": ""}
-
-    assert STILL in await late(FunctionTool(wait))
-    assert (await Workbench([FunctionTool(silent)]).call("silent")).text == "Tool 'silent' failed."

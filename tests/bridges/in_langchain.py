@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import threading
 from typing import Annotated, Any
 
 import pytest
@@ -11,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseToolkit, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.tools import BaseToolkit, InjectedToolArg, InjectedToolCallId, ToolException
 from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -19,9 +18,9 @@ from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from toolcrib import Approve, Call, Caller, Crib, Workbench, tool
+from toolcrib import Caller, Crib, Workbench, tool
 from toolcrib.bridges import langchain as bridge
-from toolcrib.core import DefinitionError, Hints
+from toolcrib.core import DefinitionError
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 
@@ -68,17 +67,6 @@ async def test_an_agent_calls_through_the_whole_pipeline() -> None:
     assert "wash" in unknown.text
 
 
-def test_an_agent_may_run_without_an_event_loop() -> None:
-    agent = create_agent(scripted(("add", {"numbers": [1, 2]})), tools=bridge.tools(Workbench([add])))
-    assert [each.text for each in seen(agent.invoke(HELLO))] == ["3"]
-
-
-async def test_a_tool_alone_returns_its_content() -> None:
-    (made,) = bridge.tools(Workbench([add]))
-    assert await made.ainvoke({"numbers": [1, 2]}) == "3"
-    assert "'numbers' is missing" in await made.ainvoke({})
-
-
 def asks(*_: Any) -> Any:
     return Ask("Really?")
 
@@ -105,17 +93,6 @@ async def test_an_approval_interrupts_the_graph(answer: Any, outcome: str, is_as
     state = await agent.ainvoke(resume, config) if is_async else agent.invoke(resume, config)
     assert [each.text for each in seen(state)] == [outcome]
     assert events == (["/"] if outcome == "wiped /" else [])
-
-
-async def test_somebody_else_may_approve_before_the_graph_resumes() -> None:
-    bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
-    agent = create_agent(scripted(("wipe", {"path": "/"})), tools=bridge.tools(bench), checkpointer=InMemorySaver())
-    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    await agent.ainvoke(HELLO, config)
-    (pending,) = await bench.pendings()
-    await bench.answer(pending.id, Approve(), by="bob")
-    state = await agent.ainvoke(Command(resume=True), config)
-    assert ([each.text for each in seen(state)], events) == (["wiped /"], ["/"])
 
 
 async def test_without_a_checkpointer_the_model_learns_that_the_call_waits() -> None:
@@ -212,14 +189,6 @@ def picture() -> list[dict[str, Any]]:
     ]
 
 
-def test_annotations_and_tags_are_taken_over() -> None:
-    annotated = StructuredTool.from_function(
-        lambda: "", name="read", description="Read.", tags=["files"], metadata={"readOnlyHint": True, "title": None}
-    )
-    (spec,) = Workbench([annotated]).specs()
-    assert (spec.hints, spec.tags) == (Hints(read_only=True), {"files"})
-
-
 class Kit(BaseToolkit):
     def get_tools(self) -> list[Any]:
         return [measure, picture]
@@ -266,42 +235,6 @@ def visit(people: list[Person] | None = None) -> str:
 def test_what_is_injected_deeper_inside_is_refused_since_a_model_could_set_it() -> None:
     with pytest.raises(DefinitionError, match="injected argument 'user' inside another"):
         Workbench([visit])
-
-
-async def test_a_schema_that_is_data_is_taken_as_it_is() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": True}
-
-    @langchain_tool(args_schema=schema)
-    def take(a: int, user: Annotated[str, InjectedToolArg] = "nobody", **more: Any) -> Any:
-        """Take."""
-        return [a, user, more]
-
-    plain = StructuredTool.from_function(lambda a: a, name="plain", description="Plain.", args_schema=schema)
-    bench = Workbench([take, plain], variables={"user": "Ada"})
-    assert (await bench.call("take", {"a": 1, "user": "eve", "b": 2})).value == [1, "Ada", {"b": 2}]
-    assert (await bench.call("plain", {"a": 1})).value == 1
-
-
-async def test_a_sync_tool_that_ends_the_program_is_a_failure_and_one_that_is_slow_goes_on() -> None:
-    @langchain_tool
-    def leave() -> None:
-        """Leave, as argparse does."""
-        raise SystemExit(2)
-
-    go_on = threading.Event()
-
-    @langchain_tool
-    def wait() -> None:
-        """Wait."""
-        go_on.wait(60)
-
-    bench = Workbench([leave, wait])
-    assert (await bench.call("leave")).shown().code == "failed"
-    call = Call("wait", {})
-    call.timeout_s = 0.3
-    late = (await bench.call(call)).shown()
-    assert (late.code, "Its work may still be running." in late.text) == ("timeout", True)
-    go_on.set()
 
 
 def wiping(bench: Workbench) -> Any:

@@ -85,11 +85,6 @@ def test_the_schema_is_that_of_the_tool_and_long_descriptions_pass() -> None:
     assert len(made[1].metadata.to_openai_tool()["function"]["description"]) == 2000
 
 
-def test_a_tool_may_be_called_without_an_event_loop() -> None:
-    (made,) = bridge.tools(Workbench([add]))
-    assert made(numbers=[1, 2]).content == "3"
-
-
 @pytest.mark.parametrize(
     ("answer", "outcome"), [("yes", "wiped /"), ("no", "Tool 'wipe' was not executed: 'local' denied it: no")]
 )
@@ -188,17 +183,6 @@ async def test_a_model_cannot_write_the_context_of_a_run() -> None:
     await crib.stop()
 
 
-async def test_arguments_may_have_any_name_and_be_given_by_place() -> None:
-    @tool
-    async def echo(self: int = 0, args: int = 0) -> list[int]:
-        """Echo."""
-        return [self, args]
-
-    (made,) = bridge.tools(Workbench([echo]))
-    assert (await made.acall(self=1, args=2)).content == (await made.acall(1, 2)).content == "[1,2]"
-    assert "takes no argument 'argument 1'" in (await made.acall(1, 2, 3)).content
-
-
 async def test_a_workflow_can_be_saved_whatever_a_call_has_brought() -> None:
     @tool
     async def give(what: str) -> Any:
@@ -214,12 +198,3 @@ async def test_a_workflow_can_be_saved_whatever_a_call_has_brought() -> None:
             saved = event.model_dump(mode="json")["tool_output"]["raw_output"]
             assert saved["status"] == event.tool_output.raw_output.status
     assert str(await handler) == "done"
-
-
-async def test_a_sync_tool_goes_on_after_its_deadline_and_says_so() -> None:
-    assert STILL in await late(FunctionTool.from_defaults(wait))
-
-    def stop() -> None:
-        raise StopIteration
-
-    assert (await Workbench([FunctionTool.from_defaults(stop)]).call("stop")).shown().code == "failed"

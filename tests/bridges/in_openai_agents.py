@@ -96,14 +96,6 @@ async def test_an_approval_interrupts_the_run(is_approved: bool) -> None:
     assert await bench.pendings() == []
 
 
-async def test_what_the_policy_allows_is_not_asked_for() -> None:
-    model = Scripted(("wipe", '{"path": "/tmp"}'))
-    bench = Workbench([wipe], policy=lambda spec, arguments, caller: "allow" if arguments["path"] == "/tmp" else "ask")
-    agent = Agent("test", model=model, tools=[*bridge.tools(bench)])
-    assert (await Runner.run(agent, "Go.")).interruptions == []
-    assert model.seen == ["wiped /tmp"]
-
-
 async def test_where_others_have_to_approve_the_framework_cannot() -> None:
     model = Scripted(("wipe", '{"path": "/"}'))
     bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))

@@ -1,7 +1,6 @@
 """Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
 
 import asyncio
-import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolDefinition
-from pydantic_ai.toolsets import WrapperToolset
 
 from toolcrib import Approve, Call, Caller, Crib, Image, Source, Text, Workbench
 from toolcrib.bridges import pydantic_ai as bridge
@@ -141,16 +139,6 @@ async def test_the_caller_of_a_run_comes_from_its_dependencies() -> None:
         assert model.seen[1].content == "alice"
         await agent.run("Go.", deps="bob")
         assert model.seen[1].content == "bob"
-
-
-async def test_a_bridge_raises_nothing_into_a_run() -> None:
-    answers = iter([Caller(), None, Caller(), Caller()])  # the second is asked for by the call
-
-    async with Crib([whoami]) as crib:
-        model = Scripted(("whoami", {}))
-        made = bridge.toolset(crib, caller=lambda _: next(answers))  # type: ignore[arg-type, return-value]
-        assert (await Agent(model.model, toolsets=[made]).run("Go.")).output == "done"
-        assert "Tool 'whoami' is not available now: SetupError" in str(model.seen[0].content)
 
 
 async def test_changes_of_the_tools_are_followed() -> None:
@@ -314,34 +302,3 @@ async def test_a_gate_that_a_tool_has_for_some_callers_only_holds_for_them(kind:
             if result.pending is not None:
                 await bench.answer(result.pending.id, Approve())
                 assert (await bench.call("erase", {"path": name})).value == "erased"
-
-
-@pytest.mark.parametrize("written", ['{"path": "eve", "n": NaN}', '{"path": "eve"}', {"path": "eve"}])
-async def test_what_a_toolset_around_ours_sets_is_what_is_called(written: Any) -> None:
-    class Mine(WrapperToolset[Any]):
-        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-            tool_args.pop("n", None)
-            tool_args["path"] = ctx.deps
-            return await super().call_tool(name, tool_args, ctx, tool)
-
-    model = Scripted(("wipe", written))
-    await Agent(model.model, toolsets=[Mine(bridge.toolset(Workbench([wipe])))], deps_type=str).run("Go.", deps="ada")
-    assert events == ["ada"]
-
-
-async def test_a_sync_tool_goes_on_after_its_deadline_and_says_so() -> None:
-    go_on = threading.Event()
-
-    def wait() -> None:
-        go_on.wait(60)
-
-    async def rest() -> None:
-        await asyncio.sleep(60)
-
-    bench = Workbench([Tool(wait), Tool(rest)])
-    for name, goes_on in (("wait", True), ("rest", False)):
-        call = Call(name, {})
-        call.timeout_s = 0.3
-        late = (await bench.call(call)).shown()
-        assert (late.code, "Its work may still be running." in late.text) == ("timeout", goes_on)
-    go_on.set()

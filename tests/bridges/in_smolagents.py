@@ -208,11 +208,6 @@ async def test_their_tools_are_sources() -> None:
     assert isinstance(painted, Image) and Pillow.open(io.BytesIO(painted.data)).size == (1, 1)
 
 
-def test_a_tool_that_takes_an_image_is_refused_with_the_reason() -> None:
-    with pytest.raises(DefinitionError, match="takes an image or sound as 'picture'"):
-        Workbench([Describe()])
-
-
 def test_an_argument_too_many_is_refused() -> None:
     (made,) = bridge.tools(Workbench([add]))
     with pytest.raises(ToolError, match="takes no argument 'argument 1'"):

@@ -1,7 +1,6 @@
 """What all bridges have in common: whose workbench a run uses, its life, and calls that never raise."""
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from toolcrib import (
 )
 from toolcrib.bridges.host import Host, metadata
 from toolcrib.core import AnswerError, Data
-from toolcrib.tools import from_work
 from toolcrib.workbench import Ask
 
 events: list[str] = []
@@ -178,16 +176,6 @@ async def test_whether_a_call_would_ask_never_raises() -> None:
     asked = [await host.needs_approval(None, "wipe", {"path": path}) for path in ("/", "/tmp")]
     assert (asked, await host.needs_approval(None, "wash", "{"), host.has_policy) == ([True, False], False, True)
     assert not await Host(Crib([wipe]), lambda _: Caller(nobody=1)).needs_approval(None, "wipe", None)  # type: ignore[arg-type]
-
-
-async def test_a_name_that_providers_do_not_take_is_sent_as_another() -> None:
-    async def work(arguments: dict[str, Any], context: Any) -> str:
-        return "read"
-
-    host = Host(Workbench([from_work(ToolSpec("files.read", "", {"type": "object"}), work, home="here")]))
-    (sent,) = host.offer().tools
-    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", sent.name)
-    assert ((await host.call(None, sent.name, None)).text, sent.spec.name) == ("read", "files.read")
 
 
 @tool
