@@ -280,9 +280,9 @@ def test_an_invalid_spec_is_left_out_with_a_warning(caplog: pytest.LogCaptureFix
     [
         ({"description": "d"}, "Missing required fields in tool spec: name"),
         ({"parameters": {}}, "Missing required fields in tool spec: name, description"),
-        ({"name": 1, "description": "d"}, "name of a tool spec is text"),
+        ({"name": 1, "description": "d"}, "are text"),
         ({"name": "f", "description": "d", "parameters": []}, "parameters are a dictionary"),
-        ({"name": "f", "description": "d", "parameters": {"json": []}}, "is a list"),
+        ({"name": "f", "description": "d", "parameters": {"json": []}}, "parameters are a dictionary"),
         ({"name": "f", "description": "d", "parameters": {"json": {"type": "array"}}}, "array"),
         ({"name": "f", "description": "d", "parameters": {"json": {"properties": []}}}, "not a JSON Schema"),
         ("f", "is a dictionary"),

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from inspect import getmro, isawaitable
 from os import PathLike
 from types import TracebackType
@@ -189,11 +188,7 @@ class Pocket:
         """Return the tool of *tool_like*. A subclass may do that in its own way."""
         if isinstance(tool_like, Tool):
             return tool_like
-        loaders: dict[type, Callable[[Any], Tool]] = {}
-        for kind in reversed(type(self).__mro__):
-            loaders |= vars(kind).get("loaders", {})
-        load = next((loaders[kind] for kind in getmro(type(tool_like)) if kind in loaders), None)
-        if load is not None:
+        if (load := self._loader_of(type(tool_like))) is not None:
             tool = load(tool_like)
             if isinstance(tool_like, ToolRequest):
                 tool.override_tool_variables(tool_like.overridden_tool_vars)
@@ -205,15 +200,19 @@ class Pocket:
         if isinstance(request, WasmToolRequest):
             self.lockfile.sync_once(request.lock, self._force_update)
             return WasmTool.from_tool_request(request, lockfile=self.lockfile)
-        if isinstance(request, ToolRequest):
-            name = type(request).__name__
-            raise ValueError(
-                f"No loader makes a tool of '{request}' ({name}). Give the Pocket one: "
-                f"class MyPocket(Pocket): loaders = {{{name}: load}}, where load returns a Tool."
-            )
         if callable(tool_like):
             return from_func(tool_like)
-        raise ValueError(f"Invalid tool type: {type(tool_like)}. A tool is a Tool, a function, or what a loader takes.")
+        name = type(request).__name__
+        raise ValueError(
+            f"Invalid tool type: {type(request)}. A tool is a Tool, a function, or what a loader of the Pocket "
+            f"takes: class MyPocket(Pocket): loaders = {{{name}: load}}, where load returns a Tool."
+        )
+
+    def _loader_of(self, kind: type) -> Callable[[Any], Tool] | None:
+        loaders: dict[type, Callable[[Any], Tool]] = {}
+        for pocket in reversed(type(self).__mro__):
+            loaders |= vars(pocket).get("loaders", {})
+        return next((loaders[base] for base in getmro(kind) if base in loaders), None)
 
     def _add(self, tool: Tool) -> None:
         try:
@@ -339,18 +338,16 @@ class Pocket:
 
     def _united(self, tool_name: str | Sequence[str]) -> ToolAuth | None:
         """Return what the tools of these names need together; None where they need nothing."""
-        names = [tool_name] if isinstance(tool_name, str) else tool_name
-        needs = [auth for name in names if (auth := self.tools[name].auth) and auth.auth_provider is not None]
-        if not needs:
-            return None
+        tools = [self.tools[name] for name in ([tool_name] if isinstance(tool_name, str) else tool_name)]
+        needs = [tool.auth for tool in tools if tool.auth is not None and tool.auth.auth_provider is not None]
         for member in ("auth_provider", "auth_handler"):
-            if len(values := {getattr(auth, member) for auth in needs}) > 1:
+            if len(values := {str(getattr(auth, member)) for auth in needs}) > 1:
                 raise ValueError(
-                    f"All tools should have the same {member}, and these have: {', '.join(sorted(map(str, values)))}. "
+                    f"All tools should have the same {member}, and these have: {', '.join(sorted(values))}. "
                     "Prepare them one by one."
                 )
         scopes = sorted({scope for auth in needs for scope in auth.scopes or ()})
-        return needs[0].model_copy(update={"scopes": scopes})
+        return needs[0].model_copy(update={"scopes": scopes}) if needs else None
 
     # Other workbenches, and the end
 
@@ -363,23 +360,19 @@ class Pocket:
 
     def _offered(self, tool: Tool) -> CoreTool[..., Any]:
         inner, offers_identity = self._registry.get(tool.name), self._offers_identity(tool)
-        check: Callable[[str], Check] | None = None
+        check: Callable[[str], Check] | None = None if offers_identity else lambda name: inner.named(name).check
+        spec = replace(inner.spec, auth=None)
         if offers_identity:
             schema = wrapped_schema(tool.name, dict(inner.spec.input_schema))
             for name, names in self._listed.items():
                 schema["properties"][name]["enum"] = sorted({*names, OWN})
             spec = ToolSpec(tool.name, tool.get_description(use_profile=True), schema)
-        else:
-            spec, check = replace(inner.spec, auth=None), partial(_check_of, inner)
 
         async def work(arguments: Mapping[str, Any], context: Context) -> Result[Any]:
             caller, body = context.caller, context.call.arguments
             if offers_identity:
-                thread, profile = arguments.get("thread_id", OWN), arguments.get("profile", OWN)
-                if thread != OWN:
-                    caller = replace(caller, thread=thread)
-                if profile != OWN:
-                    caller = replace(caller, profile=profile)
+                choices = {"thread": arguments.get("thread_id", OWN), "profile": arguments.get("profile", OWN)}
+                caller = replace(caller, **{name: choice for name, choice in choices.items() if choice != OWN})
                 body = arguments["body"]
             return await self._call_as(context, caller, body)
 
@@ -416,11 +409,6 @@ class Pocket:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.teardown()
-
-
-def _check_of(tool: CoreTool[..., Any], name: str) -> Check:
-    """Return the check of *tool*, for errors that call it *name*."""
-    return tool.named(name).check
 
 
 def _text(result: Result[Any]) -> str:

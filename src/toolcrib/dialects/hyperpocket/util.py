@@ -37,15 +37,17 @@ def _closed(schema: Any) -> Any:
         return schema
     nested = ("items", "additionalProperties", "anyOf", "oneOf")
     copy = {key: _closed(value) if key in nested else value for key, value in schema.items()}
-    if isinstance(properties := schema.get("properties"), Mapping):
-        copy["properties"] = {name: _closed(value) for name, value in properties.items()}
-        for name in properties.keys() - set(schema.get("required", ())):
-            value = copy["properties"][name]
-            if isinstance(value, Mapping):
-                notes = {key: value[key] for key in _NOTES if key in value}
-                copy["properties"][name] = {"anyOf": [value, {"type": "null"}], **notes}
-        copy = {"type": "object", "additionalProperties": False, **copy}
-    return copy
+    if not isinstance(properties := schema.get("properties"), Mapping):
+        return copy
+    required = schema.get("required", ())
+    members = {name: _closed(value) if name in required else _optional(value) for name, value in properties.items()}
+    return {"type": "object", "additionalProperties": False, **copy, "properties": members}
+
+
+def _optional(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    return {"anyOf": [_closed(schema), {"type": "null"}], **{key: schema[key] for key in _NOTES if key in schema}}
 
 
 _TYPE = r"(?:\s*(?:\([^\n]*?\)|\[[^\n]*?\]|\{[^\n]*?\}|<[^\n]*?>))?"

@@ -109,17 +109,15 @@ def agent_tool(tool: Any) -> AgentTool:
 
 
 def _from_mapping(tool: Mapping[str, Any]) -> AgentTool:
-    camel = [key for key in tool if key in _SNAKE]
-    snake = [key for key in tool if key in _CAMEL]
+    camel, snake = _SNAKE.keys() & tool.keys(), _CAMEL.keys() & tool.keys()
     if camel and snake:
         raise DefinitionError(
-            f"A tool is written in one spelling, and this one has '{camel[0]}' and '{snake[0]}'. "
+            f"A tool is written in one spelling, and this one has '{min(camel)}' and '{min(snake)}'. "
             "Its functions are called with keys of that spelling."
         )
     names = [_CAMEL.get(part, part) if camel else part for part in _PARTS]
-    for key in tool:
-        if key not in _PARTS and key not in _SNAKE:
-            raise DefinitionError(f"A tool has no '{key}'.{_hint(key, names)} It has: {', '.join(names)}.")
+    if unknown := [key for key in tool if key not in _PARTS and key not in _SNAKE]:
+        raise DefinitionError(f"A tool has no '{unknown[0]}'.{_hint(unknown[0], names)} It has: {', '.join(names)}.")
     parts = {_SNAKE.get(key, key): part for key, part in tool.items() if part is not None}
     return _from_parts(parts, is_camel=bool(camel))
 
@@ -130,9 +128,8 @@ def _from_parts(parts: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"A tool needs a '{spelled.get('tool_name', 'tool_name')}', its name in the swarm.")
     label = f"Tool '{name}'"
-    for part in ("function", "call"):
-        if part not in parts:
-            raise DefinitionError(f"{label} has no '{part}'.")
+    if missing := [part for part in ("function", "call") if part not in parts]:
+        raise DefinitionError(f"{label} has no '{missing[0]}'.")
     kind = parts.get("type", "function")
     if kind not in TYPES:
         raise DefinitionError(f"{label}: {kind!r} is not a type of tool. The types are: {', '.join(map(repr, TYPES))}.")

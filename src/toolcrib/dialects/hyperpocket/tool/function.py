@@ -126,7 +126,7 @@ class FunctionTool(Tool):
         return self._arguments(values, host, envs or {})
 
     def _arguments(self, values: Mapping[str, Any], host: Mapping[str, Any], envs: Mapping[str, str]) -> dict[str, Any]:
-        """Return the arguments of the function: what was *checked*, and in `**kwargs` *envs*, variables and *host*."""
+        """Return the arguments of the function: *values*, and in `**kwargs` *envs*, variables and *host*."""
         variables = {**envs, **self.default_tool_vars, **config().tool_vars, **self.overridden_tool_vars}
         if self.keep_structured_arguments:
             return {"body": dict(values), **host, "envs": variables}
@@ -161,17 +161,16 @@ class FunctionTool(Tool):
             return func.override_tool_variables(tool_vars or {})
         if isinstance(afunc, FunctionTool):
             return afunc.override_tool_variables(tool_vars or {})
-        fn = afunc or func
-        if fn is None or not callable(fn):
+        fn: Any = afunc or func
+        if not callable(fn):
             raise ValueError("FunctionTool can only be created from a callable")
-        if afunc is None and returns_awaitable(func):
-            afunc = func
         name = name or str(getattr(fn, "__name__", type(fn).__name__))
+        docs = (description, getattr(func, "__doc__", None), getattr(afunc, "__doc__", None), name)
         tool = cls(
             func=func,
-            afunc=afunc,
+            afunc=func if afunc is None and returns_awaitable(func) else afunc,
             name=name,
-            description=description or getattr(func, "__doc__", None) or getattr(afunc, "__doc__", None) or name,
+            description=next(filter(None, docs)),
             argument_json_schema=flatten_json_schema(json_schema or function_to_model(fn).model_json_schema()),
             auth=auth,
             default_tool_vars=tool_vars or {},

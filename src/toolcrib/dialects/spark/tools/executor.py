@@ -86,12 +86,14 @@ class ToolCallExecutor:
         """
         tools = {**self._registry.dynamic_tools, **self._registry.registry}
         tool = tools.get(name)
-        # All of them for an unknown name, so that the error can suggest the nearest one.
-        current = core_tools(tools if tool is None else {name: tool})
-        if tool is None or current[name] is not self._core_registry.find(name):
-            names = [tool.spec.name for tool in self._core_registry]
-            self._core_registry.exchange(names if tool is None else [n for n in names if n == name], current.values())
-        if tool is None or value is None or isinstance(value, Mapping):
+        if tool is None:  # the error suggests the nearest name of all
+            old_names = [core_tool.spec.name for core_tool in self._core_registry]
+            self._core_registry.exchange(old_names, core_tools(tools).values())
+            return value
+        current, old = core_tools({name: tool})[name], self._core_registry.find(name)
+        if current is not old:
+            self._core_registry.exchange([] if old is None else [name], [current])
+        if value is None or isinstance(value, Mapping):
             return value
         if not isinstance(tool, DecoratedFunctionTool):
             return _by_position(tool, value if isinstance(value, list | tuple) else [value])

@@ -66,21 +66,10 @@ class ToolRegistry:
             )
         try:
             name = require_name(tool.tool_name)
-        except DefinitionError as error:
-            raise ValueError(str(error)) from None
-        folded = name.replace("-", "_")
-        old = next((name for name in self.registry if name.replace("-", "_") == folded), None)
-        if old is not None and old != name:
-            raise ValueError(
-                f"Tool name '{name}' already exists as '{old}'. "
-                "Cannot add a duplicate tool which differs by a '-' or '_'."
-            )
-        if old is not None and not (tool.supports_hot_reload and _is_reload(self.registry[old], tool)):
-            raise ValueError(f"Tool name '{name}' already exists. Cannot register tools with exact same name.")
-        try:
             tool.__toolcrib__()
         except DefinitionError as error:
             raise ValueError(str(error)) from error
+        self._require_free(name, tool)
         self.registry[name] = tool
         self.tool_refs.pop(name, None)
         if (ref := _reference(tool)) is not None:
@@ -88,6 +77,18 @@ class ToolRegistry:
         if tool.is_dynamic:
             self.dynamic_tools[name] = tool
         logger.debug("tool '%s' (%s) registered", name, tool.tool_type)
+
+    def _require_free(self, name: str, tool: BaseTool) -> None:
+        """Raise ValueError where another tool has the *name*, or one that differs only in `-` and `_`."""
+        folded = name.replace("-", "_")
+        old = next((other for other in self.registry if other.replace("-", "_") == folded), name)
+        if old != name:
+            raise ValueError(
+                f"Tool name '{name}' already exists as '{old}'. "
+                "Cannot add a duplicate tool which differs by a '-' or '_'."
+            )
+        if name in self.registry and not (tool.supports_hot_reload and _is_reload(self.registry[name], tool)):
+            raise ValueError(f"Tool name '{name}' already exists. Cannot register tools with exact same name.")
 
     def register_tool_by_ref(
         self, ref: str, tool_name: str | None = None, *, trusted: Sequence[str] | None = None
@@ -141,15 +142,12 @@ class ToolRegistry:
             raise ValueError(f"A tool spec is a dictionary, not {type(tool_spec).__name__}.")
         if missing := [field for field in ("name", "description") if field not in tool_spec]:
             raise ValueError(f"Missing required fields in tool spec: {', '.join(missing)}")
-        if wrong := [field for field in ("name", "description") if not isinstance(tool_spec.get(field), str)]:
-            raise ValueError(f"The {wrong[0]} of a tool spec is text.")
+        if not isinstance(tool_spec["name"], str) or not isinstance(tool_spec["description"], str):
+            raise ValueError("The name and the description of a tool spec are text.")
         label = f"Tool '{tool_spec['name']}'"
         parameters: Any = tool_spec.get("parameters", {})
-        if not isinstance(parameters, dict):
+        if not isinstance(parameters, dict) or not isinstance(parameters.get("json", {}), dict):
             raise ValueError(f"{label}: parameters are a dictionary, {{'json': <JSON Schema>}}.")
-        if not isinstance(parameters.get("json", {}), dict):
-            kind = type(parameters["json"]).__name__
-            raise ValueError(f"{label}: 'json' in its parameters is a {kind}, not a JSON Schema.")
         schema = normalize_schema(schema_in(parameters))
         try:
             require_schema(without_references(schema), label=label)
@@ -203,24 +201,7 @@ class ToolRegistry:
         if not isinstance(entry, str | Path | ModuleType):
             kind = f"The class {entry.__name__}" if isinstance(entry, type) else f"A {type(entry).__name__}"
             raise ValueError(f"{kind} is not a tool specification. Pass {_SPECIFICATIONS}.")
-        place = entry.__name__ if isinstance(entry, ModuleType) else str(entry)
-        try:
-            source = load(entry)
-        except ToolcribError as error:
-            raise ValueError(f"'{place}' is not a tool specification: {error}") from error
-        if source.problems:
-            raise ValueError(f"'{place}' cannot be loaded: {source.problems[0]}")
-        matches: list[_Entry] = []
-        for core_tool in source.tools:
-            tool: Any = core_tool.fn
-            if not isinstance(tool, BaseTool):
-                raise ValueError(
-                    f"'{core_tool.spec.name}' in '{place}' is not a Spark tool. A Workbench accepts both kinds."
-                )
-            if not isinstance(entry, ModuleType) and _is_path(place):
-                tool.mark_dynamic()
-            matches.append(_Entry(tool))
-        return matches
+        return [_Entry(tool) for tool in _tools_in(entry)]
 
     def _entry(self, name: str, tool: BaseTool) -> dict[str, Any]:
         ref = self.tool_refs.get(name)
@@ -258,6 +239,26 @@ def _flattened(entries: Iterable[Any]) -> Iterator[Any]:
             yield from _flattened(entry)
         else:
             yield entry
+
+
+def _tools_in(place: str | Path | ModuleType) -> list[BaseTool]:
+    """Return the tools of a module, or of a file or folder at *place*, which are dynamic. Raises ValueError."""
+    name = place.__name__ if isinstance(place, ModuleType) else str(place)
+    try:
+        source = load(place)
+    except ToolcribError as error:
+        raise ValueError(f"'{name}' is not a tool specification: {error}") from error
+    if source.problems:
+        raise ValueError(f"'{name}' cannot be loaded: {source.problems[0]}")
+    tools: list[Any] = [core_tool.fn for core_tool in source.tools]
+    for core_tool, tool in zip(source.tools, tools, strict=True):
+        if not isinstance(tool, BaseTool):
+            raise ValueError(
+                f"'{core_tool.spec.name}' in '{name}' is not a Spark tool. A Workbench accepts both kinds."
+            )
+        if not isinstance(place, ModuleType) and _is_path(name):
+            tool.mark_dynamic()
+    return tools
 
 
 def _import_tool(ref: str, trusted: Sequence[str] | None) -> BaseTool:
