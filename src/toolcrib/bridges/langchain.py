@@ -183,8 +183,7 @@ def _injected(theirs: BaseTool, schema: Mapping[str, Any]) -> dict[str, bool]:
         for name, field in fields.items()
         if name not in properties and field.alias not in properties and not _is_call_id(field)
     }
-    others = theirs._injected_args_keys - parameters.keys() - fields.keys()
-    return parameters | dict.fromkeys(others, True)
+    return parameters | dict.fromkeys(theirs._injected_args_keys - parameters.keys() - fields.keys(), True)
 
 
 def _injected_inside(model: Any) -> str | None:

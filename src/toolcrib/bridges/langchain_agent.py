@@ -43,6 +43,5 @@ class Offering(AgentMiddleware[Any, Any, Any]):
     def _found(self, request: ToolCallRequest) -> ToolCallRequest:
         if request.tool is not None:
             return request
-        matches = (tool for tool in self._listed(get_config()) if tool.name == request.tool_call["name"])
-        tool = next(matches, None)
-        return request if tool is None else request.override(tool=tool)
+        tools = {tool.name: tool for tool in self._listed(get_config())}
+        return request.override(tool=tools.get(request.tool_call["name"]))

@@ -1,44 +1,43 @@
+"""AutoGen's token: what it cancels, from any thread."""
+
 import asyncio
 import concurrent.futures
-import gc
 import threading
-import weakref
 
-import toolcrib
-from toolcrib import Call, Workbench
+import pytest
+
 from toolcrib.dialects.autogen import CancellationToken
 
 
-async def test_a_token_keeps_no_reference_to_a_future_that_is_done() -> None:
-    loop, token = asyncio.get_running_loop(), CancellationToken()
-    linked_here = token.link_future(loop.create_future())
-    linked_there = await asyncio.to_thread(token.link_future, loop.create_future())
-    of_threads = token.link_future(concurrent.futures.Future[int]())
-    kept = [weakref.ref(linked_here), weakref.ref(linked_there), weakref.ref(of_threads)]
-    for future in (linked_here, linked_there, of_threads):
-        future.set_result(1)
-    for _ in range(3):  # turns of the loop: the link is noted, the future is done, the link goes
-        await asyncio.sleep(0)
-    del future, linked_here, linked_there, of_threads
-    gc.collect()
-    assert [each() for each in kept] == [None, None, None]
-
-
-async def test_a_call_takes_the_token_as_it_is() -> None:
-    started = asyncio.Event()
-
-    async def wait() -> str:
-        """Wait."""
-        started.set()
-        await asyncio.Event().wait()
-        return "never"
-
+async def test_a_token_cancels_what_is_linked_before_and_after_from_any_thread() -> None:
     token = CancellationToken()
-    assert isinstance(token, toolcrib.CancellationToken)
-    async with Workbench([wait]) as bench:
-        calling = asyncio.create_task(bench.call(Call("wait", {}, cancellation=token)))
-        await started.wait()
-        threading.Thread(target=token.cancel).start()
-        result = await calling
-    assert result.error is not None
-    assert (result.error.code, result.status) == ("cancelled", "error")
+    task = token.link_future(asyncio.ensure_future(asyncio.sleep(60)))
+    of_threads = token.link_future(concurrent.futures.Future[None]())
+    threading.Thread(target=token.cancel).start()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert token.is_cancelled()
+    assert of_threads.cancelled()
+    late = asyncio.get_running_loop().create_future()
+    assert token.link_future(late) is late
+    assert late.cancelled()
+
+
+async def test_a_future_that_is_done_is_forgotten_and_a_callback_that_raises_stops_no_other() -> None:
+    token, calls = CancellationToken(), []
+    done = asyncio.get_running_loop().create_future()
+    token.link_future(done)
+    done.set_result("kept")
+    token.add_callback(lambda: 1 / 0)
+    token.add_callback(lambda: calls.append(token.is_cancelled()))
+    await asyncio.sleep(0)
+    token.cancel()
+    assert (calls, done.result()) == ([True], "kept")
+
+
+async def test_a_coroutine_is_returned_as_it_is_and_other_values_are_refused() -> None:
+    token, work = CancellationToken(), asyncio.sleep(0)
+    assert token.link_future(work) is work
+    await work
+    with pytest.raises(TypeError, match="link_future takes a Future, a Task or a coroutine, not a int"):
+        token.link_future(3)  # type: ignore[type-var]

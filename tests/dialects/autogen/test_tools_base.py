@@ -1,21 +1,19 @@
 """Tools as classes: their schemas, their arguments, their state."""
 
-import datetime
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from toolcrib import Approve, Call, ToolcribError, Workbench
+from toolcrib import Approve, Call, Workbench
 from toolcrib.core import Repair
 from toolcrib.dialects.autogen import CancellationToken
 from toolcrib.dialects.autogen.tools import (
     BaseTool,
     BaseToolWithState,
 )
-from toolcrib.workbench import Rule, Rules
 
 
 class Numbers(BaseModel):
@@ -69,23 +67,6 @@ class Node(BaseModel):
 class Trees(BaseModel):
     first: Node
     leaf: Numbers
-
-
-def test_the_schema_of_a_tool_is_autogens():
-    assert Add().schema == {
-        "name": "add",
-        "description": "Add two numbers.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "a": {"title": "A", "type": "integer"},
-                "b": {"default": 2, "description": "The second.", "title": "B", "type": "integer"},
-            },
-            "required": ["a"],
-            "additionalProperties": False,
-        },
-        "strict": False,
-    }
 
 
 def test_references_are_put_in_place_and_recursive_models_keep_their_definitions():
@@ -171,36 +152,6 @@ class Words(BaseModel):
     nan: float = float("nan")
 
 
-class Text_(RootModel[str]):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("plain é", "plain é"),
-        (3, "3"),
-        (1.5, "1.5"),
-        (True, "True"),
-        (None, "null"),
-        ({"a": None, "é": [True]}, '{"a": null, "é": [true]}'),
-        ([Sum(total=1), Sum(total=2)], '[{"total": 1}, {"total": 2}]'),
-        (({"x"}, 2), '[["x"], 2]'),
-        (Sum(total=1), '{"total": 1}'),
-        (
-            Words(text='a "quote", a: colon, a \\ and é\n'),
-            '{"text": "a \\"quote\\", a: colon, a \\\\ and é\\n", "nan": null}',
-        ),
-        (Text_("as text"), "as text"),
-        (RootModel[int](3), "3"),
-        (RootModel[list[int]]([1, 2]), "[1, 2]"),
-        ({"odd": CancellationToken}, f'{{"odd": "{CancellationToken}"}}'),
-    ],
-)
-def test_values_are_text_numbers_or_json(value: Any, text: str):
-    assert Add().return_value_as_string(value) == text
-
-
 # Beside the tools of Toolcrib
 
 
@@ -213,53 +164,6 @@ async def test_a_tool_works_in_a_workbench_of_toolcrib():
         assert result.repairs == (Repair("/A", "key", "key"), Repair("/A", "string", "integer"))
         refused = await bench.call("add", {"a": 1, "c": 2})
         assert refused.text == "Tool 'add' takes no argument 'c'. It takes: a, b."
-
-
-async def test_state_that_json_does_not_have_is_saved_where_it_can_be_read_again():
-    class Day(BaseModel):
-        at: datetime.date = datetime.date(2026, 1, 31)
-        tags: set[str] = {"a"}
-        note: Any = None
-
-    class Calendar(BaseToolWithState[Nothing, Day, Day]):
-        def __init__(self, day: Any) -> None:
-            super().__init__(Nothing, Day, Day, "calendar", "A day.")
-            self.day = day
-
-        async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Day:
-            return Day()
-
-        def save_state(self) -> Day:
-            return self.day  # type: ignore[no-any-return]
-
-        def load_state(self, state: Day) -> None:
-            self.day = state
-
-    state = await Workbench([Calendar(Day())]).save_state()
-    assert state["sources"] == {"calendar": {"at": "2026-01-31", "tags": ["a"], "note": None}}
-    other = Calendar(Day(tags=set()))
-    await Workbench([other]).load_state(state)
-    assert other.day == Day()
-    with pytest.raises(ToolcribError, match="The state of the tool 'calendar' cannot be saved: "):
-        await Workbench([Calendar(Day(note=object()))]).save_state()
-
-
-async def test_policies_see_the_arguments_by_their_names():
-    class Path(BaseModel):
-        path: str = Field(alias="file")
-        depth: int = 1
-
-    class Read(BaseTool[Path, BaseModel]):
-        def __init__(self) -> None:
-            super().__init__(Path, BaseModel, "read", "Read a file.")
-
-        async def run(self, args: Path, cancellation_token: CancellationToken) -> Any:
-            return args.path
-
-    rules = Rules([Rule(do="deny", where={"/file": "/etc/*"}, message="not that")])
-    bench = Workbench([Read()], policy=rules)
-    assert (await bench.call("read", {"file": "/tmp/x"})).text == "/tmp/x"
-    assert "not that" in (await bench.call("read", {"file": "/etc/passwd"})).text
 
 
 async def test_an_approved_call_runs_with_the_model_that_its_validators_made():

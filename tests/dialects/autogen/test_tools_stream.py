@@ -1,7 +1,7 @@
 """Tools that stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -103,20 +103,3 @@ async def test_a_workbench_streams_values_as_they_are_and_last_a_result(
     tools = bench(tool_overrides={"count_to": ToolOverride(name="steps")})
     assert await items(tools.call_tool_stream(name, arguments)) == expected
     assert await items(tools.call_tool_stream(name, arguments)) == expected
-
-
-async def test_a_tool_with_its_own_stream_may_yield_anything():
-    class Own(CountTo):
-        async def run_json_stream(
-            self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
-        ) -> AsyncGenerator[Any, None]:
-            yield object
-            yield None
-            yield call_id
-
-    tools = StaticStreamWorkbench([Own()])
-    assert await items(tools.call_tool_stream("count_to", {"n": 1}, call_id="c1")) == [
-        object,
-        None,
-        text("count_to", "c1"),
-    ]

@@ -1,7 +1,6 @@
 """Pocket: how tools get into it, how they are called, and what a call gives while a grant is missing."""
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -82,26 +81,6 @@ async def test_the_workbench_of_a_thread_says_whether_a_call_has_failed():
     assert pending.pending is not None and pending.pending.kind == "authorization"
     assert pending.pending.url is not None and pending.pending.url.startswith("https://login.example/?state=")
     assert pending.text.startswith("Tool 'who' has not run: it waits for authorization: User needs to authenticate")
-
-
-async def test_a_sync_tool_leaves_the_event_loop_free_and_ends_at_its_deadline():
-    """Defect 16: it ran on the loop, so no deadline could be noticed; and 180 seconds could not be changed."""
-    let_go, began = threading.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    @function_tool
-    def stuck() -> str:
-        loop.call_soon_threadsafe(began.set)
-        let_go.wait(60)
-        return "late"
-
-    made = pocket(stuck, timeout_s=0.2)
-    call = asyncio.create_task(made.ainvoke("stuck", {}))
-    await began.wait()
-    text = await call
-    let_go.set()
-    assert text.startswith("Tool 'stuck' did not answer in time. Its work may still be running.")
-    assert pocket()._crib.options["timeout_s"] == 180.0
 
 
 def test_an_override_of_pocket_auth_is_felt_sync_or_async():

@@ -11,7 +11,7 @@ from toolcrib.agent import ModelError
 from toolcrib.dialects.spark.agents import Agent, AgentConfig
 from toolcrib.dialects.spark.models import EchoModel, Model, OpenAIModel
 from toolcrib.dialects.spark.tools import tool as spark_tool
-from toolcrib.formats import TextDelta, Usage
+from toolcrib.formats import TextDelta
 
 from ...agent.wire import Wire, answer, refusal, wire
 
@@ -75,24 +75,6 @@ async def test_openais_model_answers_and_asks_for_tools() -> None:
     assert second["temperature"] == 0.5
     assert [message["role"] for message in second["messages"]] == ["user", "assistant", "tool"]
     assert second["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "2"}
-
-
-async def test_an_agent_sends_each_result_to_openai_and_counts_the_tokens() -> None:
-    first_answer = completion(
-        {"tool_calls": [TOOL_CALL, {**TOOL_CALL, "id": "c2", "function": {"name": "sub", "arguments": "{"}}]}
-    )
-    with wire(answer(first_answer), answer(completion({"content": "2"}))) as provider:
-        agent = Agent(AgentConfig(model=model_at(provider), tools=[add], system_prompt="Be exact."))
-        result = await agent.process("Add 1.")
-    assert (result.content, result.metadata["usage"]) == (
-        "2",
-        Usage(18, 4).to_dict(),
-    )
-    assert [(message["role"], message.get("tool_call_id")) for message in provider.requests[1].body["messages"]] == [
-        *(("system", None), ("user", None)),
-        *(("assistant", None), ("tool", "c1"), ("tool", "c2")),
-    ]
-    assert provider.requests[0].body["messages"][0]["content"] == "Be exact."
 
 
 async def test_a_refused_key_is_a_message_without_the_key() -> None:
@@ -168,36 +150,3 @@ async def test_every_spark_model_is_a_model_of_a_native_agent() -> None:
 
 
 # Conversations from elsewhere
-
-
-async def test_a_conversation_with_calls_without_results_is_completed() -> None:
-    use = {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}
-    messages = [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": [{"toolResult": {"toolUseId": "gone", "content": [{"text": "7"}]}}]},
-        {"role": "assistant", "content": [{"text": "I add."}, use, {"toolUse": {**use["toolUse"], "toolUseId": "c2"}}]},
-        {
-            "role": "user",
-            "content": [
-                {"toolResult": {"toolUseId": "c2", "status": "error", "content": [{"text": "no"}]}},
-                {"text": "And?"},
-            ],
-        },
-    ]
-    with wire(answer(completion({"content": "Hm."}))) as provider:
-        agent = Agent(AgentConfig(model=model_at(provider), tools=[add], system_prompt="Be exact."))
-        assert (await agent.process({"messages": messages})).content == "Hm."
-    sent = provider.requests[0].body["messages"]
-    assert [(message["role"], message["content"]) for message in sent] == [
-        ("system", "Be exact.\n\nBe kind."),
-        ("user", "A tool's result: 7"),
-        ("assistant", "I add."),
-        ("tool", "Error (lost): The result of this call is not known."),
-        ("tool", "Error (failed): no"),
-        ("user", "And?"),
-    ]
-    assert (
-        [call["id"] for call in sent[2]["tool_calls"]]
-        == [message["tool_call_id"] for message in sent[3:5]]
-        == ["c1", "c2"]
-    )

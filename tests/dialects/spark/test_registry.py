@@ -3,7 +3,6 @@
 import asyncio
 import importlib
 import logging
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -294,19 +293,3 @@ def test_an_invalid_spec_is_refused(spec: Any, message: str) -> None:
 
 
 # Beside native
-
-
-def test_the_command_finds_the_tools_in_a_file(module: Module) -> None:
-    path = module(
-        "served",
-        "from toolcrib.dialects.spark.tools import ToolRegistry, ToolResult\n"
-        "@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
-        "registry = ToolRegistry()\nregistry.register_tool(add)\n",
-    )
-    ran = subprocess.run(
-        [sys.executable, "-m", "toolcrib", "call", "-s", path, "add", "a=1", "b=2"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.stdout.strip(), ran.returncode) == ("3", 0), ran.stderr

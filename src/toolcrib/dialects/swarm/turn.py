@@ -55,9 +55,9 @@ async def resolve_tools(
             raise NameConflictError(
                 f"Two tools are named '{candidate.tool_name}' in the swarm. Give each a name of its own."
             )
-    resolved = await asyncio.gather(*(_resolved(candidate, client_id, agent_name, timeout_s) for candidate in read))
+    available = await asyncio.gather(*(_resolved(candidate, client_id, agent_name, timeout_s) for candidate in read))
     by_name: dict[str, AgentTool] = {}
-    for tool in resolved:
+    for tool in available:
         if tool is not None and (first := by_name.setdefault(tool.spec.name, tool)) is not tool:
             _log.warning(
                 "The tools '%s' and '%s' have functions of the same name '%s'; the first one is used.",

@@ -54,7 +54,7 @@ class WasmInvoker:
 
         Returns its output. Raises ToolError where it failed or was stopped, or cannot run.
         """
-        work = self._work(tool_path, folder_digest(Path(tool_path)), envs)
+        work = self._work(tool_path, None, envs)
         tool = from_work(ToolSpec("program", "", {"type": "object"}), work, home=__name__)
         async with Workbench([tool], variables=envs) as bench:
             return str((await bench.call("program", body)).unwrap())
@@ -64,8 +64,9 @@ class WasmInvoker:
         host: Any = _HostWith(context.host, envs)
         return await self._work(tool_path, digest, envs)(body, replace(context, host=host, credentials={}))
 
-    def _work(self, tool_path: str, digest: str, envs: Mapping[str, str]) -> Work:
+    def _work(self, tool_path: str, digest: str | None, envs: Mapping[str, str]) -> Work:
         try:
+            digest = digest or folder_digest(Path(tool_path))
             return _work(tool_path, digest, tuple(sorted(envs)), self.trusted)
         except LoadError as error:
             raise ToolError(f"Tool '{Path(tool_path).name}' cannot run: {error}", "unavailable") from None

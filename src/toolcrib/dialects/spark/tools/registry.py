@@ -81,7 +81,7 @@ class ToolRegistry:
     def _require_free(self, name: str, tool: BaseTool) -> None:
         """Raise ValueError where another tool has the *name*, or one that differs only in `-` and `_`."""
         folded = name.replace("-", "_")
-        old = next((other for other in self.registry if other.replace("-", "_") == folded), name)
+        old = next((key for key in self.registry if key.replace("-", "_") == folded), name)
         if old != name:
             raise ValueError(
                 f"Tool name '{name}' already exists as '{old}'. "
