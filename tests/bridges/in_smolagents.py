@@ -20,7 +20,6 @@ from smolagents.models import (
 
 from toolcrib import Image, ToolError, ToolSpec, Workbench, tool
 from toolcrib.bridges import smolagents as bridge
-from toolcrib.core import DefinitionError
 from toolcrib.tools import from_work
 
 

@@ -13,7 +13,9 @@ async def test_a_token_cancels_what_is_linked_before_and_after_from_any_thread()
     token = CancellationToken()
     task = token.link_future(asyncio.ensure_future(asyncio.sleep(60)))
     of_threads = token.link_future(concurrent.futures.Future[None]())
-    threading.Thread(target=token.cancel).start()
+    thread = threading.Thread(target=token.cancel)
+    thread.start()
+    await asyncio.to_thread(thread.join)
     with pytest.raises(asyncio.CancelledError):
         await task
     assert token.is_cancelled()

@@ -119,7 +119,7 @@ class FunctionTool(Tool):
     ) -> dict[str, Any]:
         if self.keep_structured_arguments:
             return self._arguments(body or {}, host, envs or {})
-        checked, _ = self._check(self.name)(body, True)
+        values, _ = self._check(self.name)(body, True)
         for name in self._identity:
             if values.get(name, OWN) == OWN and name in host:
                 values[name] = host[name]
@@ -131,9 +131,9 @@ class FunctionTool(Tool):
         if self.keep_structured_arguments:
             return {"body": dict(values), **host, "envs": variables}
         if self._convert is not None:
-            sent = {name: value for name, value in checked.items() if name in self._named}
-            checked = {**checked, **self._convert(sent, True)[0]}
-        arguments = {name: value for name, value in checked.items() if name in self._named or self._takes_rest}
+            own = {name: value for name, value in values.items() if name in self._named}
+            values = {**values, **self._convert(own, True)[0]}
+        arguments = {name: value for name, value in values.items() if name in self._named or self._takes_rest}
         if self._takes_rest:
             arguments |= {**variables, **{name: value for name, value in host.items() if name not in self._named}}
         return arguments
