@@ -107,10 +107,6 @@ def test_text_without_sections_is_the_description(text: str | None, description:
     assert read(text) == (description, {})
 
 
-def test_sections_alone_leave_no_description() -> None:
-    assert read("\n    Args:\n        a: The first.\n    ") == ("", {"a": "The first."})
-
-
 def test_notes_stay_among_the_words() -> None:
     description, parameters = read(
         """Do it.
@@ -127,10 +123,6 @@ def test_notes_stay_among_the_words() -> None:
     )
     assert description == "Do it.\n\nNote: Not on Sundays.\n\nWarning: It is hot."
     assert parameters == {"a": "The first."}
-
-
-def test_names_that_the_function_does_not_have_are_left_out() -> None:
-    assert read("Do it.\n\n    Args:\n        a: The first.\n        z: Nobody.")[1] == {"a": "The first."}
 
 
 def test_a_broken_docstring_is_no_error() -> None:

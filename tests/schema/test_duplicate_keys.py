@@ -1,9 +1,6 @@
 """A key that stands twice in an object is refused, wherever it stands and whatever reads it."""
 
-import datetime
 import json
-import re
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +14,6 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     AliasPath,
-    AnyUrl,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -29,8 +25,6 @@ from pydantic import (
     RootModel,
     SerializeAsAny,
     Tag,
-    TypeAdapter,
-    ValidationError,
     WrapValidator,
     computed_field,
     field_validator,
@@ -317,12 +311,11 @@ KINDS: list[Any] = [
 ]  # fmt: skip
 
 VALUES: list[Any] = [
-    0, {}, [], {"x": 1}, {"x": 1, "y": "a"}, {"x": 1, "y": 2}, {"x": 1, "y": 2, "z": [1]}, {"x": 1, "z": 2}, {"1": 1},
-    {"x": [1, 2, 3]}, {"x": {"a": 1}}, {"x": {"x": 1, "y": "a"}}, {"a": 1, "b": 2}, {"b": 1}, {"xa": 1, "xb": 2},
-    {"item": 1}, {"item": {"x": 1, "y": "a"}, "note": "n"}, {"name": "a", "next": {"name": "b"}},
-    {"kind": "cat"}, {"kind": "cat", "lives": 3}, {"kind": "dog", "tricks": {"sit": 1, "roll": 2}},
-    {"plain": {"x": 1, "y": "a"}}, {"plain": {"x": 1, "y": "a"}, "many": [{"x": 1}, {"x": 2, "y": 3}]},
-    {"x": 1, "extra": {"deep": [{"p": 1}]}}, '{"x": 1, "y": "a"}', {"x": 1, "y": ":"}, {"x:": 1},
+    {"x": 1}, {"x": 1, "y": "a"}, {"x": 1, "y": 2}, {"x": 1, "y": 2, "z": [1]}, {"1": 1}, {"x": [1, 2, 3]},
+    {"x": {"x": 1, "y": "a"}}, {"a": 1, "b": 2}, {"xa": 1, "xb": 2}, {"item": {"x": 1, "y": "a"}, "note": "n"},
+    {"name": "a", "next": {"name": "b"}}, {"kind": "dog", "tricks": {"sit": 1, "roll": 2}},
+    {"plain": {"x": 1, "y": "a"}, "many": [{"x": 1}, {"x": 2, "y": 3}]}, {"x": 1, "extra": {"deep": [{"p": 1}]}},
+    '{"x": 1, "y": "a"}', {"x:": 1},
 ]  # fmt: skip
 VALUES += [[value] for value in VALUES if isinstance(value, dict)] + [[{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]]
 
@@ -356,13 +349,6 @@ def refused(tool: Tool[..., Any], text: str) -> bool:
     return False
 
 
-def test_the_texts_of_these_tests_are_what_they_say() -> None:
-    assert list(with_a_key_twice({"a": [{"b": 1}]}))[-1] == '{"a":[{"\\u0062":1,"b":1}]}'.replace(
-        '{"\\u0062":1,"b":1}', '{"b":1,"\\u0062":1}'
-    )
-    assert list(with_a_key_twice([1])) == []
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind)[:60])
 def test_a_key_that_stands_twice_is_refused(kind: Any) -> None:
     def work(a: Any, b: Any = None) -> None: ...
@@ -377,19 +363,6 @@ def test_a_key_that_stands_twice_is_refused(kind: Any) -> None:
         if not refused(tool, text)
     ]
     assert passed == []
-
-
-def test_text_without_a_key_twice_passes() -> None:
-    def work(a: list[Defaults], b: dict[str, int], c: Plain | None = None) -> None: ...
-
-    text = '{"a": [{"x": 1}, {"x": 2, "y": 3}], "b": {"p:": 1, "q": 2}, "c": {"x": 1, "y": "::"}}'
-    arguments, repairs = Tool(work).check(text, True)
-    assert arguments == {
-        "a": [Defaults(x=1), Defaults(x=2, y=3)],
-        "b": {"p:": 1, "q": 2},
-        "c": Plain(x=1, y="::"),
-    }
-    assert repairs == ()
 
 
 def _unpacked(**rest: Unpack[Filled]) -> None: ...
@@ -438,13 +411,6 @@ def test_a_bare_schema_refuses_a_key_that_stands_twice() -> None:
     assert [text for text in texts if not refused(tool, text)] == []
 
 
-def test_keys_that_become_one_in_json_are_refused() -> None:
-    def work(a: dict[str, int]) -> None: ...
-
-    with pytest.raises(ToolError, match="twice"):
-        Tool(work).check({"a": {1: 1, "1": 2}}, True)  # type: ignore[dict-item]
-
-
 names = st.sampled_from(["x", "y", "z", "plain", "many", "w"])
 json_values = st.recursive(
     st.none() | st.integers(-5, 5) | st.sampled_from(["", ":", "a"]),
@@ -459,74 +425,15 @@ def _many(plain: Nested | None = None, many: list[Defaults] = [], w: dict[str, i
 MANY = Tool(_many)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(names, json_values, max_size=4))
 def test_whatever_else_the_text_holds_a_key_that_stands_twice_is_refused(arguments: dict[str, Any]) -> None:
     assert [text for text in with_a_key_twice(arguments) if not refused(MANY, text)] == []
 
 
-class Linked(BaseModel):
-    name: str
-    at: datetime.datetime
-    day: datetime.date
-    link: AnyUrl
-    id: uuid.UUID
-    size: int
-
-
-LINKED = {
-    "name": "see: a",
-    "at": "2026-01-01T12:30:00Z",
-    "day": "2026-01-01",
-    "link": "https://a.example:80/?at=1:2",
-    "id": "12345678-1234-5678-1234-567812345678",
-    "size": 1,
-}
-
-
-def _made_text(value: Any) -> Any:
-    return value if isinstance(value, str) else str(value)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        str,
-        str | None,
-        Annotated[str, Field(description="d")],
-        Annotated[str, Field(min_length=1)],
-        Annotated[str, BeforeValidator(_made_text)],
-        Annotated[str, AfterValidator(lambda value: value + "!")],
-        Annotated[int, AfterValidator(str)],
-        Annotated[str, Field(coerce_numbers_to_str=True, strict=False)],
-        Literal["a", 1],
-        Any,
-        bool,
-    ],
-    ids=lambda kind: re.sub(r" at 0x[0-9a-f]+", "", str(kind)),
-)
-def test_times_links_and_texts_hide_no_key_that_stands_twice(kind: Any) -> None:
-    def work(rows: list[Linked], note: Any = None) -> None: ...
-
-    work.__annotations__["note"] = kind
-    tool = Tool(work)
-    for rows in ([LINKED], [LINKED, {**LINKED, "name": 'a "b" \\'}], [{**LINKED, "note": "ignored"}], []):
-        for arguments in ({"rows": rows}, *({"rows": rows, "note": note} for note in ("a", "", 1, True, None, {}))):
-            passed = [text for text in with_a_key_twice(arguments) if not refused(tool, text)]
-            assert passed == []
-
-
-@pytest.mark.parametrize("sent", ["5", "5.5", "true", "null", "1700000000", "[1]", "{}"])
-@pytest.mark.parametrize("field", ["name", "at", "day", "link", "id"])
-def test_what_is_counted_as_a_string_is_read_from_nothing_else(field: str, sent: str) -> None:
-    text = json.dumps({**LINKED, field: "-"}).replace('"-"', sent)
-    with pytest.raises(ValidationError):
-        TypeAdapter(Linked).validator.validate_json(text, strict=True)
-
-
 def test_quotes_and_colons_in_texts_are_no_keys() -> None:
-    def work(rows: list[Linked], note: str = "") -> None: ...
+    def work(rows: list[Plain], note: str = "") -> None: ...
 
-    rows = [{**LINKED, "name": name} for name in ('"', '":', ': "a": ', "\\", '{"a": 1, "a": 2}')]
+    rows = [{"x": 1, "y": text} for text in ('"', '":', ': "a": ', "\\", '{"a": 1, "a": 2}')]
     arguments, _ = Tool(work).check(json.dumps({"rows": rows, "note": '"a": 1'}), True)
-    assert [row.name for row in arguments["rows"]] == [row["name"] for row in rows]
+    assert [row.y for row in arguments["rows"]] == [row["y"] for row in rows]

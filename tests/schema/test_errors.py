@@ -3,8 +3,6 @@
 import datetime
 import ipaddress
 import json
-import uuid
-from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -17,7 +15,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     ImportString,
-    Json,
     model_validator,
 )
 
@@ -132,36 +129,6 @@ def draw(
 )
 async def test_unknown_and_missing_names_are_errors_that_propose_the_closest_name(arguments: Any, message: str) -> None:
     assert await explained(send_mail, arguments) == message
-
-
-async def test_a_misspelt_name_of_the_one_required_argument_is_one_problem() -> None:
-    message = await explained(search, {"value": [1]})
-    assert message == (
-        "Tool 'search' takes no argument 'value'. Did you mean 'values'? It takes: values, color, limit, opts."
-    )
-
-
-async def test_names_inside_arguments_are_explained_the_same_way() -> None:
-    message = await explained(search, {"values": [1], "opts": {"dept": 1, "inner": {"depth": 1, "tag": []}}})
-    assert message == (
-        "Tool 'search': 2 problems with its arguments.\n"
-        "- 'opts' takes no 'dept'. Did you mean 'depth'? It takes: depth, tags, inner.\n"
-        "- 'opts.inner' takes no 'tag'. Did you mean 'tags'? It takes: depth, tags, inner."
-    )
-
-
-async def test_a_tool_without_arguments_says_so() -> None:
-    def now() -> None: ...
-
-    assert await explained(now, {"zone": "x"}) == "Tool 'now' takes no argument 'zone'. It takes none."
-
-
-async def test_names_that_are_let_in_are_no_problem() -> None:
-    def keep(**others: int) -> list[str]:
-        return list(others)
-
-    assert (await called(keep, {"a": 1, "b": 2})).value == ["a", "b"]
-    assert await explained(keep, {"a": SENT}) == "Tool 'keep': 'a': expected integer, got string."
 
 
 async def test_strange_names_are_shown_short_and_on_one_line() -> None:
@@ -311,37 +278,19 @@ def silent(_: Any) -> Any:
     ("kind", "sent", "sentence"),
     [
         (Annotated[int, AfterValidator(positive)], -5, "'v': must be positive."),
-        (Annotated[int, AfterValidator(positive)] | None, -5, "'v': must be positive."),
         (list[Annotated[int, AfterValidator(positive)]], [1, -5], "'v[1]': must be positive."),
-        (Annotated[str, AfterValidator(known_city)], SENT, "'v': no city '…' is known; … is not Oslo."),
         (Annotated[str, BeforeValidator(text_in)], [1], None),
-        (Annotated[Any, BeforeValidator(text_in)], 5, "'v': send text, not anything else."),
         (Annotated[Any, BeforeValidator(silent)], 5, "'v': refused."),
-        (Span, {"start": 2, "end": 1, "note": SENT}, "'v': end comes before start, in '…'."),
         (Annotated[int, Field(ge=1, le=5)], 9, "'v': expected at most 5."),
-        (Annotated[str, Field(min_length=1)], "", "'v': expected at least 1 character."),
         (Annotated[str, Field(pattern="^a+$")], SENT, "'v': expected text that matches ^a+$."),
-        (Annotated[float, Field(multiple_of=0.5)], 0.3, "'v': expected a multiple of 0.5."),
         (Annotated[list[int], Field(max_length=1)], [1, 2], "'v': expected at most 1 item."),
-        (Annotated[int, Field(ge=1)] | None, 0, "'v': expected at least 1."),
         (Annotated[int, Field(ge=1)] | None, SENT, "'v': expected integer (at least 1) or null, got string."),
-        (
-            Annotated[int, Field(ge=1)] | Literal["auto"],
-            SENT,
-            "'v': expected integer (at least 1) or \"auto\", got string.",
-        ),
         (tuple[int, str], ["x", 1], None),
-        (datetime.date, SENT, "'v': expected a valid date in the format YYYY-MM-DD, invalid character in year."),
         (datetime.date, 5, "'v': expected string (date), got integer."),
-        (datetime.time, SENT, "'v': expected text in a valid time format, invalid character in hour."),
         (AwareDatetime, "2020-01-01T00:00:00", "'v': expected it to have timezone info."),
-        (uuid.UUID, SENT, "'v': expected a valid UUID."),
         (ipaddress.IPv4Address, f"1.2.3.{SENT}", "'v': expected a valid IP address or network."),
-        (ipaddress.IPv6Network, SENT, None),
         (AnyUrl, SENT, "'v': expected a valid URL."),
-        (Decimal, SENT, None),
         (ImportString, SENT, "'v': expected something that can be imported."),
-        (Json[int], "{", "'v': invalid JSON: EOF while parsing an object at line 1 column 1."),
     ],
 )
 async def test_messages_of_validators_are_passed_on_without_the_value(
@@ -365,103 +314,46 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
             {"a": SENT},
             ["'a': expected integer or null, got string."],
         ),
-        ({"properties": {"a": {"const": "x"}}}, {"a": SENT}, ["'a': expected \"x\", got string."]),
         (
             {"properties": {"a": {"enum": [1, "b", None]}}},
             {"a": SENT},
             ["'a': expected one of 1, \"b\", null, got string."],
         ),
-        ({"properties": {"a": {"minimum": 1}}}, {"a": 0}, ["'a': expected at least 1."]),
         ({"properties": {"a": {"maximum": 1}}}, {"a": 2}, ["'a': expected at most 1."]),
-        ({"properties": {"a": {"exclusiveMinimum": 1}}}, {"a": 1}, ["'a': expected more than 1."]),
         ({"properties": {"a": {"exclusiveMaximum": 1}}}, {"a": 1}, ["'a': expected less than 1."]),
-        ({"properties": {"a": {"multipleOf": 3}}}, {"a": 2}, ["'a': expected a multiple of 3."]),
         ({"properties": {"a": {"minLength": 99}}}, {"a": SENT}, ["'a': expected at least 99 characters."]),
-        ({"properties": {"a": {"maxLength": 1}}}, {"a": SENT}, ["'a': expected at most 1 character."]),
         ({"properties": {"a": {"pattern": "^x"}}}, {"a": SENT}, ["'a': expected text that matches ^x."]),
-        ({"properties": {"a": {"format": "date"}}}, {"a": SENT}, ["'a': expected text in the format 'date'."]),
         ({"properties": {"a": {"format": "email"}}}, {"a": SENT}, ["'a': expected text in the format 'email'."]),
-        ({"properties": {"a": {"minItems": 2}}}, {"a": [SENT]}, ["'a': expected at least 2 items."]),
         ({"properties": {"a": {"maxItems": 1}}}, {"a": [1, 2]}, ["'a': expected at most 1 item."]),
-        (
-            {"properties": {"a": {"uniqueItems": True}}},
-            {"a": [SENT, SENT]},
-            ["'a': expected items that differ from one another."],
-        ),
         (
             {"properties": {"a": {"prefixItems": [{"type": "integer"}]}}},
             {"a": [SENT]},
             ["'a[0]': expected integer, got string."],
         ),
         (
-            {"properties": {"a": {"prefixItems": [{}], "items": {"type": "null"}}}},
-            {"a": [1, SENT]},
-            ["'a[1]': expected null, got string."],
-        ),
-        (
             {"properties": {"a": {"prefixItems": [{}], "unevaluatedItems": False}}},
             {"a": [1, SENT]},
             ["'a': expected what the schema admits here."],
         ),
-        (
-            {"properties": {"a": {"not": {"type": "string"}}}},
-            {"a": SENT},
-            ["'a': expected what the schema admits here."],
-        ),
         ({"properties": {"a": False}}, {"a": SENT}, ["It takes no argument 'a'. It takes none."]),
-        ({"properties": {"a": {"minProperties": 1}}}, {"a": {}}, ["'a': expected at least 1 property."]),
         ({"maxProperties": 1}, {"a": 1, "b": 2}, ["the arguments: expected at most 1 property."]),
-        ({"required": ["a"]}, {}, ["'a' is missing."]),
         ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ["'na': expected integer, got string."]),
-        (
-            {"patternProperties": {"^n": {}}, "properties": {"a": {}}, "additionalProperties": False},
-            {"z": SENT},
-            ["It takes no argument 'z'. It takes: a, names that match ^n."],
-        ),
         ({"additionalProperties": {"type": "integer"}}, {"a": SENT}, ["'a': expected integer, got string."]),
-        (
-            {
-                "allOf": [{"properties": {"aa": {"type": "integer"}}}, {"required": ["bb"]}],
-                "unevaluatedProperties": False,
-            },
-            {"aa": 1, "bb": 2, "ab": 3},
-            None,
-        ),
         (
             {"allOf": [{"properties": {"first": {}}}], "unevaluatedProperties": False},
             {"frist": SENT},
             ["It takes no argument 'frist'. Did you mean 'first'? It takes: first."],
         ),
         (
-            {"allOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]},
-            {"a": SENT},
-            ["'a': expected integer, got string.", "'b' is missing."],
-        ),
-        (
             {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}}},
             {"a": SENT},
             ["'a': expected integer or boolean, got string."],
         ),
-        (
-            {"properties": {"a": {"oneOf": [{"type": "integer"}, {"minimum": 5, "type": "number"}]}}},
-            {"a": 7},
-            ["'a' may fit only one of these, and fits several: integer, number (at least 5)."],
-        ),
         ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, None),
-        (
-            {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},
-            {"a": 9},
-            ["'a': expected at most 5."],
-        ),
         (
             {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},
             {"a": SENT},
             ["'a': expected integer, got string."],
-        ),
-        (
-            {"properties": {"a": {"$ref": "#"}, "n": {"type": "integer"}}},
-            {"a": {"a": {"n": SENT}}},
-            ["'a.a.n': expected integer, got string."],
         ),
     ],
 )

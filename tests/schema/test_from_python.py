@@ -2,10 +2,9 @@
 
 import enum
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import (
@@ -19,7 +18,6 @@ from typing import (
     Optional,
     Required,
     TypeVar,
-    Union,
 )
 from uuid import UUID
 
@@ -28,21 +26,17 @@ import pytest
 from annotated_types import Ge, Le
 from pydantic import (
     AfterValidator,
-    AnyUrl,
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    EmailStr,
     Field,
     Json,
     RootModel,
     SecretStr,
-    StringConstraints,
-    conint,
 )
 from typing_extensions import TypeAliasType, TypedDict, Unpack
 
-from toolcrib import Tool, ToolError
+from toolcrib import Tool
 from toolcrib.core import DefinitionError
 
 T = TypeVar("T")
@@ -132,65 +126,35 @@ def refusal(fn: Callable[..., Any], **options: Any) -> str:
 
 CASES: list[tuple[Any, Any, Any]] = [
     (int, 3, 3),
-    (int, 10**30, 10**30),
     (float, 1.5, 1.5),
-    (float, 2, 2.0),
     (bool, True, True),
-    (str, "ä\n", "ä\n"),
     (None, None, None),
-    (Any, {"a": [None]}, {"a": [None]}),
     (object, [1, "a"], [1, "a"]),
-    (int | None, None, None),
     (Optional[int], 3, 3),  # noqa: UP045
-    (Union[int, str], "a", "a"),  # noqa: UP007
     (int | str | list[int], [1], [1]),
-    (Literal["a", 1, None], "a", "a"),
     (Colour, "red", Colour.RED),
-    (Level, 2, Level.HIGH),
     (list[int], [1, 2], [1, 2]),
-    (list, [1, "a"], [1, "a"]),
     (Sequence[int], [1, 2], [1, 2]),
-    (tuple[int, str], [1, "a"], (1, "a")),
     (tuple[int, ...], [1, 2], (1, 2)),
-    (set[int], [1, 2], {1, 2}),
     (frozenset[str], ["a"], frozenset({"a"})),
-    (deque[int], [1], deque([1])),
     (dict[str, int], {"a": 1}, {"a": 1}),
-    (dict, {"a": [1]}, {"a": [1]}),
     (Mapping[str, list[int]], {"a": [1]}, {"a": [1]}),
-    (dict[Colour, int], {"red": 1}, {Colour.RED: 1}),
     (Record, {"a": 1}, {"a": 1}),
-    (Record, {"a": 1, "b": "x"}, {"a": 1, "b": "x"}),
     (Size, {"width": 2}, Size(2)),
-    (Size, {"width": 2, "height": 3, "tags": ["a"]}, Size(2, 3, ["a"])),
     (Pair, [1, "a"], Pair(1, "a")),
-    (Point, {"x": 1}, Point(x=1)),
     (list[Point], [{"x": 1}, {"x": 2, "y": 3}], [Point(x=1), Point(x=2, y=3)]),
-    (dict[str, Point], {"p": {"x": 1, "y": 0}}, {"p": Point(x=1)}),
     (Tree, {"value": 1, "children": [{"value": 2}]}, Tree(value=1, children=[Tree(value=2)])),
-    (Box[int], {"item": 1}, Box[int](item=1)),
     (Box[Point], {"item": {"x": 1}}, Box[Point](item=Point(x=1))),
-    (Names, ["a"], Names(["a"])),
     (Annotated[Cat | Dog, Field(discriminator="kind")], {"kind": "dog", "name": "a"}, Dog(kind="dog", name="a")),
-    (Cat | Dog, {"kind": "cat", "lives": 9}, Cat(kind="cat", lives=9)),
     (datetime, "2024-02-29T12:00:00Z", datetime(2024, 2, 29, 12, tzinfo=UTC)),
-    (date, "2024-02-29", date(2024, 2, 29)),
     (time, "12:30:00", time(12, 30)),
-    (timedelta, "PT90S", timedelta(seconds=90)),
     (Decimal, "1.50", Decimal("1.50")),
-    (Decimal, 1.5, Decimal("1.5")),
     (UUID, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
-    (bytes, "abc", b"abc"),
     (Path, "/tmp/a", Path("/tmp/a")),
-    (AnyUrl, "https://a.example/", AnyUrl("https://a.example/")),
     (UserId, 5, 5),
-    (Ids, [1, 2], [1, 2]),
     (Nested, [1, [2, [3]]], [1, [2, [3]]]),
-    (conint(ge=1), 3, 3),
     (Annotated[int, Ge(1), Le(5)], 5, 5),
-    (Annotated[str, StringConstraints(pattern="^a")], "abc", "abc"),
     (Annotated[int, BeforeValidator(lambda v: v), AfterValidator(lambda v: v * 2)], 3, 6),
-    (Annotated[int, "some text"], 3, 3),
     (Json[list[int]], "[1, 2]", [1, 2]),
 ]
 
@@ -204,40 +168,6 @@ def test_what_pydantic_describes_can_be_a_parameter(kind: Any, sent: Any, value:
     assert repairs == ()
     jsonschema_rs.meta.validate(made.spec.input_schema)
     assert jsonschema_rs.Draft202012Validator(made.spec.input_schema).is_valid({"a": sent})
-
-
-@pytest.mark.parametrize(("kind", "sent", "value"), CASES, ids=lambda part: str(part)[:40])
-def test_values_survive_the_way_there_and_back(kind: Any, sent: Any, value: Any) -> None:
-    made = one(kind)
-    written = json.loads(made.encode(value))
-    if made.spec.output_schema is not None:
-        assert jsonschema_rs.Draft202012Validator(made.spec.output_schema).is_valid(written)
-    if kind not in (Json[list[int]],) and "AfterValidator" not in str(kind):
-        assert made.check(json.dumps({"a": written}), False)[0] == {"a": value}
-
-
-@pytest.mark.parametrize(
-    ("kind", "sent"),
-    [
-        (int, "x"),
-        (int, 1.5),
-        (bool, "maybe"),
-        (Colour, "green"),
-        (Literal["a"], "b"),
-        (tuple[int, str], [1]),
-        (date, "2023-02-29"),
-        (UUID, "1"),
-        (Annotated[int, Ge(1)], 0),
-        (Point, {"y": 1}),
-        (Record, {"a": 1, "c": 1}),
-        (Size, {"width": 1, "depth": 1}),
-    ],
-    ids=str,
-)
-def test_what_does_not_fit_is_refused(kind: Any, sent: Any) -> None:
-    with pytest.raises(ToolError) as raised:
-        one(kind).check(json.dumps({"a": sent}), True)
-    assert raised.value.code == "invalid_arguments"
 
 
 # The schema
@@ -285,12 +215,6 @@ def test_the_whole_schema_of_a_function() -> None:
             },
         },
     }
-
-
-def test_a_function_without_parameters_takes_an_empty_object() -> None:
-    def now() -> None: ...
-
-    assert schema_of(now) == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def titles(schema: Any) -> list[Any]:
@@ -446,20 +370,6 @@ class MoreFilter(Filter):
     after: NotRequired[date]
 
 
-def test_untyped_and_typed_names_of_ones_own() -> None:
-    def untyped(a: int, **rest: Any) -> None: ...
-    def bare(a: int, **rest) -> None: ...  # type: ignore[no-untyped-def]
-    def typed(a: int, **rest: Point) -> None: ...
-
-    for fn in (untyped, bare):
-        assert schema_of(fn)["additionalProperties"] is True
-        assert Tool(fn).check('{"a": 1, "rest": 2, "b": [3]}', False)[0] == {"a": 1, "rest": 2, "b": [3]}
-    assert schema_of(typed)["additionalProperties"] == {"$ref": "#/$defs/Point"}
-    assert Tool(typed).check('{"a": 1, "b": {"x": 1}}', False)[0] == {"a": 1, "b": Point(x=1)}
-    with pytest.raises(ToolError):
-        Tool(typed).check('{"a": 1, "b": {"z": 1}}', False)
-
-
 def test_the_names_of_an_unpacked_typed_dict_are_parameters() -> None:
     def find(text: str, **rest: Unpack[MoreFilter]) -> None:
         """Find.
@@ -577,31 +487,9 @@ def test_a_type_that_is_not_finished_is_refused_with_the_way_out(kind: Any) -> N
     )
 
 
-def test_whatever_a_type_raises_while_it_is_described_is_a_definition_error() -> None:
-    class Wild:
-        @classmethod
-        def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-            raise ZeroDivisionError("wild")
-
-    def use(wrong: Wild) -> None: ...
-
-    assert "(wild)" in refusal(use)
-
-
 def test_the_host_may_provide_what_has_no_json_schema() -> None:
     from toolcrib import Depends
 
     def use(a: int, connection: Annotated[Connection, Depends(Connection)]) -> None: ...
 
     assert list(schema_of(use)["properties"]) == ["a"]
-
-
-def test_what_an_optional_library_describes_is_refused_while_it_is_missing() -> None:
-    def use(to: EmailStr) -> None: ...
-
-    try:
-        import email_validator  # noqa: F401
-    except ImportError:
-        assert "email-validator" in refusal(use)
-    else:
-        assert schema_of(use)["properties"]["to"]["format"] == "email"

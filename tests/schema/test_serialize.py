@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar
 
@@ -79,32 +78,19 @@ async def error_of(value: Any, kind: Any) -> ToolError:
     ("kind", "schema"),
     [
         (int, {"type": "integer"}),
-        (str, {"type": "string"}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
-        (dict[str, Any], {"type": "object", "additionalProperties": True}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-        (dict, {"type": "object", "additionalProperties": True}),
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
-        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
         (
             Annotated[int, Field(ge=1, description="How many.")],
             {"type": "integer", "minimum": 1, "description": "How many."},
         ),
-        (Record, {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}),
         (
             Area,
             {
                 "type": "object",
                 "properties": {"width": {"type": "integer"}, "area": {"type": "integer", "readOnly": True}},
                 "required": ["width", "area"],
-            },
-        ),
-        (
-            Named,
-            {
-                "type": "object",
-                "properties": {"from": {"type": "string"}, "To": {"type": "string"}},
-                "required": ["from", "To"],
             },
         ),
     ],
@@ -140,27 +126,16 @@ def test_without_a_return_annotation_nothing_is_promised() -> None:
     ("value", "kind", "text"),
     [
         (3, int, "3"),
-        (True, bool, "true"),
         (None, None, "null"),
-        (None, Any, "null"),
         ([1, "ä"], Any, '[1,"ä"]'),
-        ((1, 2), tuple[int, int], "[1,2]"),
         ({"a": Path("/x")}, dict[str, Path], '{"a":"/x"}'),
-        (Decimal("1.50"), Decimal, '"1.50"'),
         (datetime(2024, 1, 2, tzinfo=UTC), datetime, '"2024-01-02T00:00:00Z"'),
-        (Point(1), Point, '{"x":1,"y":0.0}'),
         (Point(1), Any, '{"x":1,"y":0.0}'),
-        (Person(name="A"), Person, '{"name":"A","born":null}'),
         ([Person(name="A")], Any, '[{"name":"A","born":null}]'),
-        (Area(width=2), Area, '{"width":2,"area":4}'),
         (Named(from_="a", to="b"), Named, '{"from":"a","To":"b"}'),
-        (Named(from_="a", to="b"), Any, '{"from":"a","To":"b"}'),
         ([Named(from_="a", to="b")], list[Named], '[{"from":"a","To":"b"}]'),
-        ({"name": "A", "born": None}, Person, '{"name":"A","born":null}'),
         ({"a": 1}, Record, '{"a":1}'),
-        (math.nan, Any, "null"),
         (math.inf, float | None, "null"),
-        ([1, 2], tuple[int, ...], "[1,2]"),
         ({1, 2}, list[int], "[1,2]"),
     ],
 )
@@ -203,13 +178,6 @@ async def test_what_has_no_json_form_is_an_invalid_result(kind: Any) -> None:
     assert error.message == "Tool 'give' returned something that has no JSON form (Unknown)."
 
 
-async def test_a_value_that_holds_itself_is_an_invalid_result() -> None:
-    circle: list[Any] = []
-    circle.append(circle)
-    assert (await error_of(circle, Any)).code == "invalid_result"
-    assert (await error_of(circle, list[Any])).code == "invalid_result"
-
-
 @pytest.mark.parametrize("value", [10**5000, {"a": [-(10**4300)]}, Data("{not json"), Data("NaN")], ids=type)
 async def test_a_value_that_python_does_not_read_is_text(value: Any) -> None:
     async with Workbench([returning(value, Any)]) as bench:
@@ -223,19 +191,6 @@ async def test_a_number_with_too_many_digits_for_a_check_is_an_invalid_result() 
     assert (await error_of({"a": [10**4300]}, dict)).code == "invalid_result"
 
 
-async def test_text_of_many_digits_is_a_value() -> None:
-    for value in ("7" * 5000, ["7" * 9000], {"7" * 5000: 10**4299}):
-        async with Workbench([returning(value, Any)]) as bench:
-            result = await bench.call("give")
-        assert (result.status, result.to_dict()["status"], result.value) == ("success", "success", value)
-
-
-async def test_the_value_itself_reaches_the_program() -> None:
-    person = Person(name="A")
-    async with Workbench([returning(person, Person)]) as bench:
-        assert (await bench.call("give")).value is person
-
-
 @pytest.mark.parametrize("kind", [Unknown, list[Unknown], Iterator[Unknown], dict[Unknown, int]], ids=str)
 def test_a_return_type_without_json_form_is_refused_with_the_way_out(kind: Any) -> None:
     with pytest.raises(DefinitionError) as raised:
@@ -246,9 +201,3 @@ def test_a_return_type_without_json_form_is_refused_with_the_way_out(kind: Any) 
     assert message.endswith(
         "Return a type that pydantic can describe, a toolcrib Image, Audio or File, or annotate the return as Any."
     )
-
-
-def test_schemas_are_json() -> None:
-    for kind in (Person, Named, Area, Point, Record):
-        made = returning(None, kind).spec.output_schema
-        assert json.loads(json.dumps(made, allow_nan=False)) == made

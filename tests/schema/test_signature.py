@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Item(BaseModel):
-    count: int
-
-
 def properties(fn: Callable[..., Any]) -> dict[str, Any]:
     [spec] = Workbench([fn]).specs()
     return dict(spec.input_schema["properties"])
@@ -159,23 +155,6 @@ async def test_every_kind_of_callable_is_a_tool(fn: Callable[..., Any], value: i
         assert (await bench.call("made", '{"a": 3}')).unwrap() == value
 
 
-@pytest.mark.parametrize(
-    ("fn", "runs"),
-    [
-        (plain, "sync"),
-        (eventually, "async"),
-        (functools.partial(eventually, 1), "async"),
-        (AsyncCallable(), "async"),
-        (Calculator().later, "async"),
-        (outside(eventually), "sync"),
-        (async_outside(plain), "async"),
-        (_later, "async"),
-    ],
-)
-def test_only_what_surely_gives_an_awaitable_runs_on_the_event_loop(fn: Callable[..., Any], runs: str) -> None:
-    assert Tool(fn, name="made").runs == runs
-
-
 async def test_builtins_are_tools_where_python_knows_their_signature() -> None:
     assert await value_of(math.gcd, '{"integers": [12, 18]}') == 6
     assert await value_of(math.sqrt, '{"x": 9}') == 3.0
@@ -183,10 +162,6 @@ async def test_builtins_are_tools_where_python_knows_their_signature() -> None:
     assert refusal(max) == (
         "Tool 'max' has no signature that Python can read. Wrap it in a function with annotated parameters."
     )
-
-
-def test_a_promised_awaitable_is_described_by_what_it_gives() -> None:
-    assert Tool(_later).spec.output_schema == Tool(_awaitable).spec.output_schema == {"type": "integer"}
 
 
 # Partials
@@ -215,11 +190,6 @@ async def test_a_model_cannot_overrule_what_a_partial_has_fixed(name: str) -> No
     assert result.error is not None
     assert result.error.code == "invalid_arguments"
     assert name in result.error.message
-
-
-async def test_other_names_reach_a_partial_of_a_function_that_takes_any() -> None:
-    fixed = functools.partial(_send, "bob")
-    assert await value_of(fixed, '{"text": "hi", "cc": "eve"}') == "bob: hi False {'cc': 'eve'}"
 
 
 async def test_a_model_cannot_name_self_in_a_method_that_takes_any_name() -> None:
@@ -274,27 +244,6 @@ async def test_a_marked_function_remembers_the_local_names_of_the_function_that_
     assert result.model_dump() == {"y": 7}
 
 
-def test_a_marked_function_keeps_nothing_else_of_the_function_that_made_it() -> None:
-    class Big:
-        pass
-
-    def make() -> tuple[Callable[..., Any], Any]:
-        import weakref
-
-        big = Big()
-        local_type = int
-
-        @tool
-        def made(x: local_type) -> int:  # type: ignore[valid-type]
-            return x
-
-        return made, weakref.ref(big)
-
-    made, reference = make()
-    assert reference() is None
-    assert properties(made) == {"x": {"type": "integer"}}
-
-
 def test_without_a_mark_a_local_name_of_a_function_that_ended_is_a_clear_error() -> None:
     def make() -> Callable[..., Any]:
         class Gone(BaseModel):
@@ -309,29 +258,6 @@ def test_without_a_mark_a_local_name_of_a_function_that_ended_is_a_clear_error()
         "Tool 'made': the name 'Gone' in its annotations is not defined. Import it at the top of the module, outside "
         "`if TYPE_CHECKING:`; where it is local to a function, mark the tool there with @tool."
     )
-
-
-def test_a_name_that_the_function_closes_over_is_known() -> None:
-    def make() -> Callable[..., Any]:
-        class Kept(BaseModel):
-            y: int
-
-        def made(x: Kept) -> object:
-            return Kept(y=x.y)
-
-        return made
-
-    assert properties(make()) == {"x": {"$ref": "#/$defs/Kept"}}
-
-
-def test_a_local_class_goes_before_a_global_one_of_its_name() -> None:
-    class Item(BaseModel):
-        local: str
-
-    def use(x: Item) -> None: ...
-
-    [spec] = Workbench([use]).specs()
-    assert list(spec.input_schema["$defs"]["Item"]["properties"]) == ["local"]
 
 
 async def test_annotations_may_name_what_stands_in_the_body_of_the_class() -> None:
@@ -442,14 +368,6 @@ async def test_a_model_cannot_send_what_the_host_provides(name: str) -> None:
             assert result.error.code == "invalid_arguments"
 
 
-async def test_the_context_may_stand_before_any_number_of_arguments() -> None:
-    def add(ctx: Context, first: int, *rest: int, scale: int = 1) -> list[Any]:
-        return [ctx.call.tool, (first + sum(rest)) * scale]
-
-    assert await value_of(add, '{"first": 1, "rest": [2, 3], "scale": 10}') == ["add", 60]
-    assert await value_of(add, '{"first": 1}') == ["add", 1]
-
-
 async def test_an_optional_context_is_a_context() -> None:
     def use(a: int, ctx: Context | None = None, other: int = 0) -> bool:
         return ctx is not None
@@ -461,17 +379,6 @@ async def test_an_optional_context_is_a_context() -> None:
 class Pool:
     def __init__(self, number: Annotated[int, Depends(get_number)], size: int = 3) -> None:
         self.size = number * size
-
-
-class SmallPool(Pool):
-    pass
-
-
-async def test_a_class_is_a_provider_too_with_what_its_init_needs() -> None:
-    def use(pool: Annotated[Pool, Depends(SmallPool)]) -> str:
-        return f"{type(pool).__name__} {pool.size}"
-
-    assert await value_of(use, "{}") == "SmallPool 21"
 
 
 def _needs_more(a: int) -> int:

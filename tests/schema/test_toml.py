@@ -25,13 +25,6 @@ def test_brackets_in_text_and_comments_do_not_count() -> None:
     assert set(parse_toml(text + f"e = [\n'{many}', # {many}\n]\n")) == set("abcde")
 
 
-def test_lists_up_to_the_limit_are_read() -> None:
-    value = parse_toml("x = " + "[" * 99 + "]" * 99)["x"]
-    for _ in range(98):
-        (value,) = value
-    assert value == []
-
-
 def test_tables_and_keys_have_the_line_that_they_stand_on() -> None:
     text = '# a file\nx = [\n  1,\n]\n[[a]]\ny = 1\n[[a]]\n"y z".w = 2  # it\n[a.b]\nc = {d = 1}\n[["e f".g]]\n'
     lines = lines_of(text)

@@ -58,11 +58,6 @@ async def test_arguments_are_text_bytes_or_any_mapping(arguments: Any) -> None:
     assert (result.unwrap(), result.repairs) == (["a", "b", ""], ())
 
 
-async def test_no_arguments_are_an_empty_object() -> None:
-    assert (await called(lambda_of_nothing, None)).repairs == ()
-    assert (await called(lambda_of_nothing, "{}")).repairs == ()
-
-
 def lambda_of_nothing(n: int = 1) -> int:
     return n
 
@@ -76,12 +71,6 @@ async def test_empty_text_is_an_empty_object_and_that_is_noted(text: str) -> Non
         "- 'to' is missing. Expected string.\n"
         "- 'subject' is missing. Expected string."
     )
-
-
-@pytest.mark.parametrize("source", [lambda_of_nothing, bare()], ids=["typed", "bare"])
-async def test_without_repair_empty_text_is_refused(source: Any) -> None:
-    message = refusal(await called(source, "", repair=False))
-    assert message.endswith("the arguments are not valid JSON: the text is empty. Send one JSON object.")
 
 
 @pytest.mark.parametrize(
@@ -199,21 +188,6 @@ async def test_a_call_that_is_valid_strictly_is_not_altered() -> None:
     assert result.repairs == ()
 
 
-async def test_a_bare_schema_gets_the_json_values_themselves() -> None:
-    result = await called(bare(properties={"n": {"type": "integer"}}), '{"n": 1.0, "other": [1e2, "5"]}')
-    assert (result.unwrap(), result.repairs) == ({"n": 1.0, "other": [100.0, "5"]}, ())
-    assert isinstance(result.unwrap()["n"], float)
-
-
-@pytest.mark.parametrize("repair", [True, False])
-async def test_validators_that_take_other_kinds_take_the_first_road(repair: bool) -> None:
-    def word(text: Annotated[str, BeforeValidator(str)], size: Annotated[int, BeforeValidator(len)]) -> list[Any]:
-        return [text, size]
-
-    result = await called(word, '{"text": 5, "size": "four"}', repair=repair)
-    assert (result.unwrap(), result.repairs) == (["5", 4], ())
-
-
 async def test_what_is_repaired_in_one_argument_changes_no_other() -> None:
     def take(n: int, when: datetime.date | str, dec: Decimal, a: Any, x: float) -> list[Any]:
         return [n, when, dec, a, x]
@@ -248,21 +222,6 @@ async def test_a_number_that_is_not_surely_an_integer_is_refused(spelled: str) -
         return n
 
     assert refusal(await called(take, f'{{"n": {spelled}}}')).startswith("Tool 'take': 'n': expected ")
-
-
-async def test_without_repair_a_whole_number_is_no_integer() -> None:
-    def take(n: int) -> int:
-        return n
-
-    result = await called(take, '{"n": 2.0}', repair=False)
-    assert refusal(result) == "Tool 'take': 'n': expected a valid integer."
-
-
-async def test_a_whole_number_stays_what_it_is_where_numbers_are_taken() -> None:
-    def take(n: int, f: float, u: int | float, a: Any) -> list[Any]:
-        return [n, f, u, a]
-
-    assert repr((await called(take, '{"n": "1", "f": 1.0, "u": 1.0, "a": 1.0}')).unwrap()) == "[1, 1.0, 1.0, 1.0]"
 
 
 async def test_what_a_validator_took_is_neither_repaired_nor_a_problem() -> None:
@@ -309,13 +268,6 @@ async def test_problems_of_schema_and_validators_come_together_each_once() -> No
         "- 'count': must be even.\n"
         "- 'when': expected a valid date in the format YYYY-MM-DD, day value is outside expected range."
     )
-
-
-async def test_what_was_repaired_is_no_problem_when_something_else_is() -> None:
-    def take(n: int, many: list[int], m: int, flag: bool) -> None: ...
-
-    message = refusal(await called(take, '{"n": "5", "many": "[1, 2]", "m": 2.0, "flag": "no"}'))
-    assert message == "Tool 'take': 'flag': expected boolean, got string."
 
 
 async def test_a_validator_sees_the_repaired_value() -> None:

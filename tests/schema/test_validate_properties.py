@@ -133,7 +133,7 @@ def kinds_and_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, st.SearchStr
     return kind, values
 
 
-@calm(150)
+@calm(50)
 @given(st.data())
 def test_a_value_written_down_by_its_type_arrives_equal_and_unrepaired(data: st.DataObject) -> None:
     kind, values = data.draw(kinds_and_values())
@@ -146,7 +146,7 @@ def test_a_value_written_down_by_its_type_arrives_equal_and_unrepaired(data: st.
             assert written.dump_json(arguments["v"]) == written.dump_json(value)  # 1, 1.0 and true differ
 
 
-@calm(150)
+@calm(50)
 @given(st.data())
 def test_typed_tools_read_any_json_or_say_what_is_wrong(data: st.DataObject) -> None:
     kind, values = data.draw(kinds_and_values())
@@ -366,7 +366,7 @@ def distorted(draw: st.DrawFn, values: st.SearchStrategy[Json]) -> Json:
 
 
 @pytest.mark.full
-@calm(600)
+@calm(200)
 @given(st.data())
 def test_a_repair_is_made_just_where_the_rules_leave_one_reading(data: st.DataObject) -> None:
     schema = data.draw(small_schemas)
@@ -446,7 +446,7 @@ def any_parameters(draw: st.DrawFn) -> dict[str, Any]:
     return {**root, **of_objects, **others, "$defs": {"one": draw(any_schema), "two": draw(any_schema)}}
 
 
-@calm(250)
+@calm(83)
 @given(st.data())
 def test_under_any_schema_what_is_valid_is_unchanged_and_what_is_not_is_explained(data: st.DataObject) -> None:
     schema = data.draw(any_parameters())
@@ -533,7 +533,7 @@ READY_MADE: list[tuple[dict[str, Any], st.SearchStrategy[Json]]] = [
 ]
 
 
-@calm(200)
+@calm(66)
 @given(st.data())
 def test_valid_instances_arrive_unchanged_and_distorted_ones_do_not_slip_through(data: st.DataObject) -> None:
     schema, instances = data.draw(st.sampled_from(READY_MADE))
@@ -553,7 +553,7 @@ def test_valid_instances_arrive_unchanged_and_distorted_ones_do_not_slip_through
 # Any text
 
 
-@calm(400)
+@calm(133)
 @given(st.text(max_size=40) | st.binary(max_size=40) | any_json.map(json.dumps) | any_json)
 def test_no_text_no_bytes_and_no_value_crash_the_check(sent: Any) -> None:
     for tool in (ANY, MODEL, BARE):
@@ -561,7 +561,7 @@ def test_no_text_no_bytes_and_no_value_crash_the_check(sent: Any) -> None:
         checked(tool, sent, repair=False)
 
 
-@calm(300)
+@calm(100)
 @given(any_json.map(lambda value: json.dumps({"v": value})), st.integers(0, 60), st.text(max_size=3))
 def test_json_that_is_damaged_does_not_crash_the_check(text: str, at: int, put: str) -> None:
     for tool in (ANY, MODEL, BARE):

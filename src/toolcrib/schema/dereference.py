@@ -13,7 +13,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     place: they stay in `$defs`, and the `$ref`s to them stay too. A `$ref` that leads anywhere but into `$defs` stays.
     """
     definitions = SchemaView({"$defs": schema.get("$defs", {})})
-    needed: set[str] = set()
+    recursive_names: set[str] = set()
 
     def put(view: SchemaView) -> Any:
         inner = view.rebuilt(put)
@@ -26,7 +26,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
             return inner
         target = definitions.at(*path)
         if target.is_recursive:
-            needed.add(path[1])
+            recursive_names.add(path[1])
             return inner
         del inner["$ref"]
         return {**put(target), **inner}
@@ -34,7 +34,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     names = ("$id", "$schema")
     whole: dict[str, Any] = put(SchemaView({key: value for key, value in schema.items() if key != "$defs"}))
     done: dict[str, Any] = {}
-    while left := needed - done.keys():
+    while left := recursive_names - done.keys():
         done |= {name: put(definitions.at("$defs", name)) for name in sorted(left)}
     whole = {**{name: schema[name] for name in names if name in schema}, **whole}
     return {**whole, "$defs": done} if done else whole

@@ -29,18 +29,18 @@ def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     """Describe in a few words what is expected at *view*."""
     leaves = view.alternatives
     if leaves != (view.resolved,):
-        described = [describe_at(leaf, depth=depth + 1) for leaf in leaves]
-        if len(set(described)) < len(described):
-            described = [_with_keys(*pair) for pair in zip(leaves, described, strict=True)]
-        return either(described)
-    schema, named = view.resolved.schema, sorted(view.resolved.kinds)
+        forms = [describe_at(leaf, depth=depth + 1) for leaf in leaves]
+        if len(set(forms)) < len(forms):
+            forms = [_with_keys(*pair) for pair in zip(leaves, forms, strict=True)]
+        return either(forms)
+    schema, types = view.resolved.schema, sorted(view.resolved.kinds)
     if view.resolved.is_false:
         return "nothing"
     if view.choices:
         return one_of(view.choices)
-    if len(named) != 1 or depth > _MAX_DEPTH:
-        return either(schema["type"]) if len(named) > 1 and depth <= _MAX_DEPTH else ANY
-    words = named[0]
+    if len(types) != 1 or depth > _MAX_DEPTH:
+        return either(schema["type"]) if len(types) > 1 and depth <= _MAX_DEPTH else ANY
+    words = types[0]
     if words == "array" and isinstance(schema.get("items"), Mapping):
         words = f"array of {describe_at(view.resolved.at('items'), depth=depth + 1)}"
     keywords = [(word, limit) for step in reversed(view.chain) for word, limit in step.schema.items()]
@@ -58,9 +58,9 @@ def _with_keys(view: SchemaView, words: str) -> str:
 
 def one_of(listed: Sequence[Any]) -> str:
     """Return choices, as JSON."""
-    shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in listed[:SHOWN])
+    text = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in listed[:SHOWN])
     more = f" … ({len(listed)} in all)" if len(listed) > SHOWN else ""
-    return f"one of {shown}{more}" if len(listed) > 1 else shown
+    return f"one of {text}{more}" if len(listed) > 1 else text
 
 
 def either(words: Iterable[str]) -> str:
@@ -73,15 +73,15 @@ def display_path(path: Sequence[str | int]) -> str:
     """Display a place in the arguments as a program would write it: `'rows[2].name'`."""
     if not path:
         return "the arguments"
-    written = ""
+    text = ""
     for part in path:
         if isinstance(part, int):
-            written += f"[{part}]"
-        elif not written:
-            written = display_name(part)
+            text += f"[{part}]"
+        elif not text:
+            text = display_name(part)
         else:
-            written += f".{part}" if re.fullmatch(r"[\w-]{1,64}", part) else f'["{display_name(part)}"]'
-    return f"'{written if len(written) <= 200 else '…' + written[-200:]}'"
+            text += f".{part}" if re.fullmatch(r"[\w-]{1,64}", part) else f'["{display_name(part)}"]'
+    return f"'{text if len(text) <= 200 else '…' + text[-200:]}'"
 
 
 def display_name(name: str) -> str:
@@ -92,19 +92,19 @@ def display_name(name: str) -> str:
 
 def closest_match(name: str, names: Iterable[str]) -> str | None:
     """Return the one of *names* that *name* is probably a misspelling of. Of very many, the first are looked at."""
-    known = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, _MAX_NAMES)}
+    by_fold = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, _MAX_NAMES)}
     folded = name.lower().replace("-", "_")[:100]
-    if folded in known:
-        return known[folded]
-    likely: Iterable[str] = known
-    if len(known) > _MAX_COMPARED:
+    if folded in by_fold:
+        return by_fold[folded]
+    likely: Iterable[str] = by_fold
+    if len(by_fold) > _MAX_COMPARED:
         # To compare two texts takes as long as to count the pairs of letters that thirty have in common with one.
         pairs = {folded[at : at + 2] for at in range(len(folded) - 1)}
         likely = nlargest(
-            _MAX_COMPARED, known, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1)
+            _MAX_COMPARED, by_fold, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1)
         )
     close = difflib.get_close_matches(folded, likely, n=1, cutoff=0.6)
-    return known[close[0]] if close else None
+    return by_fold[close[0]] if close else None
 
 
 def did_you_mean(match: str | None, mark: str = "'") -> str:
@@ -138,19 +138,19 @@ def in_words(keyword: str, value: Any) -> list[str]:
     """Return a demand as sentences for the description of a schema that cannot make it; none if they would be long."""
     match keyword:
         case "pattern":
-            found = [f"text that matches `{value}`"]
+            phrases = [f"text that matches `{value}`"]
         case "format":
-            found = [f"format `{value}`"]
+            phrases = [f"format `{value}`"]
         case "enum":
-            found = [one_of(value)]
+            phrases = [one_of(value)]
         case "not" if isinstance(value, dict) and len(value) == 1 and value.keys() <= {"const", "enum"}:
-            found = [f"not {one_of(value.get('enum', [value.get('const')]))}"]
+            phrases = [f"not {one_of(value.get('enum', [value.get('const')]))}"]
         case "dependentRequired" | "dependencies":
-            needed = [(name, names) for name, names in value.items() if isinstance(names, list) and names]
-            found = [f"if '{name}' is given, {' and '.join(map(repr, names))} must be too" for name, names in needed]
+            groups = [(name, names) for name, names in value.items() if isinstance(names, list) and names]
+            phrases = [f"if '{name}' is given, {' and '.join(map(repr, names))} must be too" for name, names in groups]
         case _:
-            found = [LIMITS[keyword](value)] if keyword in LIMITS else []
-    return [f"{words[0].upper()}{words[1:]}." for words in found if len(words) <= 300]
+            phrases = [LIMITS[keyword](value)] if keyword in LIMITS else []
+    return [f"{words[0].upper()}{words[1:]}." for words in phrases if len(words) <= 300]
 
 
 def with_sentences(description: Any, sentences: Iterable[str]) -> str:

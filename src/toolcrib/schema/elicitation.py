@@ -44,14 +44,14 @@ class Elicitation:
         except (ValueError, RecursionError):
             return f"It has no JSON form: it is a {type(value).__name__}."
         view = SchemaView(self.schema, formats=self._adapter is None)
-        found = []
+        mistakes = []
         if self._adapter is not None:
             try:
                 self._adapter.validate_json(pydantic_core.to_json(data))
             except ValidationError as error:
-                found = problems(view, data, error)
-        found = found or problems(view, data)
-        message = " ".join(problem.sentence for problem in found).replace("the arguments", "the answer")
+                mistakes = problems(view, data, error)
+        mistakes = mistakes or problems(view, data)
+        message = " ".join(problem.sentence for problem in mistakes).replace("the arguments", "the answer")
         return message[:1].upper() + message[1:] or None
 
     def read(self, value: Any) -> Any:

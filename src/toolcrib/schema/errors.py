@@ -98,19 +98,19 @@ class Budget:
 
 def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments", remark: str = "") -> ToolError:
     """Return the one error for a call whose arguments have *problems*. *remark* is a sentence about all of them."""
-    listed = problems[:SHOWN]
+    first_problems = problems[:SHOWN]
     if len(problems) == 1:
-        sentence = listed[0].sentence
+        sentence = first_problems[0].sentence
         message = f"Tool '{tool}' {sentence[3:]}" if sentence.startswith("It ") else f"Tool '{tool}': {sentence}"
     else:
         count, rest = str(len(problems)), f"{len(problems) - SHOWN} more"
         if len(problems) >= MAX_PROBLEMS:
             count, rest = f"{MAX_PROBLEMS} or more", "more"
-        lines = "".join(f"\n- {problem.sentence}" for problem in listed)
+        lines = "".join(f"\n- {problem.sentence}" for problem in first_problems)
         message = f"Tool '{tool}': {count} problems with its arguments.{lines}"
         message += f"\n- and {rest}." if len(problems) > SHOWN else ""
     message += f"\n{remark}" if remark else ""
-    return ToolError(message, code, details={"problems": [problem.to_dict() for problem in listed]})
+    return ToolError(message, code, details={"problems": [problem.to_dict() for problem in first_problems]})
 
 
 def error_details(error: ValidationError, *, inputs: bool = False) -> Sequence[Mapping[str, Any]] | None:
@@ -132,21 +132,23 @@ def problems(view: SchemaView, value: Any, error: ValidationError | None = None)
     details = None if error is None else error_details(error)
     if details is None:
         return problems
-    refused: dict[str, tuple[Path, Any, list[Any]]] = {}
+    refusals: dict[str, tuple[Path, Any, list[Any]]] = {}
     places: set[str] = set()
     for detail in details:
         path, part = locate(detail["loc"], value)
-        refused.setdefault(pointer(path), (path, part, []))[2].append(detail)
+        refusals.setdefault(pointer(path), (path, part, []))[2].append(detail)
         places.add(pointer((*path, detail["loc"][-1]) if detail["type"] == "missing" else path))
     above = {place[:end] for place in places for end, sign in enumerate(place) if sign == "/"}
-    problems = [each for each in problems if each.path in above or any(_is_within(each.path, p) for p in places)]
-    explained = [problem.path for problem in problems]
-    for place, (path, part, of_place) in refused.items():
+    problems = [
+        problem for problem in problems if problem.path in above or any(_is_within(problem.path, p) for p in places)
+    ]
+    explained_paths = [problem.path for problem in problems]
+    for place, (path, part, of_place) in refusals.items():
         if len(problems) >= MAX_PROBLEMS:
             break
-        if explained and all(detail["type"] == "extra_forbidden" for detail in of_place):
+        if explained_paths and all(detail["type"] == "extra_forbidden" for detail in of_place):
             continue  # perhaps of another branch of a union
-        if not any(_is_within(p, place) or _is_within(place, p) for p in explained):
+        if not any(_is_within(p, place) or _is_within(place, p) for p in explained_paths):
             problems.append(_from_validator(path, part, of_place, value))
     return problems
 
@@ -251,10 +253,10 @@ class _Walk:
             return
         # The branch with the fewest problems is probably the one that was meant, if there is just one such.
         outcomes = [self.problems(value, leaf, path) for leaf in near[:SHOWN]]
-        shared = [sum(name in leaf.members for name in value) if isinstance(value, dict) else 0 for leaf in near]
-        distances = [(len(outcome), -names) for outcome, names in zip(outcomes, shared, strict=False)]
+        common_counts = [sum(name in leaf.members for name in value) if isinstance(value, dict) else 0 for leaf in near]
+        distances = [(len(outcome), -names) for outcome, names in zip(outcomes, common_counts, strict=False)]
         closest = distances.index(min(distances))
-        if distances.count(distances[closest]) == 1 and (shared[closest] or not isinstance(value, dict)):
+        if distances.count(distances[closest]) == 1 and (common_counts[closest] or not isinstance(value, dict)):
             yield from outcomes[closest]
         elif common := [problem for problem in outcomes[0] if all(problem in outcome for outcome in outcomes)]:
             yield from common
@@ -264,15 +266,15 @@ class _Walk:
     def _tagged(
         self, value: dict[str, Any], name: str, by_tag: Mapping[str, SchemaView], path: Path
     ) -> Iterator[Problem]:
-        here, expected = (*path, name), one_of(list(by_tag))
+        tag_path, expected = (*path, name), one_of(list(by_tag))
         tag = value.get(name)
         if name not in value:
-            yield _missing(here, expected, choices=list(by_tag))
+            yield _missing(tag_path, expected, choices=list(by_tag))
         elif isinstance(tag, str) and tag in by_tag:
             yield from self.problems(value, by_tag[tag], path)
         else:
             match = self._closest(tag, by_tag) if isinstance(tag, str) else None
-            yield _expected(here, expected, tag, choices=list(by_tag), hint=did_you_mean(match, '"'))
+            yield _expected(tag_path, expected, tag, choices=list(by_tag), hint=did_you_mean(match, '"'))
 
     def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Iterator[Problem]:
         places = {name: view.member(name) for name in value}
@@ -303,10 +305,10 @@ class _Walk:
                 left = [candidate for candidate in candidates if candidate not in matches.values()]
                 if name not in matches and (near := self._closest(name, left)) is not None:
                     matches[name] = near
-        lost = [name for name in missing if name not in matches.values()]
+        leftovers = [name for name in missing if name not in matches.values()]
         over = [name for name in unknown if name not in matches]
-        if len(lost) == len(over) == 1 and view.at("properties", lost[0]).is_valid(value[over[0]]):
-            matches[over[0]] = lost[0]  # nothing else is left that it could be, and the value fits
+        if len(leftovers) == len(over) == 1 and view.at("properties", leftovers[0]).is_valid(value[over[0]]):
+            matches[over[0]] = leftovers[0]  # nothing else is left that it could be, and the value fits
         return matches
 
     def _array(self, value: list[Any], view: SchemaView, path: Path) -> Iterator[Problem]:
@@ -352,10 +354,10 @@ def _missing(path: Path, expected: str, choices: Sequence[Any] = ()) -> Problem:
 
 def _unknown(unknown: Sequence[str], matches: Mapping[str, str], takes: Sequence[str], path: Path) -> Iterator[Problem]:
     """Return a problem for each name that is not taken. Those that are taken are listed once."""
-    listed = ", ".join(map(display_name, takes[: 2 * SHOWN])) + (" …" if len(takes) > 2 * SHOWN else "")
+    names = ", ".join(map(display_name, takes[: 2 * SHOWN])) + (" …" if len(takes) > 2 * SHOWN else "")
     for number, name in enumerate(unknown[:MAX_PROBLEMS], 1):
         subject = f"{display_path(path)} takes no" if path else "It takes no argument"
-        rest = f" It takes: {listed}." if takes else " It takes none."
+        rest = f" It takes: {names}." if takes else " It takes none."
         ending = rest if number == len(unknown) else ""
         sentence = f"{subject} '{display_name(name)}'.{did_you_mean(matches.get(name))}{ending}"
         yield Problem(pointer((*path, name)), matches.get(name, "no such name"), "name", sentence)
@@ -398,8 +400,8 @@ def validator_message(error: Mapping[str, Any], value: Any, arguments: Any) -> s
         return "expected a valid IP address or network"
     message = " ".join(str(error["msg"]).removeprefix("Value error,").removeprefix("Assertion failed,").split())
     # pydantic's own messages list what it expects, which may be a value elsewhere.
-    others = () if error["type"] in _KNOWN_TYPES else _scalars(arguments)
-    message = _without_values(message, [*_scalars(value), *others])
+    other_values = () if error["type"] in _KNOWN_TYPES else _scalars(arguments)
+    message = _without_values(message, [*_scalars(value), *other_values])
     message = message[:_MAX_MESSAGE_CHARS].rstrip(".") or "refused"
     for beginning, better in _BEGINNINGS.items():
         message = re.sub(f"^{beginning}", better, message)
@@ -440,27 +442,27 @@ def _without_values(message: str, values: Sequence[Any]) -> str:
     message = message[:_MAX_MESSAGE_CHARS]
     texts = [" ".join(value.split()) for value in values if isinstance(value, str)]
     whole = "\n".join(texts)[:_MAX_SEARCHED_CHARS]
-    kept, at = "", 0
+    rest, at = "", 0
     while at < len(message):
         size = _MIN_QUOTED_CHARS
         if at + size <= len(message) and message[at : at + size] in whole:
             while at + size < len(message) and message[at : at + size + 1] in whole:
                 size += 1
-            kept, at = f"{kept}…", at + size
+            rest, at = f"{rest}…", at + size
         else:
-            kept, at = kept + message[at], at + 1
+            rest, at = rest + message[at], at + 1
     numbers = {
         form for value in values if not isinstance(value, str) for form in (str(value), f"{value:,}", f"{value:g}")
     }
     short = {text for text in texts if 0 < len(text) <= _MAX_MESSAGE_CHARS}
     for text in sorted(short | {number for number in numbers if len(number) > 1}, key=len, reverse=True):
-        if text not in kept:
+        if text not in rest:
             continue
         # As a word by itself only where it is long enough to be no word of the sentence.
         is_word = len(text) >= 4 or text in numbers or not text.isalpha()
         bare = rf"|(?<![\w.]){re.escape(text)}(?![\w]|\.\w)" if is_word else ""
-        kept = re.sub(rf"(?<=['\"]){re.escape(text)}(?=['\"]){bare}", "…", kept)
-    return kept
+        rest = re.sub(rf"(?<=['\"]){re.escape(text)}(?=['\"]){bare}", "…", rest)
+    return rest
 
 
 _MAX_SCALARS = 500

@@ -51,5 +51,5 @@ def _canonical(number: Decimal) -> str:
     # Not `normalize`, which rounds to the precision of the context.
     sign, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
-    stripped = text.rstrip("0")
-    return f"{_MARK}{'-' if sign else ''}{stripped}E{int(exponent) + len(text) - len(stripped)}"
+    significant = text.rstrip("0")
+    return f"{_MARK}{'-' if sign else ''}{significant}E{int(exponent) + len(text) - len(significant)}"

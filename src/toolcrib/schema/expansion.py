@@ -38,10 +38,10 @@ def is_plainly_bounded(schema: Mapping[str, Any], sizes: dict[str, int | None] |
         if name not in sizes:
             sizes[name] = None
             sizes[name] = size(definitions[name])
-        found = sizes[name]
-        if found is None:
+        count = sizes[name]
+        if count is None:
             raise LookupError(name)
-        return found
+        return count
 
     def size(part: Any) -> int:
         count = 1
@@ -78,21 +78,21 @@ def times_looked(schema: Mapping[str, Any]) -> int:
     """
     expansion = _Expansion()
     most = 0
-    seen: set[Hashable] = set()
+    states: set[Hashable] = set()
     start = expansion.of(SchemaView(schema)) or Counter()
     waiting: list[tuple[_Applied, frozenset[frozenset[SchemaView]]]] = [(start, frozenset())]
-    while waiting and len(seen) < _MAX_STATES and most <= MOST:
+    while waiting and len(states) < _MAX_STATES and most <= MOST:
         applied, above = waiting.pop()
-        here = frozenset(applied)
-        if here in above or (known := frozenset(applied.items())) in seen:
+        places = frozenset(applied)
+        if places in above or (state := frozenset(applied.items())) in states:
             continue
-        seen.add(known)
+        states.add(state)
         most = max(most, applied.total())
         for members in _members(applied):
             inside: _Applied = Counter()
             for view, times in members.items():
                 inside.update({place: times * n for place, n in (expansion.of(view) or {}).items()})
-            waiting.append((inside, above | {here}))
+            waiting.append((inside, above | {places}))
     return most
 
 
@@ -110,7 +110,7 @@ class _Expansion:
     def of(self, view: SchemaView) -> _Applied | None:
         """Return what applies where *view* does; None where that is without end."""
         if view in self._open:
-            self.cycle = min(each.pointer for each in self._open[self._open.index(view) :])
+            self.cycle = min(place.pointer for place in self._open[self._open.index(view) :])
             return None
         if view not in self._known:
             self._open.append(view)
@@ -127,18 +127,18 @@ class _Expansion:
 def _members(applied: _Applied) -> Iterator[_Applied]:
     """Return what applies to each member and item of a value that has them all."""
     groups: dict[str, _Applied] = {}
-    others: dict[SchemaView, SchemaView] = {}
+    additional: dict[SchemaView, SchemaView] = {}
     for view, times in applied.items():
         for keyword, inner in view.inside():
             if keyword in _SAME_VALUE or keyword in _DEFINITIONS:
                 continue
             if keyword == "additionalProperties":
-                others[view] = inner
+                additional[view] = inner
             is_named = keyword in ("properties", "patternProperties")
             step = inner.pointer.removeprefix(view.pointer) if is_named else keyword
             groups.setdefault(step, Counter())[inner] += times
     for step, group in groups.items():
-        for view, inner in others.items():
+        for view, inner in additional.items():
             if step.startswith("/properties/") and steps(step)[1] not in view.members:
                 group[inner] += applied[view]
     yield from groups.values()

@@ -48,12 +48,12 @@ class SchemaGenerator(GenerateJsonSchema):
         return self._of_class(_required_once(super().typed_dict_schema(schema)), schema)
 
     def encode_default(self, dft: Any) -> Any:
-        encoded = super().encode_default(dft)
+        value = super().encode_default(dft)
         try:
-            json.dumps(encoded, allow_nan=False)
+            json.dumps(value, allow_nan=False)
         except ValueError as error:
             raise pydantic_core.PydanticSerializationError(str(error)) from None
-        return encoded
+        return value
 
     def _of_class(self, described: dict[str, Any], schema: Any) -> dict[str, Any]:
         kind: Any = schema.get("cls")
@@ -104,10 +104,10 @@ class Arguments:
         self.countable = all(field["schema"]["type"] != "default" and not _alias(field) for field in read.values())
         self.aliases = {name: alias for name, field in read.items() if isinstance(alias := _alias(field), str)}
         self.plan = Plan(self.adapter.core_schema)
-        named = {parameter.name: parameter.default for parameter in parameters}
+        by_name = {parameter.name: parameter.default for parameter in parameters}
         self.defaults = {
             self.aliases.get(name, name): default
-            for name, default in named.items()
+            for name, default in by_name.items()
             if default is not EMPTY and not isinstance(default, FieldInfo)
         }
         self._show_defaults(parameters)
@@ -116,8 +116,8 @@ class Arguments:
         properties = self.schema.get("properties", {})
         for parameter in parameters:
             name, default = self.aliases.get(parameter.name, parameter.name), parameter.default
-            shown = properties.get(name)
-            if shown is None or default is EMPTY or isinstance(default, FieldInfo | SecretStr | SecretBytes):
+            member = properties.get(name)
+            if member is None or default is EMPTY or isinstance(default, FieldInfo | SecretStr | SecretBytes):
                 continue
             try:
                 # A set has another order in every process, and a schema should not.
@@ -126,8 +126,8 @@ class Arguments:
             except (ValueError, TypeError, RecursionError):
                 continue
             # A default that the schema does not admit (None for an int) would only invite the model to send it.
-            if is_valid({"$defs": self.schema.get("$defs", {}), **shown}, plain):
-                properties[name] = {**shown, "default": plain}
+            if is_valid({"$defs": self.schema.get("$defs", {}), **member}, plain):
+                properties[name] = {**member, "default": plain}
 
 
 def _fields(

@@ -39,7 +39,7 @@ def handle_parameters(
 
     *schema* is the JSON Schema of the arguments. Raises DefinitionError for a mark where it cannot work.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    schemas: dict[str, Mapping[str, Any]] = {}
     for parameter in parameters:
         if not _is_marked(parameter.annotation):
             if _is_marked_inside(parameter.annotation):
@@ -55,8 +55,8 @@ def handle_parameters(
             )
         name = _sent_as(parameter)
         if name in schema.get("properties", {}):
-            found[name] = schema["properties"][name]
-    return found or None
+            schemas[name] = schema["properties"][name]
+    return schemas or None
 
 
 def with_handles(schema: Mapping[str, Any], handles: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Any]:

@@ -230,11 +230,11 @@ class _Rewrite:
 
     def _root(self) -> dict[str, Any]:
         """Return the root: always an object, without the keywords that the dialect refuses there."""
-        view, passed = self.root, {self.root}
+        view, places = self.root, {self.root}
         around: dict[str, Any] = {}
-        while (inner := self._only_part(view, beside={"type"})) is not None and inner not in passed:
+        while (inner := self._only_part(view, beside={"type"})) is not None and inner not in places:
             around = {**self._annotations(view), **around}
-            passed.add(inner)
+            places.add(inner)
             self.start = view = inner
         words = [word for word in self._words(view) if word not in _COMPOSING]
         for word in ("enum", "const"):
@@ -271,11 +271,11 @@ class _Rewrite:
                 self.lose(part, word, meaning, grave=True)
             inner = [part.target, *(branch for word in _COMPOSING for branch in part.branches(word))]
             parts += [place for place in inner if place is not None and place not in parts]
-        others = [f"'{name}'" for name in members if name not in view.members]
-        if others and view.additional is not None and (view.additional.is_false or view.additional.schema):
+        other_names = [f"'{name}'" for name in members if name not in view.members]
+        if other_names and view.additional is not None and (view.additional.is_false or view.additional.schema):
             meaning = (
-                f"The schema for the provider lists {others[0]}, which a part of the arguments describes, and omits "
-                "what 'additionalProperties' demands of it; Toolcrib still checks it."
+                f"The schema for the provider lists {other_names[0]}, which a part of the arguments describes, and "
+                "omits what 'additionalProperties' demands of it; Toolcrib still checks it."
             )
             self.lose(view, "additionalProperties", meaning, grave=True)
         for name, own in view.members.items():
@@ -290,11 +290,11 @@ class _Rewrite:
     def _renamed(self, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the root with names of arguments that the provider takes, and their own names by these."""
         members: dict[str, Any] = schema["properties"]
-        refused = [name for name in members if not self.accepts.takes_name(name)]
-        if not refused:
+        bad_names = [name for name in members if not self.accepts.takes_name(name)]
+        if not bad_names:
             return schema, {}
         names = {name: name for name in members}
-        for name in refused:
+        for name in bad_names:
             new = fitting = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:50] or "_"
             salt = 0
             while new in names.values() or new in members:
@@ -307,10 +307,10 @@ class _Rewrite:
         if schema.pop("dependentRequired", None) is not None:
             self.lose(self.start, "dependentRequired")
         if schema.get("additionalProperties") is not False:
-            for name in refused:
+            for name in bad_names:
                 meaning = f"The provider's name for '{name}' is '{names[name]}', so no other argument can be so named."
                 self.lose(self.start.at("properties", name), "properties", meaning, weight="low")
-        return schema, {names[name]: name for name in refused}
+        return schema, {names[name]: name for name in bad_names}
 
     # -- one place -------------------------------------------------------------------------------------------------
 
@@ -392,8 +392,8 @@ class _Rewrite:
         schema, accepts = view.schema, self.accepts
         types = view.kinds or frozenset(KINDS)
         if accepts.closed and (not view.kinds or (len(types) > 1 and not types <= _SCALARS)):
-            what = subject(view.pointer)
-            meaning = f"The provider's strict mode needs one type of {what}, and the schema does not name it."
+            place = subject(view.pointer)
+            meaning = f"The provider's strict mode needs one type of {place}, and the schema does not name it."
             self.lose(view, "type", meaning, grave=True)
             return {}
         out = self._annotations(view)
@@ -436,9 +436,9 @@ class _Rewrite:
                 return []
         elif accepts.takes(inclusive):
             is_whole, is_lower = "number" not in types, word == "exclusiveMinimum"
-            bound = value if not is_whole else floor(value) + 1 if is_lower else -floor(-value) - 1
+            limit_value = value if not is_whole else floor(value) + 1 if is_lower else -floor(-value) - 1
             tighter = max if is_lower else min
-            out[inclusive] = tighter(view.schema.get(inclusive, bound), bound)
+            out[inclusive] = tighter(view.schema.get(inclusive, limit_value), limit_value)
             if is_whole:
                 return []
         demands_nothing = value in (0, False) if word in _IDLE_AT_ZERO else word == "format" and value not in _FORMATS
@@ -461,14 +461,16 @@ class _Rewrite:
             groups.setdefault(kind(value), []).append(value)
         if self.accepts.closed:
             if not groups.keys() <= _SCALARS:
-                what = "The provider's strict mode lists no objects and no lists among the values of"
-                self.lose(view, keyword, f"{what} {subject(view.pointer)}.", grave=True)
+                sentence = "The provider's strict mode lists no objects and no lists among the values of"
+                self.lose(view, keyword, f"{sentence} {subject(view.pointer)}.", grave=True)
             types = [name for name in groups if name != "integer" or "number" not in groups]
-            listed = {"const": values[0]} if keyword == "const" else {"enum": values}
-            return {**around, "type": types[0] if len(types) == 1 else types, **listed}
-        taken = (self.accepts.enum_kinds or frozenset(KINDS)) if self.accepts.takes("enum") else frozenset[str]()
-        branches = [{"type": of, "enum": group} if of in taken else {"type": of} for of, group in groups.items()]
-        is_whole = all(of in taken or of == "null" or (of == "boolean" and len({*groups[of]}) == 2) for of in groups)
+            choices = {"const": values[0]} if keyword == "const" else {"enum": values}
+            return {**around, "type": types[0] if len(types) == 1 else types, **choices}
+        enum_kinds = (self.accepts.enum_kinds or frozenset(KINDS)) if self.accepts.takes("enum") else frozenset[str]()
+        branches = [{"type": of, "enum": group} if of in enum_kinds else {"type": of} for of, group in groups.items()]
+        is_whole = all(
+            of in enum_kinds or of == "null" or (of == "boolean" and len({*groups[of]}) == 2) for of in groups
+        )
         if not is_whole:
             around["description"] = with_sentences(around.get("description"), in_words("enum", values))
             for word in {*words} - {"type"}:
@@ -489,8 +491,10 @@ class _Rewrite:
         if "patternProperties" in view.schema:  # `additionalProperties` would hold for its members
             self.lose(view, "patternProperties")
         elif view.additional is not None and self.accepts.takes("additionalProperties"):
-            value, others = view.schema["additionalProperties"], self._place(view.additional)
-            out["additionalProperties"] = value if isinstance(value, bool) else False if others is None else others
+            value, additional = view.schema["additionalProperties"], self._place(view.additional)
+            out["additionalProperties"] = (
+                value if isinstance(value, bool) else False if additional is None else additional
+            )
         elif view.additional is not None and view.schema["additionalProperties"] is not True:
             self.lose(view, "additionalProperties")
         return out
@@ -506,21 +510,21 @@ class _Rewrite:
         self, view: SchemaView, members: Mapping[str, list[SchemaView]], required: list[str]
     ) -> dict[str, Any]:
         """Return an object of strict mode: it lists its members and takes no others."""
-        what = subject(view.pointer)
+        place = subject(view.pointer)
         if "patternProperties" in view.schema:
-            meaning = f"In strict mode {what} could have no members whose names are only described by a pattern."
+            meaning = f"In strict mode {place} could have no members whose names are only described by a pattern."
             self.lose(view, "patternProperties", meaning, grave=True)
         if missing := [name for name in required if name not in members]:
-            meaning = f"In strict mode {what} could not have '{missing[0]}', which it must have and does not describe."
+            meaning = f"In strict mode {place} could not have '{missing[0]}', which it must have and does not describe."
             self.lose(view, "required", meaning, grave=True)
         if view.additional is None and (members or "properties" in view.schema or view is self.start):
-            meaning = f"The model can give {what} no members but those listed, though the schema would take others."
+            meaning = f"The model can give {place} no members but those listed, though the schema would take others."
             self.lose(view, "additionalProperties", meaning, weight="low")
         elif view.additional is None:
-            meaning = f"In strict mode {what}, which takes any members, could have none."
+            meaning = f"In strict mode {place}, which takes any members, could have none."
             self.lose(view, "additionalProperties", meaning, grave=True)
         elif not view.additional.is_false:
-            meaning = f"In strict mode {what} could have no other members than those listed, and it takes others."
+            meaning = f"In strict mode {place} could have no other members than those listed, and it takes others."
             self.lose(view, "additionalProperties", meaning, grave=True)
         properties = {name: self._member(views[:1], name in required) for name, views in members.items()}
         for name in properties if self.accepts.all_required else ():
@@ -533,8 +537,8 @@ class _Rewrite:
             else:
                 self.has_nullable = True
                 properties[name] = _nullable(properties[name])
-        asked = [name for name in properties if self.accepts.all_required or name in required]
-        return {"properties": properties, "required": asked, "additionalProperties": False}
+        required_names = [name for name in properties if self.accepts.all_required or name in required]
+        return {"properties": properties, "required": required_names, "additionalProperties": False}
 
     def _items(self, view: SchemaView, out: dict[str, Any]) -> None:
         """Put what is demanded of items into *out*."""
@@ -555,8 +559,8 @@ class _Rewrite:
         elif rest is not None:
             self.lose(view, "items", grave=True)
         if items is None and self.accepts.closed:
-            what = f"The provider's strict mode needs the type of the items of {subject(view.pointer)}"
-            self.lose(view, "items", f"{what}, and the schema does not name it.", grave=True)
+            place = f"The provider's strict mode needs the type of the items of {subject(view.pointer)}"
+            self.lose(view, "items", f"{place}, and the schema does not name it.", grave=True)
         elif items is None and self.accepts.needs_items and "array" in view.kinds:
             out["items"] = {}
 
@@ -574,8 +578,8 @@ class _Rewrite:
         name = self._names.get(target)
         if name is None:
             stem = re.sub(r"[^A-Za-z0-9_.-]", "_", (steps(target.pointer) or ["root"])[-1])[:60] or "root"
-            taken = {*self._names.values()}
-            name = next(name for n in range(len(taken) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in taken)
+            names = {*self._names.values()}
+            name = next(name for n in range(len(names) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in names)
             self._names[target] = name
         if is_later:
             self._waiting.append(target)
@@ -593,10 +597,10 @@ class _Rewrite:
 
     def _cut(self, view: SchemaView) -> dict[str, Any]:
         """Return any value: *view* leads back to what it is in, or is too deep inside."""
-        what = subject(view.pointer)
-        meaning = f"The schema for the provider omits what is deeper inside {what}; Toolcrib still checks it."
+        place = subject(view.pointer)
+        meaning = f"The schema for the provider omits what is deeper inside {place}; Toolcrib still checks it."
         if self.accepts.closed:
-            meaning = f"In strict mode {what} could not hold more of its own kind, or is nested too deeply."
+            meaning = f"In strict mode {place} could not hold more of its own kind, or is nested too deeply."
         self.lose(view, "$ref", meaning, grave=True)
         return {}
 
@@ -623,22 +627,22 @@ def _exclude_each_other(branches: Iterable[SchemaView]) -> bool:
         if len(of_kind) < 2 or _have_different([view.constants for view in of_kind]):
             continue
         tags = {*of_kind[0].required}.intersection(*(view.required for view in of_kind[1:]))
-        listed = ([view.at("properties", tag).resolved.constants for view in of_kind] for tag in tags)
-        if name != "object" or not any(map(_have_different, listed)):
+        constants = ([view.at("properties", tag).resolved.constants for view in of_kind] for tag in tags)
+        if name != "object" or not any(map(_have_different, constants)):
             return False
     return True
 
 
 def _have_different(groups: Iterable[Iterable[Any] | None]) -> bool:
     """Return whether no two of *groups* have a value in common; False where that is not certain."""
-    seen: set[Any] = set()
+    values: set[Any] = set()
     for group in groups:
         if group is None or not all(isinstance(value, str | int | float | None) for value in group):
             return False
         own = {(isinstance(value, bool), value) for value in group}  # in Python, 1 is True and 1.0
-        if own & seen:
+        if own & values:
             return False
-        seen |= own
+        values |= own
     return True
 
 
@@ -651,10 +655,10 @@ def _described(schema: dict[str, Any] | None, around: dict[str, Any]) -> dict[st
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Return *schema* with null allowed."""
-    named = schema.get("type")
-    if "null" in (named or ()):
+    types = schema.get("type")
+    if "null" in (types or ()):
         return schema
-    kinds = [named] if isinstance(named, str) else list(named or ())
+    kinds = [types] if isinstance(types, str) else list(types or ())
     if kinds and "const" not in schema and _SCALARS.issuperset(kinds):
         more = {} if "enum" not in schema else {"enum": [*schema["enum"], None]}
         return {**schema, "type": [*kinds, "null"], **more}
@@ -671,19 +675,19 @@ def _measure(schema: dict[str, Any], rewrite: _Rewrite) -> tuple[int, int]:
     waiting = [(SchemaView(schema), 0)]
     while waiting:
         view, depth = waiting.pop()
-        own, listed = view.schema.get("properties", {}), view.schema.get("enum", ())
+        own, choices = view.schema.get("properties", {}), view.schema.get("enum", ())
         optional += len(own.keys() - set(view.schema.get("required", ())))
         unions += sum("anyOf" in m or isinstance(m.get("type"), list) for m in own.values() if isinstance(m, dict))
         depth += "properties" in view.schema
         deepest = max(deepest, depth)
         members += len(own)
-        values += len(listed)
-        if accepts.large_enum is not None and len(listed) > accepts.large_enum[0]:
-            longest = max(longest, sum(len(value) for value in listed if isinstance(value, str)))
-        names = [*own, *listed, *view.schema.get("$defs", ()), view.schema.get("const", "")]
+        values += len(choices)
+        if accepts.large_enum is not None and len(choices) > accepts.large_enum[0]:
+            longest = max(longest, sum(len(value) for value in choices if isinstance(value, str)))
+        names = [*own, *choices, *view.schema.get("$defs", ()), view.schema.get("const", "")]
         characters += sum(len(str(word)) for word in names)
         waiting.extend((inner, depth) for _, inner in view.inside())
-    for count, limit, what in (
+    for count, limit, unit in (
         (deepest, accepts.max_depth, "levels of objects"),
         (members, accepts.max_members, "members"),
         (values, accepts.max_values, "listed values"),
@@ -691,8 +695,8 @@ def _measure(schema: dict[str, Any], rewrite: _Rewrite) -> tuple[int, int]:
         (longest, (accepts.large_enum or (0, None))[1], "characters in a long list of values"),
     ):
         if limit is not None and count > limit:
-            meaning = f"The provider takes at most {limit} {what} in one schema, and this one has {count}."
-            rewrite.lose(rewrite.root, what, meaning, grave=True)
+            meaning = f"The provider takes at most {limit} {unit} in one schema, and this one has {count}."
+            rewrite.lose(rewrite.root, unit, meaning, grave=True)
     return optional, unions
 
 
@@ -719,19 +723,19 @@ class Restore:
             own = {self.names.get(name, name): value for name, value in arguments.items()}
             if len(own) == len(arguments):
                 arguments = own
-        restored: dict[str, Any] = self._restore(arguments, self._start) if self._has_nullable else arguments
-        return restored
+        result: dict[str, Any] = self._restore(arguments, self._start) if self._has_nullable else arguments
+        return result
 
     def _restore(self, value: Any, views: frozenset[SchemaView]) -> Any:
         if isinstance(value, dict):
             absent = frozenset[str]().union(*map(self._absent_if_null, views))
-            restored = {
+            members = {
                 name: self._restore(inner, _members(views, name))
                 for name, inner in value.items()
                 if inner is not None or name not in absent
             }
-            is_same = len(restored) == len(value) and all(restored[name] is value[name] for name in value)
-            return value if is_same else restored
+            is_same = len(members) == len(value) and all(members[name] is value[name] for name in value)
+            return value if is_same else members
         if isinstance(value, list):
             inside = _items(views)
             items = [self._restore(item, inside) for item in value]
@@ -751,21 +755,21 @@ class Restore:
         Descriptions that may hold for the same value are looked at together, as `_restore` does.
         """
         waiting = [self._start] if self._has_nullable else []
-        seen = {*waiting}
+        known_groups = {*waiting}
         while waiting:
             views = waiting.pop()
             groups = [_items(views)]
             for name in {name for view in views for name in view.members}:
                 groups.append(_members(views, name))
                 absent = [view for view in views if name in self._absent_if_null(view)]
-                others = [view.members[name] for view in views.difference(absent) if name in view.members]
-                if absent and (others := [member for member in others if member.is_valid(None)]):
-                    yield others[0]
-            new = [group for group in groups if group and group not in seen]
-            if len(seen) > _MAX_GROUPS:
+                nullable = [view.members[name] for view in views.difference(absent) if name in view.members]
+                if absent and (nullable := [member for member in nullable if member.is_valid(None)]):
+                    yield nullable[0]
+            new = [group for group in groups if group and group not in known_groups]
+            if len(known_groups) > _MAX_GROUPS:
                 yield next(iter(self._start))
                 return
-            seen.update(new)
+            known_groups.update(new)
             waiting += new
 
 

@@ -57,36 +57,36 @@ def arguments_model(
     signature = read_signature(fn, label=label)
     docs = read_docstring(signature.doc).parameters if docs is None else docs
     parameters = [parameter for parameter in signature.parameters if parameter.name not in without]
-    shown = Arguments(parameters, docs, label=label, names=signature.names)
-    written = {parameter.name: parameter for parameter in parameters}
+    inputs = Arguments(parameters, docs, label=label, names=signature.names)
+    by_name = {parameter.name: parameter for parameter in parameters}
     body: dict[str, Any] = {"__module__": getattr(unwrap_partials(fn), "__module__", __name__), "__annotations__": {}}
-    for each, annotation in shown.fields.items():
+    for key, annotation in inputs.fields.items():
         kind, *extras = get_args(bare) if get_origin(bare := stripped(annotation)) is Annotated else (bare,)
-        field = _field_name(each)
-        body["__annotations__"][field] = bare if field == each else Annotated[(kind, Field(alias=each), *extras)]
+        field = _field_name(key)
+        body["__annotations__"][field] = bare if field == key else Annotated[(kind, Field(alias=key), *extras)]
         filled_in = any(isinstance(extra, FieldInfo) and not extra.is_required() for extra in extras)
         if get_origin(annotation) is NotRequired and not filled_in:
-            is_shown = "default" in shown.schema["properties"][shown.aliases.get(each, each)]
-            body[field] = written[each].default if is_shown else Field(default_factory=_factory(written.get(each)))
+            is_shown = "default" in inputs.schema["properties"][inputs.aliases.get(key, key)]
+            body[field] = by_name[key].default if is_shown else Field(default_factory=_factory(by_name.get(key)))
     config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=()) | (config or ConfigDict())
-    if shown.extra is not None:
-        body["__annotations__"]["__pydantic_extra__"] = dict[str, shown.extra]  # type: ignore[name-defined]
+    if inputs.extra is not None:
+        body["__annotations__"]["__pydantic_extra__"] = dict[str, inputs.extra]  # type: ignore[name-defined]
         config["extra"] = "allow"
-    made: type[BaseModel] = types.new_class(
+    model: type[BaseModel] = types.new_class(
         name or f"{own_name}_arguments", (BaseModel,), exec_body=lambda space: space.update(body, model_config=config)
     )
-    if not made.__pydantic_complete__:
-        made.model_rebuild(raise_errors=False, _types_namespace=dict(signature.names))
-    return made
+    if not model.__pydantic_complete__:
+        model.model_rebuild(raise_errors=False, _types_namespace=dict(signature.names))
+    return model
 
 
 def read_arguments(arguments: BaseModel) -> dict[str, Any]:
     """Return the *arguments* in a value of an `arguments_model`, by the names of the parameters."""
-    found = {}
+    values = {}
     for field, info in type(arguments).model_fields.items():
         if info.default_factory is not _absent or field in arguments.model_fields_set:
-            found[field.removeprefix(_PREFIX)] = getattr(arguments, field)
-    return found | (arguments.model_extra or {})
+            values[field.removeprefix(_PREFIX)] = getattr(arguments, field)
+    return values | (arguments.model_extra or {})
 
 
 _PREFIX = "argument_"
@@ -94,8 +94,8 @@ _PREFIX = "argument_"
 
 def _field_name(parameter: str) -> str:
     """Return the field for a parameter: another name where pydantic takes no such field, or has the name itself."""
-    taken = parameter.startswith(("_", _PREFIX)) or hasattr(BaseModel, parameter)
-    return _PREFIX + parameter if taken else parameter
+    is_reserved = parameter.startswith(("_", _PREFIX)) or hasattr(BaseModel, parameter)
+    return _PREFIX + parameter if is_reserved else parameter
 
 
 def _factory(parameter: Parameter | None) -> Callable[[], Any]:

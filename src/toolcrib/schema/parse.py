@@ -44,8 +44,7 @@ def parse_json(text: str | bytes) -> Any:
 
 def require_size(text: str) -> None:
     """Raise JSONTooLong where *text* is over `LIMIT_BYTES`, before anything is read of it."""
-    if len(text) > LIMIT_BYTES // 4:
-        _require_size(text.encode(errors="surrogatepass"))
+    _require_size(text.encode(errors="surrogatepass"))
 
 
 def _require_size(data: bytes) -> None:
@@ -67,15 +66,15 @@ def respelled(text: str) -> dict[str, set[str]]:
 
     `1.50` is one: as text it would become `1.5`. No value is made of the rest: that would hold every thread.
     """
-    found: dict[str, set[str]] = {}
+    spellings: dict[str, set[str]] = {}
     for match in _NUMBERS.finditer(text):
         original = match[1]
         if original is None or original.isdigit():
             continue
-        written = repr(float(original)) if _FRACTION.search(original) else original if original != "-0" else "0"
-        if written != original:
-            found.setdefault(written, set()).add(original)
-    return found
+        python_form = repr(float(original)) if _FRACTION.search(original) else original if original != "-0" else "0"
+        if python_form != original:
+            spellings.setdefault(python_form, set()).add(original)
+    return spellings
 
 
 _NUMBERS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9][0-9.eE+-]*+)', re.DOTALL)
@@ -95,14 +94,14 @@ def _encoded(text: str | bytes) -> bytes:
 
 def _reason(message: str, data: bytes) -> str:
     """jiter's message, or a better one, with the place in characters."""
-    found = _PLACE.search(message)
-    if found is None:
+    place_match = _PLACE.search(message)
+    if place_match is None:
         return message
     if not data.strip():
         return "the text is empty"
     if data.startswith(b"\xef\xbb\xbf"):
         return "a byte order mark stands before it"
-    reason, line, column = message[: found.start()], int(found[1]), int(found[2])
+    reason, line, column = message[: place_match.start()], int(place_match[1]), int(place_match[2])
     text_line = data.split(b"\n", line)[line - 1]
     place = f"at line {line} column {len(text_line[: max(column - 1, 0)].decode(errors='replace')) + 1}"
     if "duplicate key" in reason.lower():

@@ -105,16 +105,16 @@ class _Search:
 
     def parsed(self, text: str) -> tuple[Any, dict[str, set[str]]]:
         """Return the JSON in a string (None where there is none), and how its numbers were spelled."""
-        found = self._texts.get(text)
-        if found is None:
+        reading = self._texts.get(text)
+        if reading is None:
             try:
-                found = parse_json(text), respelled(text)
+                reading = parse_json(text), respelled(text)
             except JSONError:
-                found = None, {}
-            self._texts[text] = found
-            for again, spelled in found[1].items():
+                reading = None, {}
+            self._texts[text] = reading
+            for again, spelled in reading[1].items():
                 self.all_numbers[again] = self.all_numbers.get(again, set()) | spelled
-        return found
+        return reading
 
     def _require(self, value: Any, depth: int = 0) -> None:
         if depth > _MAX_DEPTH or not self._budget.take(value):
@@ -193,9 +193,9 @@ class _Search:
                 readings = self._member(value[key], key, name, view, "", 0) if in_question else []
             except _Ambiguous:
                 readings = []
-            members, noted = readings[0] if readings else ({name: value[key]}, self._renaming(key, name, ""))
+            members, notes = readings[0] if readings else ({name: value[key]}, self._renaming(key, name, ""))
             result |= members
-            repairs += noted
+            repairs += notes
         return result, tuple(repairs)
 
     def _object(self, value: dict[str, Any], view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
@@ -211,21 +211,21 @@ class _Search:
 
     def _member(self, value: Any, key: str, name: str, view: SchemaView, path: str, depth: int) -> list[Reading]:
         """Return the readings of one member, each an object with it alone, or without it."""
-        here, renaming = path + pointer([key]), self._renaming(key, name, path)
+        place, renaming = path + pointer([key]), self._renaming(key, name, path)
         places = view.member(name)
         may_be_left_out = name in view.members and name not in view.required
         if value is None and may_be_left_out and not all(place.is_valid(None) for place in places):
-            return [({}, (*renaming, Repair(here, "null", "default")))]
+            return [({}, (*renaming, Repair(place, "null", "default")))]
         if len(places) != 1:
             return [({name: value}, renaming)]
-        readings = self.readings(value, places[0], here, depth)
+        readings = self.readings(value, places[0], place, depth)
         return [({name: reading}, (*renaming, *repairs)) for reading, repairs in readings]
 
     def _renaming(self, key: str, name: str, path: str) -> tuple[Repair, ...]:
         if key == name:
             return ()
-        here = self.written[path, name] = path + pointer([key])
-        return (Repair(here, "key", "key"),)
+        place = self.written[path, name] = path + pointer([key])
+        return (Repair(place, "key", "key"),)
 
     def _one_or_none(self, proposed: list[Reading], view: SchemaView) -> list[Reading]:
         """Return the reading with the fewest repairs, if all valid ones have the same value."""
@@ -234,8 +234,8 @@ class _Search:
             self._require(reading[0])
             if view.is_valid(reading[0]):
                 text = json.dumps(reading[0], sort_keys=True) if len(proposed) > 1 else ""
-                known = distinct.setdefault(text, reading)
-                if len(reading[1]) < len(known[1]):
+                shortest = distinct.setdefault(text, reading)
+                if len(reading[1]) < len(shortest[1]):
                     distinct[text] = reading
         if len(distinct) > 1:
             raise _Ambiguous
@@ -245,7 +245,7 @@ class _Search:
 def _may_be_item(value: Any, view: SchemaView) -> bool:
     """Return whether *value* could be the one item of a list: null never, a list only where items are lists."""
     if isinstance(value, list):
-        return bool(value) and any("array" in each.kinds for each in view.item(0).alternatives)
+        return bool(value) and any("array" in form.kinds for form in view.item(0).alternatives)
     return value is not None
 
 
@@ -264,8 +264,8 @@ def _names(value: Mapping[str, Any], view: SchemaView) -> list[tuple[str, str]]:
             match = by_fold.get(_fold(key), [])
             if len(match) == 1 and match[0] not in value and (match[0] in view.required or not is_open):
                 claims.setdefault(match[0], []).append(key)
-    renamed = {keys[0]: name for name, keys in claims.items() if len(keys) == 1}
-    return [(key, renamed.get(key, key)) for key in value]
+    new_names = {keys[0]: name for name, keys in claims.items() if len(keys) == 1}
+    return [(key, new_names.get(key, key)) for key in value]
 
 
 def _fold(name: str) -> str:

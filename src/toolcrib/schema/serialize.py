@@ -98,10 +98,10 @@ def return_serializer(
         data = read_back(tool, text)
         if view().is_valid(data):
             return text
-        found = problems(view(), data)
-        sentence = found[0].sentence if found else f"got {kind(data)}."
+        mistakes = problems(view(), data)
+        sentence = mistakes[0].sentence if mistakes else f"got {kind(data)}."
         _log.error("Tool '%s' returned a value that does not match its output schema: %s", tool, sentence)
-        reason = f" (expected {found[0].expected}, got {found[0].received})" if found else ""
+        reason = f" (expected {mistakes[0].expected}, got {mistakes[0].received})" if mistakes else ""
         raise ToolError(
             f"Tool '{tool}' returned a value that does not match its output schema{reason}.", "invalid_result"
         )

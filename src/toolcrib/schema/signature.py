@@ -80,12 +80,12 @@ def read_signature(
     plain = _plain(fn)
     local = {**_of_class(fn, plain), **_of_function(plain), **enclosing_names(plain), **(names or {})}
     hints = _hints(plain, written, label, local)
-    decided = _decided_by_partial(fn)
+    partial_names = _decided_by_partial(fn)
     visible: list[Parameter] = []
     of_call: dict[str, str] = {}  # by what it is: the parameter's name
     depends: list[Need] = []
     for name, parameter in written.parameters.items():
-        if name in decided:
+        if name in partial_names:
             continue
         annotation = hints.get(name, EMPTY)
         kind, how = _of_call(annotation), _dependency(annotation, label, name)
@@ -159,25 +159,25 @@ def enclosing_names(fn: Callable[..., Any]) -> dict[str, Any]:
     outers = _outers(getattr(plain, "__qualname__", ""))
     if code is None or not outers:
         return {}
-    found: dict[str, Any] = {}
+    bindings: dict[str, Any] = {}
     for frame in _frames(inspect.currentframe()):
         if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname in outers:
             is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
-            found = {**(frame.f_locals if is_function else _unshadowing(frame.f_locals, plain)), **found}
-    used: dict[str, Any] = {}
+            bindings = {**(frame.f_locals if is_function else _unshadowing(frame.f_locals, plain)), **bindings}
+    mentions: dict[str, Any] = {}
     waiting = _mentioned(plain.__annotations__)
     while waiting:
         name = waiting.pop()
-        if name in found and name not in used:
-            used[name] = found[name]
-            waiting |= _mentioned(getattr(found[name], "__annotations__", {}))
-    return used
+        if name in bindings and name not in mentions:
+            mentions[name] = bindings[name]
+            waiting |= _mentioned(getattr(bindings[name], "__annotations__", {}))
+    return mentions
 
 
 def _unshadowing(names: Mapping[str, Any], plain: Any) -> dict[str, Any]:
     """Return *names* of a class body. A method `list` does not change what `list[int]` means in the next method."""
-    known = {*plain.__globals__, *vars(builtins)}
-    return {name: value for name, value in names.items() if name not in known}
+    module_names = {*plain.__globals__, *vars(builtins)}
+    return {name: value for name, value in names.items() if name not in module_names}
 
 
 def _mentioned(annotations: Mapping[str, Any]) -> set[str]:
@@ -241,32 +241,32 @@ def _of_class(fn: Any, plain: Any) -> Mapping[str, Any]:
 
 def _of_function(plain: Any) -> dict[str, Any]:
     """Return the type parameters of a function (PEP 695), and what it closes over."""
-    found = {parameter.__name__: parameter for parameter in getattr(plain, "__type_params__", ())}
+    bindings = {parameter.__name__: parameter for parameter in getattr(plain, "__type_params__", ())}
     cells = getattr(plain, "__closure__", None) or ()
     for name, cell in zip(plain.__code__.co_freevars if cells else (), cells, strict=True):
         try:
-            found[name] = cell.cell_contents
+            bindings[name] = cell.cell_contents
         except ValueError:
             continue  # not assigned yet
-    return found
+    return bindings
 
 
 def _decided_by_partial(fn: Any) -> frozenset[str]:
     """Return names that a partial has fixed: the model neither sees nor sets them."""
-    decided: set[str] = set()
+    names: set[str] = set()
     while isinstance(fn, functools.partial):
-        decided |= fn.keywords.keys()
+        names |= fn.keywords.keys()
         fn = fn.func
-    return frozenset(decided)
+    return frozenset(names)
 
 
 def _names_taken(fn: Any) -> frozenset[str]:
     """Return the names that the function behind *fn* has parameters for."""
     try:
-        written = inspect.signature(_plain(fn)).parameters.values()
+        parameters = inspect.signature(_plain(fn)).parameters.values()
     except (TypeError, ValueError):
         return frozenset()
-    return frozenset(parameter.name for parameter in written if parameter.kind in _BY_NAME) | _decided_by_partial(fn)
+    return frozenset(parameter.name for parameter in parameters if parameter.kind in _BY_NAME) | _decided_by_partial(fn)
 
 
 def _require_long_enough_scopes(how: Depends, needs: Needs, label: str, name: str) -> None:

@@ -30,8 +30,8 @@ def model_from_schema(schema: Mapping[str, Any], name: str) -> type[BaseModel]:
     default is None where it is missing, and is not in `model_dump(exclude_unset=True)`. A name that a model cannot have
     for a field is the alias of one. Raises DefinitionError for what is not a JSON Schema of an object.
     """
-    shown = require_schema(schema, label=f"Model '{name}'")
-    check = json_schema_check(name, shown)
+    checked_schema = require_schema(schema, label=f"Model '{name}'")
+    check = json_schema_check(name, checked_schema)
 
     class Shown(BaseModel):
         @model_validator(mode="after")
@@ -44,9 +44,9 @@ def model_from_schema(schema: Mapping[str, Any], name: str) -> type[BaseModel]:
 
         @classmethod
         def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            return {"title": name, **shown}
+            return {"title": name, **checked_schema}
 
-    return _model(inlined(shown), name, Shown)
+    return _model(inlined(checked_schema), name, Shown)
 
 
 def _model(schema: Mapping[str, Any], name: str, base: type[BaseModel]) -> type[BaseModel]:
@@ -90,5 +90,5 @@ def _type(schema: Any, name: str) -> Any:
 
 
 def _union(kinds: Any) -> Any:
-    found = list(kinds)
-    return _ANY if _ANY in found else reduce(or_, found)
+    types = list(kinds)
+    return _ANY if _ANY in types else reduce(or_, types)

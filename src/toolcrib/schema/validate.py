@@ -17,7 +17,7 @@ from .errors import Path, Problem, error_details, locate, problems, refusal
 from .exact_json import parse_exact, write_json
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
-from .parse import JSONError, JSONTooLong, parse_json, require_size
+from .parse import LIMIT_BYTES, JSONError, JSONTooLong, parse_json, require_size
 from .reading import ABSENT, Document, Plan, restored, with_exact_decimals, with_names_told
 from .repair import Repaired, repair, with_integers
 from .view import SchemaView, kind
@@ -60,7 +60,8 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
-            require_size(text)
+            if len(text) > LIMIT_BYTES // 4:
+                require_size(text)
             checked = validate(text, strict=True)
             if (
                 always_read
@@ -97,8 +98,8 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
             if text.strip():
                 raise unreadable(tool, error) from None
         else:
-            if (accepted := accept(value)) is not None:
-                return accepted, ()
+            if (arguments := accept(value)) is not None:
+                return arguments, ()
         return recover(text, repairs, None)
 
     return with_documents(check, document_reader(tool, None, _defaults(schema), schema))
@@ -192,24 +193,24 @@ class Recovery:
         if not repairs:
             raise self._refusal(value, error)
         details = None if error is None else error_details(error, inputs=True)
-        repaired = repair(value, text, self._view, refused=_refused_names(details))
-        gave_up = repaired.gave_up or (error is not None and details is None)
+        repairing = repair(value, text, self._view, refused=_refused_names(details))
+        gave_up = repairing.gave_up or (error is not None and details is None)
         arguments = None
-        if empty or repaired.repairs or error is None:
-            repaired = repaired if self._exact is None else self._exact(text, repaired)
-            arguments, error = self._accepted(repaired.value)
+        if empty or repairing.repairs or error is None:
+            repairing = repairing if self._exact is None else self._exact(text, repairing)
+            arguments, error = self._accepted(repairing.value)
             details = None if error is None else error_details(error, inputs=True)
-        if details is not None and (places := _integers_expected(details, repaired.value)):
+        if details is not None and (places := _integers_expected(details, repairing.value)):
             # The schema that the model was shown takes 1.0 for an integer; strict reading does not.
-            whole = with_integers(repaired, places)
-            if whole is not repaired:
-                repaired = whole
-                arguments, error = self._accepted(repaired.value)
+            whole = with_integers(repairing, places)
+            if whole is not repairing:
+                repairing = whole
+                arguments, error = self._accepted(repairing.value)
         if arguments is None:
             # What could be repaired is not a problem.
-            raise self._refusal(repaired.value, error, _TOO_LARGE_TO_REPAIR if gave_up else "")
-        noted = ((Repair("", "empty", "object"),) if empty else ()) + repaired.repairs
-        return RepairedArguments(arguments, repaired.value), noted
+            raise self._refusal(repairing.value, error, _TOO_LARGE_TO_REPAIR if gave_up else "")
+        notes = ((Repair("", "empty", "object"),) if empty else ()) + repairing.repairs
+        return RepairedArguments(arguments, repairing.value), notes
 
     def _accepted(self, value: Any) -> tuple[dict[str, Any] | None, ValidationError | None]:
         try:
@@ -218,15 +219,15 @@ class Recovery:
             return None, error
 
     def _refusal(self, value: Any, error: ValidationError | None, remark: str = "") -> ToolError:
-        found = problems(self._view, value, error)
-        if not found and error is not None and error_details(error) is None:
+        mistakes = problems(self._view, value, error)
+        if not mistakes and error is not None and error_details(error) is None:
             # pydantic alone knows what is wrong, and finds too much. Of the beginnings of lists, it finds less.
             beginning = _beginning(value)
             _, fewer = self._accepted(beginning)
-            found = problems(self._view, beginning, fewer) if fewer is not None else []
-            found = [problem for problem in found if problem.received not in ("array", "object")]
+            mistakes = problems(self._view, beginning, fewer) if fewer is not None else []
+            mistakes = [problem for problem in mistakes if problem.received not in ("array", "object")]
         unknown = Problem("", "other arguments", kind(value), "the arguments do not match its schema.")
-        return refusal(self._tool, found or [unknown], remark=remark)
+        return refusal(self._tool, mistakes or [unknown], remark=remark)
 
 
 def _beginning(value: Any) -> Any:

@@ -108,8 +108,8 @@ class SchemaView:
 
     def branches(self, keyword: str) -> "list[SchemaView]":
         """Return what *keyword* lists here (`anyOf`, `oneOf`, `allOf`, `prefixItems`)."""
-        listed = self.schema.get(keyword)
-        return [self.at(keyword, index) for index in range(len(listed))] if isinstance(listed, list) else []
+        entries = self.schema.get(keyword)
+        return [self.at(keyword, index) for index in range(len(entries))] if isinstance(entries, list) else []
 
     @cached_property
     def alternatives(self) -> "Sequence[SchemaView]":
@@ -118,13 +118,13 @@ class SchemaView:
         A place that is none of these is its own alternative; so is one with keywords of its own beside a union.
         """
         leaves: dict[SchemaView, None] = {}
-        seen: set[SchemaView] = set()
+        places: set[SchemaView] = set()
 
         def add(view: SchemaView) -> None:
             view = view.resolved
-            if view in seen:
+            if view in places:
                 return
-            seen.add(view)
+            places.add(view)
             inner = view._listed
             for branch in inner or ():
                 add(branch)
@@ -137,9 +137,9 @@ class SchemaView:
     @property
     def _listed(self) -> "list[SchemaView]":
         """What it is one of, if that is all that it says."""
-        listed = [self.branches(keyword) for keyword in (*UNIONS, "allOf") if keyword in self.schema]
-        is_all = len(listed) == 1 and self.schema.keys().isdisjoint(("type", "properties", "enum", "const", "items"))
-        return listed[0] if is_all and ("allOf" not in self.schema or len(listed[0]) == 1) else []
+        groups = [self.branches(keyword) for keyword in (*UNIONS, "allOf") if keyword in self.schema]
+        is_all = len(groups) == 1 and self.schema.keys().isdisjoint(("type", "properties", "enum", "const", "items"))
+        return groups[0] if is_all and ("allOf" not in self.schema or len(groups[0]) == 1) else []
 
     def inside(self) -> "Iterator[tuple[str, SchemaView]]":
         """Return the schemas directly inside, each with the keyword it stands under."""
@@ -167,15 +167,15 @@ class SchemaView:
 
     def reach(self) -> "set[SchemaView]":
         """Return the places inside this one, and those that references lead to; itself only if it contains itself."""
-        seen: set[SchemaView] = set()
+        places: set[SchemaView] = set()
         waiting = [self]
         while waiting:
             view = waiting.pop()
             onward = [inner for keyword, inner in view.inside() if keyword not in ("$defs", "definitions")]
             onward += [target] if (target := view.target) is not None else []
-            waiting += [place for place in onward if place not in seen]
-            seen.update(onward)
-        return seen
+            waiting += [place for place in onward if place not in places]
+            places.update(onward)
+        return places
 
     @cached_property
     def is_recursive(self) -> bool:
@@ -193,9 +193,9 @@ class SchemaView:
     @cached_property
     def kinds(self) -> frozenset[str]:
         """The JSON types that it names itself, by `type`, `enum` or `const`; none where it names none."""
-        named = self.schema.get("type")
-        if named is not None:
-            return frozenset([named] if isinstance(named, str) else named)
+        types = self.schema.get("type")
+        if types is not None:
+            return frozenset([types] if isinstance(types, str) else types)
         return frozenset(map(kind, self.constants or ()))
 
     def admits_kind_of(self, value: Any) -> bool:
@@ -207,8 +207,8 @@ class SchemaView:
     @cached_property
     def constants(self) -> Sequence[Any] | None:
         """The only values that are valid here, if it lists them."""
-        listed = [self.schema["const"]] if "const" in self.schema else self.schema.get("enum")
-        return listed if isinstance(listed, list) else None
+        values = [self.schema["const"]] if "const" in self.schema else self.schema.get("enum")
+        return values if isinstance(values, list) else None
 
     @cached_property
     def choices(self) -> list[Any]:
