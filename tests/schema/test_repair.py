@@ -271,7 +271,6 @@ def bare(**schema: Any) -> Tool[..., Any]:
             [("/p/0", "string", "integer"), ("/p/1", "string", "boolean"), ("/p/2", "string", "boolean")],
         ),
     ],
-    ,
 )
 async def test_bare_schemas_are_repaired_by_the_same_rules(schema: Any, sent: Any, value: Any, repairs: Any) -> None:
     result = await called(bare(**schema), json.dumps(sent))
