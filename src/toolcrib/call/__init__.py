@@ -2,11 +2,9 @@
 
 from .accepted import CheckedArguments
 from .events import EventQueue, EventStream, streamed
-from .execute import Bounded
-from .outcome import error_result
+from .execute import Bounded, may_be_repeated
 from .pending import PendingCalls
-from .pipeline import check, needs_approval, reset, run
-from .retry import may_be_repeated
+from .pipeline import check, error_result, needs_approval, reset, run
 from .runtime import Resources, Retry, Runtime
 
 __all__ = [

@@ -27,9 +27,9 @@ class CheckedArguments(dict[str, Any]):
     def read(cls, tool: Tool, call: Call, *, repair: bool) -> "CheckedArguments":
         """Return the arguments of *call*, checked once more. Raises ToolError."""
         arguments, _ = tool.check(call.arguments, repair)
-        made = cls(arguments)
-        made.tool, made.call, made.arguments = tool, call, arguments
-        return made
+        checked = cls(arguments)
+        checked.arguments, checked.tool, checked.call = arguments, tool, call
+        return checked
 
     def settled(self) -> tuple["CheckedArguments | None", str]:
         """Return the arguments that are validated from exactly the bytes of the document, and its identity.

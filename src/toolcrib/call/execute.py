@@ -1,4 +1,4 @@
-"""Runs the work of a tool: with its Context if it needs one, within its deadline, cancellable as far as its kind is.
+"""Executes the work of a tool: with its Context if it needs one, within its deadline, cancellable as far as it can be.
 
 Nothing here knows a kind of tool: the work is an async callable, and `at_deadline` is what its kind promises.
 
@@ -6,15 +6,20 @@ Within a deadline, a task of its own would be simpler and three times as slow: m
 So the coroutine is driven by hand. While it behaves it runs in the waiting task; when the deadline has passed it is
 cancelled; when it goes on all the same, what is left of it moves to a task of its own, and the answer is given. A
 watchdog names tools that block the event loop past their deadline: nothing on a blocked loop can.
+
+Retries wrap the work alone: nothing is checked, approved or counted twice. (Middleware wraps the whole of a call.)
 """
 
 import asyncio
+import copy
 import logging
 import os
+import random
+import socket
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from functools import partial
 from math import inf
 from time import monotonic
@@ -31,16 +36,21 @@ from ..core import (
     Deadline,
     Deny,
     Emitted,
+    Event,
     Input,
     Permit,
     Progress,
     Result,
+    StillPending,
     Text,
     Tool,
     ToolError,
+    ToolSpec,
     content_of,
     current_client,
     current_deadline,
+    from_any_thread,
+    leaves,
     redacted,
     redacted_content,
     release_permits,
@@ -48,20 +58,22 @@ from ..core import (
 )
 from .events import EventStream
 from .pending import Questions, denied, pending_of
-from .resumed import Resumed
-from .runtime import Runtime
+from .runtime import Retry, Runtime, Trail
+
+Credentials = Mapping[str, Credential]
 
 _log = logging.getLogger("toolcrib")
 
-Credentials = Mapping[str, Credential]
-Asked = list[Questions]
-"""The questions of a call, once there are any; its attempts share them."""
-
 _GRACE_S = 0.1
-"""How long cancelled work may take to end before it is left to itself."""
-_LOOK_S = 0.25
-_BLOCKED_S = 0.5
-"""How often the watchdog looks, and how long after its deadline it reports a call that blocks the loop."""
+"""How long cancelled work may take to end before it is detached."""
+_LOOK_INTERVAL_S = 0.25
+_BLOCKED_TIMEOUT_S = 0.5
+"""How long after its deadline a call that blocks the loop is reported."""
+
+_detached_tasks: set[asyncio.Task[Any]] = set()
+_FOR_EVER_S = 1e9
+_PASSING = frozenset({"unavailable", "lost", "limited", "failed"})
+_CONNECTION = (ConnectionError, TimeoutError, socket.gaierror)
 
 
 def execute(
@@ -71,7 +83,7 @@ def execute(
     runtime: Runtime,
     events: EventStream | None,
     credentials: Credentials,
-    asked: Asked,
+    trail: Trail,
 ) -> Awaitable[Any]:
     """Return the value of the work of *tool*. Raises what the work raises, and ToolError `timeout` or `cancelled`."""
     deadline = current_deadline.get()
@@ -80,7 +92,7 @@ def execute(
             return tool.work(arguments, None)
         return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
     cancellation = CancellationToken()
-    port = CallPort(tool, call, runtime, events, asked)
+    port = CallPort(tool, call, runtime, events, trail)
     context = Context(call, runtime, port, deadline, cancellation, credentials, asyncio.get_running_loop())
     work = _with_context(tool, arguments, context)
     if deadline is None and call.cancellation is None:
@@ -105,26 +117,139 @@ async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context)
         await port.finish()
 
 
+async def retry(
+    tool: Tool,
+    arguments: dict[str, Any],
+    call: Call,
+    runtime: Runtime,
+    events: EventStream | None,
+    credentials: Credentials,
+    trail: Trail,
+) -> Any:
+    """Execute *call*, and again where that can do no harm and may help.
+
+    The attempts that failed are noted in *trail*.
+
+    Only for a tool that is idempotent or read-only; only after an error that may pass by itself: a ToolError whose
+    `retry` is "later", or a connection that failed. Never after a deadline, and never once the tool has emitted a part
+    of its answer.
+    """
+    plan = _plan(tool, runtime)
+    times = plan.times if tool.retries is None else tool.retries
+    if not times or not may_be_repeated(tool.spec):
+        return await execute(tool, arguments, call, runtime, events, credentials, trail)
+    as_checked = copy.deepcopy(arguments)  # a tool may change what it is given
+    observed = None if events is None else _Observed(events)
+    deadline = current_deadline.get()
+    while True:
+        try:
+            return await execute(tool, arguments, call, runtime, observed, credentials, trail)
+        except Exception as error:
+            if len(trail.failures) >= times or (observed and observed.has_emitted) or not may_pass(error):
+                raise
+            pause_s = _pause_s(plan, len(trail.failures), error)
+            if _is_too_late(deadline, pause_s):
+                raise
+            name = error.code if isinstance(error, ToolError) else type(error).__name__
+        _log.warning("Tool '%s' failed (%s) and is tried again in %.3f s", tool.spec.name, name, pause_s)
+        trail.failures += ({"error": name, "after_s": round(pause_s, 3)},)
+        await _pause(pause_s, tool.spec.name, call.cancellation)
+        arguments = copy.deepcopy(as_checked)
+
+
+def _plan(tool: Tool, runtime: Runtime) -> Retry:
+    for plan in runtime.retries or ():
+        if plan.names.fullmatch(tool.spec.name):
+            return plan
+    return Retry(times=0)
+
+
+def _is_too_late(deadline: Deadline | None, pause_s: float) -> bool:
+    return deadline is not None and deadline.left_s <= pause_s
+
+
+def may_be_repeated(spec: ToolSpec) -> bool:
+    """Return whether the tool is declared such that a second call with the same arguments changes nothing more."""
+    return spec.hints.idempotent is True or spec.hints.read_only is True
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether the same work may end better in a while."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(may_pass, leaves(error)))
+    if isinstance(error, ToolError):
+        return error.code in _PASSING and error.retry == "later" and not isinstance(error, StillPending)
+    # HTTP clients have their own errors, raised from or while handling the one of the connection.
+    return any(isinstance(cause, _CONNECTION) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(10):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _pause_s(plan: Retry, number: int, error: Exception) -> float:
+    # "Full jitter": calls that failed together do not come back together.
+    pause_s = random.uniform(0, min(plan.most_s, plan.first_s * 2.0**number))  # noqa: S311 - nothing is guarded by it
+    asked_s = error.details.get("retry_after_s") if isinstance(error, ToolError) else None
+    return max(pause_s, float(asked_s)) if isinstance(asked_s, int | float) and asked_s < _FOR_EVER_S else pause_s
+
+
+async def _pause(wait_s: float, tool: str, cancellation: CancellationToken | None) -> None:
+    if cancellation is None:
+        await asyncio.sleep(wait_s)
+        return
+    stopped = asyncio.Event()
+    unlink = cancellation.add_callback(from_any_thread(stopped.set))
+    try:
+        async with asyncio.timeout(wait_s):
+            await stopped.wait()
+    except TimeoutError:
+        return
+    finally:
+        unlink()
+    raise ToolError(f"Tool '{tool}' was cancelled.", "cancelled")
+
+
+class _Observed(EventStream):
+    """The events of a call, and whether any part of its answer was among them."""
+
+    def __init__(self, events: EventStream) -> None:
+        self._observed = events
+        self.has_emitted = False
+
+    async def put(self, event: Event, /) -> None:
+        self.has_emitted = True
+        await self._observed.put(event)
+
+    def progress(self, progress: Progress) -> None:
+        self._observed.progress(progress)
+
+
 class CallPort:
     """The `Port` of one call: what its tool reports goes to *events*, secrets redacted, if anybody listens."""
 
-    def __init__(self, tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, asked: Asked) -> None:
+    def __init__(self, tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, trail: Trail) -> None:
         self._tool = tool
         self._call = call
         self._runtime = runtime
-        self._events, self._asked = events, asked
+        self._events, self._trail = events, trail
         self._client = current_client.get()  # a tool may ask from a task that others share
-        self._loop = asyncio.get_running_loop()
+        self._report = None if events is None else from_any_thread(events.progress)
         self._tail = ""  # of emitted text: what may be the beginning of a secret
         self._clients: list[Any] = []
 
     def progress(self, progress: Progress, /) -> None:
-        events, redaction = self._events, self._runtime.redaction
-        if events is None:
+        redaction = self._runtime.redaction
+        if self._report is None:
             return
         if redaction is not None and progress.message:
             progress = Progress(progress.done, progress.total, redaction.redact(progress.message))
-        self._loop.call_soon_threadsafe(events.progress, progress)
+        self._report(progress)
 
     async def emit(self, content: Any, /) -> None:
         if self._events is None:
@@ -182,21 +307,19 @@ class CallPort:
             raise denied(self._tool.spec.name, stored.answer, stored.by)
 
     def _questions(self) -> Questions:
-        if not self._asked:
-            self._asked.append(self._runtime.questions(self._tool, self._call, self._client))
-        return self._asked[0]
+        questions = self._trail.questions
+        if questions is None:
+            questions = self._trail.questions = self._runtime.questions(self._tool, self._call, self._client)
+        return questions
 
     async def suspend(self) -> None:
-        """The call ends waiting for something: its answers are stored for when it is made again."""
-        for questions in self._asked:
-            await questions.give_back()
+        """Store the answers of the call, which ends waiting, for when it is made again."""
+        if self._trail.questions is not None:
+            await self._trail.questions.give_back()
 
     def _rest(self) -> list[Content]:
         tail, self._tail = self._tail, ""
         return [Text(redacted(tail, self._runtime.redaction))] if tail else []
-
-
-_left_behind: set[asyncio.Task[Any]] = set()
 
 
 class Bounded:
@@ -245,93 +368,111 @@ class Bounded:
                 dog.watched.pop(self, None)
 
     def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
-        """From the first suspension on there are timers, and a cancellation that may be somebody else's."""
-        loop = asyncio.get_running_loop()
+        """Drive the work on. From its first suspension there are timers, and a cancellation may be somebody else's.
+
+        Ours comes up to twice: at the deadline, or by the token, and after the grace that the work has then.
+        """
         task = asyncio.current_task()
         assert task is not None
         others = task.cancelling()
-        ours = seen = 0
+        cancels = handled = 0
 
         def cancel() -> None:
-            nonlocal ours
-            ours += 1
+            nonlocal cancels
+            cancels += 1
             task.cancel()
 
-        timer = None if self._deadline is None else _Timer(self._deadline, loop, cancel)
-        unlink: Callable[[], None] | None = None
-        if self._token is not None:
-            unlink = self._token.add_callback(lambda: loop.call_soon_threadsafe(cancel))
-        late = alone = False
+        timer = None if self._deadline is None else _Timer(self._deadline, cancel)
+        unlink = None if self._token is None else self._token.add_callback(from_any_thread(cancel))
         grace: asyncio.TimerHandle | None = None
+        is_detached = False
         try:
             while True:
                 try:
                     sent = yield waiting
                 except BaseException as thrown:
-                    # What was waited for has failed, or somebody else cancels (a timeout inside the tool does): that
-                    # is between them and the work.
-                    if ours > seen and isinstance(thrown, asyncio.CancelledError):
-                        seen = ours
-                        if late:
-                            alone = self._let_go(thrown, loop)
+                    # What was waited for has failed, or another cancels (a timeout inside the tool does): that is
+                    # between them and the work.
+                    if cancels > handled and isinstance(thrown, asyncio.CancelledError):
+                        handled = cancels
+                        if grace is not None:
+                            is_detached = self._detach(thrown)
                             break
-                        late = True
                         if self._cancellation is not None:
                             self._cancellation.cancel()
                         if timer is not None:
                             timer.cancel()
-                        grace = loop.call_later(_GRACE_S, cancel)
+                        grace = task.get_loop().call_later(_GRACE_S, cancel)
                     waiting = self._work.throw(thrown)
                 else:
                     waiting = self._work.send(sent)
         except StopIteration as ended:
-            if not late:
+            if grace is None:
                 return ended.value
         except BaseException as raised:
-            if not late:
+            if grace is None:
                 if isinstance(raised, asyncio.CancelledError) and self._cancellation is not None:
                     self._cancellation.cancel()
                 raise
         finally:
-            if timer is not None:
-                timer.cancel()
-            if grace is not None:
-                grace.cancel()
+            for handle in (timer, grace):
+                if handle is not None:
+                    handle.cancel()
             if unlink is not None:
                 unlink()
-            for _ in range(ours):
+            for _ in range(cancels):
                 task.uncancel()
         if task.cancelling() > others:
             raise asyncio.CancelledError
-        raise self._error(ended=not alone)
+        raise self._error(is_detached)
 
-    def _let_go(self, cancelled: asyncio.CancelledError, loop: asyncio.AbstractEventLoop) -> bool:
-        """Cancel the work once more; whether it still goes on, which it then does alone."""
+    def _detach(self, cancelled: asyncio.CancelledError) -> bool:
+        """Cancel the work once more. Return whether it goes on, in a task of its own."""
         try:
             waiting = self._work.throw(cancelled)
         except BaseException:
             return False
         _log.warning("Tool '%s' was cancelled and continues to run", self.tool)
         # What the call holds is held until the work has really ended.
-        task = loop.create_task(_alone(self._work, waiting, share_permits()))
-        _left_behind.add(task)
+        task = asyncio.ensure_future(_run_detached(self._work, waiting, share_permits()))
+        _detached_tasks.add(task)
         task.add_done_callback(_forget)
         return True
 
-    def _error(self, *, ended: bool) -> ToolError:
+    def _error(self, is_detached: bool) -> ToolError:
         name = self.tool
-        still = "" if ended and self._at_deadline != "left_running" else " Its work may still be running."
+        still = " Its work may still be running." if is_detached or self._at_deadline == "left_running" else ""
         if self._token is not None and self._token.is_cancelled():
             return ToolError(f"Tool '{name}' was cancelled.{still}", "cancelled")
         return ToolError(f"Tool '{name}' did not answer in time.{still} Ask for less, or try again later.", "timeout")
 
 
+class Resumed:
+    """What is left of a coroutine that was stepped by hand, and waits for *waiting*: awaited, it goes on."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], waiting: Any) -> None:
+        self._work = work
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waiting = self._waiting
+        try:
+            while True:
+                try:
+                    sent = yield waiting
+                except BaseException as thrown:
+                    waiting = self._work.throw(thrown)
+                else:
+                    waiting = self._work.send(sent)
+        except StopIteration as ended:
+            return ended.value
+
+
 class _Timer:
     """Calls *cancel* when the deadline has passed, also where a pause has moved it meanwhile."""
 
-    def __init__(self, deadline: Deadline, loop: asyncio.AbstractEventLoop, cancel: Callable[[], None]) -> None:
+    def __init__(self, deadline: Deadline, cancel: Callable[[], None]) -> None:
         self._deadline = deadline
-        self._loop = loop
         self._cancel = cancel
         self._handle: asyncio.TimerHandle | None = None
         deadline.on_resume = self._set
@@ -346,7 +487,7 @@ class _Timer:
         if self._handle is not None:
             self._handle.cancel()
         left_s = self._deadline.left_s
-        self._handle = None if left_s == inf else self._loop.call_later(left_s, self._ring)
+        self._handle = None if left_s == inf else asyncio.get_running_loop().call_later(left_s, self._ring)
 
     def _ring(self) -> None:
         if self._deadline.left_s > 0.001:
@@ -359,7 +500,7 @@ async def _awaiting(work: Awaitable[Any]) -> Any:
     return await work
 
 
-async def _alone(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Permit, ...]) -> Any:
+async def _run_detached(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Permit, ...]) -> Any:
     try:
         return await Resumed(work, waiting)
     finally:
@@ -367,9 +508,9 @@ async def _alone(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Pe
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    _left_behind.discard(task)
+    _detached_tasks.discard(task)
     if not task.cancelled():
-        task.exception()  # seen: nobody waits for it any more
+        task.exception()  # retrieved: no call waits for it any more
 
 
 class _Watchdog:
@@ -379,7 +520,7 @@ class _Watchdog:
         # Plain dictionary operations only: each is atomic, and every call with a deadline makes two.
         self.watched: dict[Bounded, tuple[int, Deadline]] = {}
         """Calls, the threads of their loops, and their deadlines."""
-        self._some = threading.Event()
+        self._has_calls = threading.Event()
         self._starting = threading.Lock()
         self._is_looking = self._is_started = False
 
@@ -391,7 +532,7 @@ class _Watchdog:
 
     def _begin(self) -> None:
         self._is_looking = True
-        self._some.set()
+        self._has_calls.set()
         with self._starting:
             if not self._is_started:
                 threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
@@ -399,17 +540,17 @@ class _Watchdog:
 
     def _look(self) -> None:
         while True:
-            self._some.wait()
-            threading.Event().wait(_LOOK_S)
+            self._has_calls.wait()
+            threading.Event().wait(_LOOK_INTERVAL_S)
             if not self.watched:
-                self._some.clear()
+                self._has_calls.clear()
                 self._is_looking = False
-                # Whoever came between the look and the clearing is seen at the next look.
+                # A call that came between the look and the clearing is seen at the next look.
                 if self.watched:
                     self._begin()
             for call, (thread, deadline) in list(self.watched.items()):
                 late_s = -deadline.left_s
-                if late_s > _BLOCKED_S and self.watched.pop(call, None) is not None:
+                if late_s > _BLOCKED_TIMEOUT_S and self.watched.pop(call, None) is not None:
                     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
                     line = traceback.format_stack(frame)[-1] if frame else "an unknown place"
                     _log.error(
@@ -423,10 +564,10 @@ class _Watchdog:
 _dog = _Watchdog()
 
 
-def _new_dog() -> None:
+def _replace_dog() -> None:
     global _dog
     _dog = _Watchdog()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_dog)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_replace_dog)  # threads do not survive a fork

@@ -52,9 +52,10 @@ V = TypeVar("V")
 
 _log = logging.getLogger("toolcrib")
 
-_TRIES = 3
-"""How often somebody is asked at once for an input, when what they give is not what was asked for."""
-_QUESTIONS = 1000
+MAX_TRIES = 3
+"""How often a person is asked at once for an input, when what they give is not what was asked for."""
+MAX_REMEMBERED = 1000
+"""How many questions, and calls that wait, are known here beside the store."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class PendingCalls:
         _remember(self._of_calls, (caller, call_id), id)
 
     async def answer(self, id: str, answer: Answer, *, by: str) -> Pending:  # noqa: A002
-        """Store *answer* to what is pending under *id*, given *by* somebody. Raises AnswerError."""
+        """Store *answer* to what is pending under *id*, given *by* a person, by name. Raises AnswerError."""
         if not isinstance(by, str) or not by:
             raise AnswerError('An answer needs a name: answer(id, Approve(), by="alice").', "foreign")
         stored = await self.store.get(id)
@@ -96,7 +97,7 @@ class PendingCalls:
         if not await self.allows(pending, by):
             own = " The caller may not answer it." if pending.others_only and by == pending.principal else ""
             raise AnswerError(
-                f"'{by}' may not answer '{pending.id}'.{own} Let somebody answer who is allowed to.", "foreign"
+                f"'{by}' may not answer '{pending.id}'.{own} Let a person answer who is allowed to.", "foreign"
             )
         if (problem := self._problem(pending, answer)) is not None:
             raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
@@ -106,15 +107,15 @@ class PendingCalls:
         return pending
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
-        """Return the answer of whoever can be asked at once, in the caller's name; None where nobody can."""
+        """Return the answer of the caller, where they can be asked at once; None where they cannot."""
         if self.ask is None or not await self.allows(pending, pending.principal):
             return None
-        display_arguments = pending
-        for _ in range(_TRIES):
+        shown = pending
+        for _ in range(MAX_TRIES):
             try:
-                answer = await self.ask(display_arguments)
+                answer = await self.ask(shown)
             except Exception as error:
-                what = f"Nobody could be asked whether '{pending.tool}' may run; the call waits"
+                what = f"Asking failed whether '{pending.tool}' may run; the call waits"
                 log_failure(what, error, self.redaction)
                 return None
             if answer is None:
@@ -124,7 +125,7 @@ class PendingCalls:
                 return None
             if problem is None:
                 return StoredPending(pending, "taken", answer, pending.principal)
-            display_arguments = replace(pending, message=f"{problem}\n{pending.message}")
+            shown = replace(pending, message=f"{problem}\n{pending.message}")
         _log.warning("The answers to '%s' are not what was asked for; the call waits", pending.tool)
         return None
 
@@ -167,7 +168,9 @@ class PendingCalls:
         if pending.kind == "approval":
             return None if isinstance(answer, Approve) else 'It is an approval: answer Approve() or Deny("why").'
         if pending.kind != "input":
-            return f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which nobody answers here."
+            return (
+                f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which is not answered here."
+            )
         if not isinstance(answer, Input):
             return 'It asks for an input: answer Input(...) or Deny("why").'
         from ..schema import Elicitation
@@ -176,65 +179,39 @@ class PendingCalls:
         return question.problems(answer.value)
 
 
+@dataclass(slots=True, kw_only=True)
 class Questions:
-    """The questions of one call, and the answers it has taken."""
+    """The questions of one call, and the answers it has taken. *client* is the one that the call is for."""
 
-    __slots__ = (
-        *("_arguments", "_call", "_caller", "_client", "_digest", "_keys", "_made", "_pendings", "_redaction"),
-        *("_repair", "_taken", "_tool", "approved"),
-    )
-
-    def __init__(
-        self,
-        pendings: PendingCalls,
-        tool: Tool,
-        call: Call,
-        caller: Caller,
-        *,
-        repair: bool,
-        redaction: Redaction | None,
-        client: Any,
-    ) -> None:
-        self._pendings = pendings
-        self._tool = tool
-        self._call = call
-        self._caller = caller
-        self._repair = repair
-        self._redaction = redaction
-        self._client = client
-        self._digest = ""
-        self._arguments = ""
-        self._made = ""
-        self.approved: CheckedArguments | None = None
-        """The arguments that a person was shown, validated from the bytes of their document."""
-        self._taken: dict[tuple[str, str], StoredPending] = {}
-        self._keys: dict[str, int] = {}
+    pendings: PendingCalls
+    tool: Tool
+    call: Call
+    caller: Caller
+    repair: bool
+    redaction: Redaction | None
+    client: Any
+    approved: CheckedArguments | None = None
+    """The arguments that a person was shown, validated from the bytes of their document."""
+    _digest: str = ""
+    _arguments: str = ""
+    _made: str = ""
+    _taken: dict[tuple[str, str], StoredPending] = field(default_factory=dict[tuple[str, str], StoredPending])
+    _keys: dict[str, int] = field(default_factory=dict[str, int])
 
     def bind(self, arguments: CheckedArguments | None = None) -> None:
         """Bind the answers to *arguments*, with the defaults that were made for this call.
 
         Without them, bind the questions of a tool that runs: to what was sent, whatever it has done to its arguments.
         """
-        call, tool = self._call, self._tool
         if arguments is None:
-            arguments = CheckedArguments.read(tool, call, repair=self._repair)
+            arguments = CheckedArguments.read(self.tool, self.call, repair=self.repair)
             identity = arguments.accepted.identity_as_sent
         else:
             self.approved, identity = arguments.settled()
             self._made = arguments.accepted.bytes if self.approved and arguments.accepted.has_made else ""
             arguments = self.approved or arguments
-        self._digest = call_digest(self._caller, tool, identity)
+        self._digest = call_digest(self.caller, self.tool, identity)
         self._arguments = self._text(arguments)
-
-    def _read_made(self, made: str) -> CheckedArguments | None:
-        try:
-            return CheckedArguments.read(self._tool, replace(self._call, arguments=made), repair=False)
-        except ToolError:
-            return None
-
-    def _text(self, arguments: CheckedArguments) -> str:
-        """Return *arguments* for a person."""
-        return redacted_json(arguments.accepted.text, self._redaction)
 
     async def ask(
         self,
@@ -246,22 +223,19 @@ class Questions:
         others_only: bool = False,
     ) -> StoredPending:
         """Return an answer, which is this call's alone. Raises Suspended where there is none yet."""
-        pendings = self._pendings
-        key = self._shown(key)
+        key, problem = self._redacted_key(key), ""
         if not self._digest:
             self.bind()
-        stored = self._taken.get((kind, key)) or await pendings.store.take(
-            self._digest, kind, key, now=pendings.clock()
-        )
+        store, now = self.pendings.store, self.pendings.clock()
+        stored = self._taken.get((kind, key)) or await store.take(self._digest, kind, key, now=now)
         shown = self._read_made(stored.made) if stored is not None and stored.made else None
         if stored is not None and stored.made and (shown is None or self._text(shown) != stored.pending.arguments):
             stored = None  # what would run is not what was shown
-        problem = ""
         if stored is not None and isinstance(stored.answer, Input) and question is not None:
             # Answered where only the JSON Schema was known, or asked for something else by now.
             problem = question.problems(stored.answer.value) or ""
-        if stored is None or problem or (others_only and stored.by == self._caller.principal):
-            message = redacted(f"{problem}\n{message}" if problem else message, self._redaction).strip()
+        if stored is None or problem or (others_only and stored.by == self.caller.principal):
+            message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
             stored, shown = await self._ask_again(kind, key, message, question, others_only), None
         self.approved = shown or self.approved
         self._taken[kind, key] = stored
@@ -271,33 +245,32 @@ class Questions:
         """The call ends waiting: the answers it had taken are there for it when it is made again."""
         while self._taken:
             _, stored = self._taken.popitem()
-            await self._pendings.store.give_back(replace(stored, state="answered"))
+            await self.pendings.store.give_back(replace(stored, state="answered"))
 
     async def _ask_again(
         self, kind: PendingKind, key: str, message: str, question: "Elicitation | None", others_only: bool
     ) -> StoredPending:
-        pendings, profile = self._pendings, self._caller.profile
-        if profile != Caller().profile:  # a model may have chosen it
-            message = f"{message}\nFor the profile '{profile}'."
+        pendings, caller = self.pendings, self.caller
+        if caller.profile != Caller().profile:  # a model may have chosen it
+            message = f"{message}\nFor the profile '{caller.profile}'."
         pending = Pending(
             id=f"pending_{token_urlsafe(16)}",
             kind=kind,
             message=message,
             digest=self._digest,
-            tool=self._tool.spec.name,
-            principal=self._caller.principal,
-            thread=self._caller.thread,
+            tool=self.tool.spec.name,
+            principal=caller.principal,
+            thread=caller.thread,
             expires_at=pendings.clock() + pendings.within,
             arguments=self._arguments,
             key=key,
-            schema=None if question is None else redacted_data(question.schema, self._redaction),
+            schema=None if question is None else redacted_data(question.schema, self.redaction),
             others_only=others_only,
         )
         if pendings.ask is not None:
             context = copy_context()
-            context.run(current_client.set, self._client)
-            asking = asyncio.get_running_loop().create_task(pendings.ask_now(pending), context=context)
-            answered = await self._unless_cancelled(asking)
+            context.run(current_client.set, self.client)
+            answered = await asyncio.create_task(pendings.ask_now(pending), context=context)
             if answered is not None:
                 return replace(answered, made=self._made)
         now = pendings.clock()
@@ -307,31 +280,25 @@ class Questions:
         pendings.remember(stored.id, question)
         raise Suspended(stored)
 
-    async def _unless_cancelled(self, task: "asyncio.Task[StoredPending | None]") -> StoredPending | None:
-        token = self._call.cancellation
-        if token is None:
-            return await task
-        token.link_future(task)
+    def _redacted_key(self, key: str) -> str:
+        """Return *key* without secrets: two that differ in these are numbered, in the order in which they are asked."""
+        text = redacted(key, self.redaction)
+        return key if text == key else f"{text} {self._keys.setdefault(key, len(self._keys) + 1)}"
+
+    def _read_made(self, made: str) -> CheckedArguments | None:
         try:
-            return await task
-        except asyncio.CancelledError:
-            if token.is_cancelled():
-                raise ToolError(f"Tool '{self._tool.spec.name}' was cancelled.", "cancelled") from None
-            task.cancel()
-            raise
+            return CheckedArguments.read(self.tool, replace(self.call, arguments=made), repair=False)
+        except ToolError:
+            return None
 
-    def _shown(self, key: str) -> str:
-        """Return *key* without secrets.
-
-        Two that differ in these are told apart by the order in which they are asked.
-        """
-        shown = redacted(key, self._redaction)
-        return key if shown == key else f"{shown} {self._keys.setdefault(key, len(self._keys) + 1)}"
+    def _text(self, arguments: CheckedArguments) -> str:
+        """Return *arguments* for a person."""
+        return redacted_json(arguments.accepted.text, self.redaction)
 
 
 def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
     memory[key] = value
-    while len(memory) > _QUESTIONS:
+    while len(memory) > MAX_REMEMBERED:
         memory.popitem(last=False)
 
 

@@ -1,51 +1,58 @@
 """Every call, in the order in which it runs: resolve, check, approve, authorize, execute, normalize, record."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import Any
 
 from ..core import (
     Ask,
     Call,
     Content,
+    Credential,
     Data,
     Deadline,
     Decision,
     Deny,
     Next,
+    Pending,
     PendingKind,
     Policy,
     Redaction,
     Repair,
     Result,
-    ResultHandles,
+    StoredPending,
+    Suspended,
     Text,
     Tool,
+    ToolAuth,
     ToolError,
     content_of,
     current_deadline,
     has_parts,
     log_failure,
     moment,
+    redacted,
     redacted_content,
+    to_tool_error,
 )
 from .accepted import CheckedArguments
-from .approve import approve
-from .authorize import NO_CREDENTIALS, authorize
 from .events import EventStream
-from .execute import execute
-from .outcome import failed
-from .pending import Questions
-from .record import Seen, record_finished, record_started
-from .retry import retry
-from .runtime import Runtime
+from .execute import Bounded, execute, retry
+from .pending import denied, pending_message, pending_of
+from .record import record_finished, record_started
+from .runtime import Runtime, Trail
 
 _log = logging.getLogger("toolcrib")
 
+NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
 
 
@@ -53,76 +60,53 @@ async def run(
     call: Call,
     runtime: Runtime,
     events: EventStream | None = None,
-    *,
     tool: Tool | None = None,
-    seen: Seen | None = None,
+    outer: Trail | None = None,
 ) -> Result[Any]:
     """Return the result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
-    Middleware wraps all that follows once the tool is resolved, and goes on by coming back here with the *tool*. What
-    runs is added to *seen*.
+    Middleware wraps all that follows once the tool is resolved: it goes on by coming back here, with the *tool* and the
+    trail of the *outer* run.
     """
-    started_at, sent, is_outermost, seen = moment(), call, tool is None, Seen() if seen is None else seen
-    repairs: tuple[Repair, ...] = ()
+    started_at, sent, trail = moment(), call, Trail()
     limit: Token[Deadline | None] | None = None
-    decision: Decision | None = None
-    asked: list[Questions] = []
-    failures: list[dict[str, Any]] = []
     try:
         tool = tool or runtime.ready.get(call.tool) or await runtime.resolve(call)
-        limit = _set_deadline(tool, call, runtime) if is_outermost else None
-        if is_outermost and (runtime.wraps_all or tool.lock is not None):
-            result = _require(await _through(runtime, tool, call, events, seen))
+        if outer is None:
+            limit = _set_deadline(tool, call, runtime)
+        if outer is None and (runtime.wraps_all or tool.lock is not None):
+            result = await _through_middleware(runtime, tool, call, events, trail)
         else:
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
-                call, repairs = await _with_values(runtime.handles, tool, call, runtime)
-            arguments, found = tool.check(call.arguments, runtime.repair)
-            repairs = repairs + found if repairs else found
-            looks = runtime.policy is not None or runtime.records_content
-            checked = _checked(arguments, tool, call, sent, seen) if looks else None
-            if runtime.policy is not None and checked is not None:
-                decision = await _decide(runtime.policy, checked, runtime)
-                decision = await approve(decision, checked, runtime, asked) if decision.do != "allow" else decision
-            credentials = NO_CREDENTIALS if tool.spec.auth is None else await authorize(tool, call, runtime)
+                call = await _with_values(tool, call, runtime, trail)
+            arguments, repairs = tool.check(call.arguments, runtime.repair)
+            trail.repairs += repairs
+            if runtime.policy is not None or runtime.records_content:
+                await _decide(_checked(arguments, tool, call), sent, runtime, trail, outer or trail)
+            credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
             if runtime.start_recorders:
-                await record_started(sent, tool, runtime, started_at, decision, seen)
-            perform = execute if tool.retries is None and runtime.retries is None else partial(retry, failures)
-            value = await perform(tool, arguments, call, runtime, events, credentials, asked)
+                await record_started(sent, tool, runtime, started_at, trail, outer or trail)
+            work = execute if tool.retries is None and runtime.retries is None else retry
+            value = await work(tool, arguments, call, runtime, events, credentials, trail)
             content = _normalize(tool, value, runtime.redaction)
             value = value.value if type(value) is Result else value  # it came with its own content
-            result = Result(value, content, None, repairs, started_at, moment(), call.id, call.tool)
+            result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
             if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
                 await runtime.handles.bound(result, tool.spec.name)
     except BaseException as raised:
-        result = await failed(raised, sent if is_outermost else None, call, runtime, repairs, started_at, asked, seen)
+        result = await _end(raised, sent if outer is None else None, call, runtime, started_at, trail)
     finally:
         reset(current_deadline, limit)
-    if decision is not None or failures or result.repairs:
-        _add_metadata(result, decision, failures, runtime.redaction)
-    if is_outermost and runtime.recorders:
-        await record_finished(sent, runtime, started_at, result, seen)
+    if trail.decision is not None or trail.failures or result.repairs:
+        _add_metadata(result, trail, runtime.redaction)
+    if outer is None and runtime.recorders:
+        await record_finished(sent, runtime, started_at, result, trail)
     return result
 
 
-async def check(call: Call, runtime: Runtime, seen: Seen | None = None) -> Result[dict[str, Any]]:
-    """Do the same as `run` as far as the check: the value is the arguments by name, ready for the work.
-
-    They are added to *seen*.
-    """
-    started_at, sent = moment(), call
-    repairs: tuple[Repair, ...] = ()
-    try:
-        tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
-        if runtime.handles is not None:
-            call, repairs = await _with_values(runtime.handles, tool, call, runtime)
-        arguments, found = tool.check(call.arguments, runtime.repair)
-    except BaseException as raised:
-        return await failed(raised, None, sent, runtime, repairs, started_at, [], Seen())
-    if seen is not None:
-        _checked(arguments, tool, call, call, seen)
-    if runtime.redaction is not None:
-        repairs, found = _redacted_repairs(repairs, runtime.redaction), _redacted_repairs(found, runtime.redaction)
-    return Result(arguments, (), None, repairs + found, started_at, moment(), call.id, call.tool)
+async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
+    """Do the same as `run` as far as the check: the value is the arguments by name, ready for the work."""
+    return await _check_only(call, runtime, Trail())
 
 
 async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
@@ -130,20 +114,30 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
 
     None also for what would not get so far.
     """
-    seen = Seen()
-    result = await check(call, runtime, seen)
-    if result.error is not None or runtime.policy is None:
+    trail = Trail()
+    result = await _check_only(call, runtime, trail)
+    if result.error is not None or runtime.policy is None or trail.checked is None:
         return None
-    return "approval" if (await _decide(runtime.policy, seen[0], runtime)).do == "ask" else None
+    return "approval" if (await _ask_policy(runtime.policy, trail.checked, runtime)).do == "ask" else None
 
 
-def _checked(arguments: dict[str, Any], tool: Tool, call: Call, sent: Call, seen: Seen) -> CheckedArguments:
-    """Return *arguments*, for a policy or a recorder to look at; noted in *seen* as they were *sent*."""
-    checked = CheckedArguments(arguments)
-    checked.arguments, checked.tool, checked.call = arguments, tool, call
-    if call is sent:  # and not what a handle stands for
-        seen.append(checked)
-    return checked
+async def _check_only(call: Call, runtime: Runtime, trail: Trail) -> Result[dict[str, Any]]:
+    started_at, sent = moment(), call
+    try:
+        tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
+        if runtime.handles is not None:
+            call = await _with_values(tool, call, runtime, trail)
+        arguments, repairs = tool.check(call.arguments, runtime.repair)
+    except BaseException as raised:
+        return await _end(raised, None, sent, runtime, started_at, trail)
+    trail.repairs += repairs
+    trail.checked = _checked(arguments, tool, call)
+    if runtime.redaction is not None:
+        trail.repairs = _redacted_repairs(trail.repairs, runtime.redaction)
+    return Result(arguments, (), None, trail.repairs, started_at, moment(), call.id, call.tool)
+
+
+# Resolve
 
 
 def _set_deadline(tool: Tool, call: Call, runtime: Runtime) -> Token[Deadline | None] | None:
@@ -167,36 +161,57 @@ def reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
         pass
 
 
-def _through(
-    runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, seen: Seen
-) -> Awaitable[Result[Any]]:
+async def _through_middleware(
+    runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, trail: Trail
+) -> Result[Any]:
     """Return the result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
-    go_on: Next = partial(run, call, runtime, events, tool=tool, seen=seen)
+    go_on: Next = partial(run, call, runtime, events, tool, trail)
     for wrap in reversed(runtime.middleware):
         go_on = partial(wrap, tool, call, runtime.caller, go_on)
-    return go_on()
-
-
-def _require(result: Any) -> Result[Any]:
-    """Return *result* of middleware. Raises TypeError where it is none."""
+    result: Any = await go_on()
     if not isinstance(result, Result):
         raise TypeError(f"middleware returned {type(result).__name__}, not a Result")
     return result
 
 
-async def _with_values(
-    handles: ResultHandles, tool: Tool, call: Call, runtime: Runtime
-) -> tuple[Call, tuple[Repair, ...]]:
+# Check
+
+
+async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail) -> Call:
     """Return *call* with the values of its handles: so everybody who looks at it sees what will run."""
-    arguments, repairs = await handles.follow(tool, call.arguments, runtime.repair)
-    return call if arguments is call.arguments else replace(call, arguments=arguments), repairs
+    assert runtime.handles is not None
+    arguments, trail.repairs = await runtime.handles.follow(tool, call.arguments, runtime.repair)
+    return call if arguments is call.arguments else replace(call, arguments=arguments)
 
 
-async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime) -> Decision:
+def _checked(arguments: dict[str, Any], tool: Tool, call: Call) -> CheckedArguments:
+    """Return *arguments*, for a policy or a recorder to look at."""
+    checked = CheckedArguments(arguments)
+    checked.arguments, checked.tool, checked.call = arguments, tool, call
+    return checked
+
+
+# Approve
+
+
+async def _decide(checked: CheckedArguments, sent: Call, runtime: Runtime, trail: Trail, outer: Trail) -> None:
+    """Note what is to run, and let the policy, and where it asks a person, decide on it.
+
+    Raises ToolError `denied`, and Suspended where a person has not answered yet.
+    """
+    if checked.call is sent:
+        outer.checked = checked
+    if runtime.policy is not None:
+        trail.decision = await _ask_policy(runtime.policy, checked, runtime)
+        if trail.decision.do != "allow":
+            trail.decision = await _approve(trail.decision, checked, runtime, trail)
+
+
+async def _ask_policy(policy: Policy, checked: CheckedArguments, runtime: Runtime) -> Decision:
     """Return the decision of *policy*. Where it raises, or returns nothing or something else: deny."""
-    spec = arguments.tool.spec
+    spec = checked.tool.spec
     try:
-        answer: Any = policy(spec, arguments, runtime.caller)
+        answer: Any = policy(spec, checked, runtime.caller)
         if type(answer) is not str and isawaitable(answer):
             answer = await answer
     except ToolError:
@@ -217,6 +232,64 @@ async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime)
             pass
     _log.error('The policy returned %s for \'%s\', not "allow", "deny" or "ask"', type(answer).__name__, spec.name)
     return Decision("deny", message="the policy gave no decision. The detail is in the log.")
+
+
+async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> Decision:
+    """Return *decision*, with who approved; *checked* become the arguments that were shown.
+
+    The deadline of the call stands still while a person thinks. Raises as `_decide` does.
+    """
+    name, deadline = checked.tool.spec.name, current_deadline.get()
+    if decision.do != "ask":
+        reason = decision.message or "a policy denies it."
+        raise ToolError(f"Tool '{name}' is not allowed to run with these arguments: {reason}", "denied")
+    questions = trail.questions = runtime.questions(checked.tool, checked.call)
+    questions.bind(checked)
+    message = decision.message or f"May '{name}' run with these arguments?"
+    answer: Any = questions.ask("approval", "", message, others_only=decision.others_only)
+    if checked.call.cancellation is not None:
+        answer = Bounded(answer, name, None, checked.call.cancellation)
+    with nullcontext() if deadline is None else deadline.paused():
+        stored: StoredPending = await answer
+    if isinstance(stored.answer, Deny):
+        trail.decision = replace(decision, by=stored.by)
+        raise denied(name, stored.answer, stored.by)
+    if questions.approved is not None:
+        checked.become(questions.approved)
+    return replace(decision, by=stored.by)
+
+
+# Authorize
+
+
+async def _authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, Credential]:
+    """Return the credentials that *tool* requires, by provider; their secrets are redacted for this caller from now on.
+
+    Raises ToolError `unauthorized` where there are none, and Suspended where a person has to be asked.
+    """
+    requirements = tool.spec.requirements
+    if runtime.broker is None:
+        needs = ", ".join(f"'{need.provider if isinstance(need, ToolAuth) else need.name}'" for need in requirements)
+        raise ToolError(
+            f"Tool '{tool.spec.name}' needs credentials for {needs}, and no provider of credentials is "
+            "configured here.",
+            "unauthorized",
+        )
+    answer: Any = runtime.broker.authorize(requirements, runtime.caller, call)
+    deadline = current_deadline.get()
+    if deadline is not None or call.cancellation is not None:
+        answer = Bounded(answer, tool.spec.name, deadline, call.cancellation)
+    granted = await answer
+    if isinstance(granted, Pending):
+        # Without a digest nothing says what it is about, so it is not put beside others.
+        store, now = runtime.pending.store, runtime.pending.clock()
+        raise Suspended(await store.open(granted, now=now) if granted.digest else granted)
+    for credential in granted:
+        runtime.redact_also(credential.secrets)
+    return {credential.provider: credential for credential in granted}
+
+
+# Normalize
 
 
 def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Content, ...]:
@@ -241,6 +314,26 @@ def _redacted(part: Content, redaction: Redaction) -> Content:
     return part if redaction.redact(text) is text else redacted_content(part, redaction)
 
 
+def _is_short(content: tuple[Content, ...], limit_chars: int) -> bool:
+    """Return whether *content* is clearly small enough to be shown whole."""
+    if len(content) != 1:
+        return False
+    part = content[0]
+    text = part.text if type(part) is Text else part.json if type(part) is Data else None
+    return text is not None and len(text) <= limit_chars
+
+
+def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None) -> None:
+    """Note what the policy decided, which attempts failed, and where was repaired, secrets redacted."""
+    if result.repairs and redaction is not None:
+        result.repairs = _redacted_repairs(result.repairs, redaction)
+    if (decision := trail.decision) is not None:
+        known = {"do": decision.do, "rule": decision.rule, "by": decision.by}
+        result.metadata["decision"] = {name: value for name, value in known.items() if value is not None}
+    if trail.failures:
+        result.metadata["retries"] = list(trail.failures)
+
+
 def _redacted_repairs(repairs: tuple[Repair, ...], redaction: Redaction) -> tuple[Repair, ...]:
     return tuple(replace(repair, path=_redacted_path(repair.path, redaction)) for repair in repairs)
 
@@ -251,38 +344,66 @@ def _redacted_path(path: str, redaction: Redaction) -> str:
     return "/".join(redaction.redact(name).replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _add_metadata(
-    result: Result[Any], decision: Decision | None, failures: list[dict[str, Any]], redaction: Redaction | None
-) -> None:
-    """Note what the policy decided, which attempts failed, and where was repaired, secrets redacted."""
-    if result.repairs and redaction is not None:
-        result.repairs = _redacted_repairs(result.repairs, redaction)
-    if decision is not None:
-        is_plain = decision.rule is None and decision.by is None and result.error is None
-        result.metadata["decision"] = {"do": decision.do} if is_plain else _decision_data(decision, result.error)
-    if failures:
-        result.metadata["retries"] = failures
+# The one place where an exception becomes a result
 
 
-def _decision_data(decision: Decision, error: ToolError | None) -> dict[str, str]:
-    """Return the decision as JSON data.
+async def _end(
+    raised: BaseException, sent: Call | None, call: Call, runtime: Runtime, started_at: datetime, trail: Trail
+) -> Result[Any]:
+    """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up.
 
-    `do`, and where there are, the `rule` and `by` whom it was approved or denied.
+    *sent* is the call to be recorded then.
     """
-    data: dict[str, str] = {"do": decision.do}
-    if decision.rule is not None:
-        data["rule"] = decision.rule
-    # Without an approval nothing ran, so the error is that of whoever denied.
-    by = decision.by or (error.details.get("by") if error is not None and decision.do == "ask" else None)
-    if by is not None:
-        data["by"] = by
-    return data
+    redaction = runtime.redaction
+    if (pending := pending_of(raised)) is not None:
+        pending = replace(
+            pending, message=redacted(pending.message, redaction), url=pending.url and redacted(pending.url, redaction)
+        )
+        runtime.pending.remember_call(call.id, runtime.caller, pending.id)
+        if trail.questions is not None:
+            await _give_back(trail, call, redaction)
+        message = redacted(pending_message(call.tool, pending), redaction)
+        return Result(None, (Text(message),), None, trail.repairs, started_at, moment(), call.id, call.tool, pending)
+    try:
+        error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=redaction)
+    except asyncio.CancelledError:
+        if sent is not None and runtime.recorders:
+            error = ToolError(f"The caller of '{call.tool}' has given up.", "cancelled")
+            await record_finished(
+                sent, runtime, started_at, error_result(sent, error, started_at, trail.repairs), trail
+            )
+        raise
+    if runtime.error_message is not None:
+        error = _reworded(error, raised, call, runtime)
+    if runtime.handles is not None:
+        error = runtime.handles.shorten(error)
+    if error.code == "unknown_tool":  # a name that the model made up
+        call = replace(call, tool=redacted(call.tool, redaction))
+    return error_result(call, error, started_at, trail.repairs)
 
 
-def _is_short(content: tuple[Content, ...], limit_chars: int) -> bool:
-    """Return whether *content* is clearly small enough to be shown whole."""
-    if len(content) != 1:
-        return False
-    part = content[0]
-    text = part.text if type(part) is Text else part.json if type(part) is Data else None
-    return text is not None and len(text) <= limit_chars
+def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tuple[Repair, ...] = ()) -> Result[Any]:
+    return Result(None, (Text(error.message),), error, repairs, started_at, moment(), call.id, call.tool)
+
+
+async def _give_back(trail: Trail, call: Call, redaction: Redaction | None) -> None:
+    """Store the answers that a call has taken which ends waiting, for when it is made again."""
+    assert trail.questions is not None
+    try:
+        await trail.questions.give_back()
+    except Exception as error:
+        what = f"The approval of a call of '{call.tool}' could not be stored; it will be asked for again"
+        log_failure(what, error, redaction)
+
+
+def _reworded(error: ToolError, raised: BaseException, call: Call, runtime: Runtime) -> ToolError:
+    assert runtime.error_message is not None
+    try:
+        message = runtime.error_message(error, raised, call)
+        if not isinstance(message, str):
+            raise TypeError(f"error_message returned {type(message).__name__}, not text")
+    except Exception as failure:
+        what = f"error_message failed for a call of '{call.tool}'; the message stays as it is"
+        log_failure(what, failure, runtime.redaction)
+        return error
+    return ToolError(redacted(message, runtime.redaction), error.code, retry=error.retry, details=error.details)

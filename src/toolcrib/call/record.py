@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +16,6 @@ from ..core import (
     CallRecord,
     Content,
     Data,
-    Decision,
     Recorder,
     Result,
     Text,
@@ -26,9 +25,8 @@ from ..core import (
     redacted,
     redacted_json,
 )
-from .accepted import CheckedArguments
-from .resumed import Resumed
-from .runtime import Runtime
+from .execute import Resumed
+from .runtime import Runtime, Trail
 
 CONTENT_CHARS = 10_000
 """How much of the arguments and of the result a record has."""
@@ -44,35 +42,31 @@ _FAILED = "A call of '{}' could not be recorded"
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, 3.2
 
 
-class Seen(list[CheckedArguments]):
-    """What one call ran with, and the record of it: None before its work begins."""
-
-    record: CallRecord | None = None
-
-
 async def record_started(
-    call: Call, tool: Tool, runtime: Runtime, started_at: datetime, decision: Decision | None, seen: Seen
+    call: Call, tool: Tool, runtime: Runtime, started_at: datetime, trail: Trail, outer: Trail
 ) -> None:
-    """Record that the work of *call* is about to begin."""
+    """Record that the work of *call* is about to begin, once for the *outer* run."""
     try:
-        record = seen.record = seen.record or _new(call, call.tool, runtime, started_at)
+        record = outer.record = outer.record or _new(call, call.tool, runtime, started_at)
         record.read_only = tool.spec.hints.read_only is True
-        if decision is not None:
+        if (decision := trail.decision) is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
         if runtime.records_content:
-            record.arguments = _arguments(call, runtime, seen)
+            record.arguments = _arguments(call, runtime, outer)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
         return
     await _recorded("started", runtime.start_recorders, record, runtime, _START_FAILED)
 
 
-async def record_finished(call: Call, runtime: Runtime, started_at: datetime, result: Result[Any], seen: Seen) -> None:
+async def record_finished(
+    call: Call, runtime: Runtime, started_at: datetime, result: Result[Any], trail: Trail
+) -> None:
     """Record how *call*, which began at *started_at* (a `moment`), has ended."""
     error, pending = result.error, result.pending
     try:
         is_unknown = error is not None and error.code == "unknown_tool"
-        record = seen.record
+        record = trail.record
         if record is None:
             name = _bounded(call.tool, runtime, NAME_CHARS) if is_unknown else call.tool
             record = _new(call, name, runtime, started_at)
@@ -90,7 +84,7 @@ async def record_finished(call: Call, runtime: Runtime, started_at: datetime, re
         content = result.content
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         if runtime.records_content:
-            record.arguments = _arguments(call, runtime, seen)
+            record.arguments = _arguments(call, runtime, trail)
             record.result = _bounded(result.text, runtime)
     except Exception as raised:
         log_failure(_FAILED.format(_bounded(call.tool, runtime, NAME_CHARS)), raised, runtime.redaction)
@@ -166,11 +160,11 @@ def _require_failure_of_recorder(error: BaseException) -> None:
         raise error
 
 
-def _arguments(call: Call, runtime: Runtime, seen: Sequence[CheckedArguments]) -> str:
+def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:
     """Return what ran, with the defaults that apply; of a call that was refused, what was sent."""
     with suppress(ToolError):
-        if seen:
-            return _bounded(redacted_json(seen[-1].accepted.text, runtime.redaction), runtime)
+        if trail.checked is not None:
+            return _bounded(redacted_json(trail.checked.accepted.text, runtime.redaction), runtime)
     sent = call.arguments
     if isinstance(sent, bytes):
         sent = sent.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What all calls of one caller have in common. It is made once, and read by every step of a call."""
+"""What all calls of one caller have in common, made once and read by every step; and what one call leaves behind."""
 
 import re
 import threading
@@ -13,6 +13,8 @@ from ..core import (
     Broker,
     Call,
     Caller,
+    CallRecord,
+    Decision,
     ErrorMessage,
     Globs,
     Middleware,
@@ -20,11 +22,13 @@ from ..core import (
     Policy,
     Recorder,
     Redaction,
+    Repair,
     ResultHandles,
     Tool,
     compile_globs,
     current_client,
 )
+from .accepted import CheckedArguments
 from .pending import PendingCalls, Questions
 
 T = TypeVar("T")
@@ -59,20 +63,20 @@ class Resources:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: dict[Callable[[], Any], Any] = {}
+        self._resources: dict[Callable[[], Any], Any] = {}
 
     def get(self, factory: Callable[[], T]) -> T:
-        made = self._made.get(factory)
-        if made is None:
+        resource = self._resources.get(factory)
+        if resource is None:
             with self._lock:
-                made = self._made[factory] = self._made.get(factory) or factory()
-        return made
+                resource = self._resources[factory] = self._resources.get(factory) or factory()
+        return resource
 
     def set(self, factory: Callable[[], T], resource: T) -> None:
-        self._made[factory] = resource
+        self._resources[factory] = resource
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(tuple(self._made.values()))
+        return iter(tuple(self._resources.values()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +120,29 @@ class Runtime:
 
     def questions(self, tool: Tool, call: Call, client: Any = None) -> Questions:
         """Return the questions of one call, and the client that it is for, if that is not the current one."""
-        client = client or current_client.get()
         return Questions(
-            self.pending, tool, call, self.caller, repair=self.repair, redaction=self.redaction, client=client
+            pendings=self.pending,
+            tool=tool,
+            call=call,
+            caller=self.caller,
+            repair=self.repair,
+            redaction=self.redaction,
+            client=client or current_client.get(),
         )
+
+
+class Trail:
+    """What one call leaves behind on its way, for its result and its record. Its steps write it; only its ends read it.
+
+    One is made for each call, so what most calls never have is a default of the class.
+    """
+
+    repairs: tuple[Repair, ...] = ()
+    checked: CheckedArguments | None = None
+    """What ran, where it was sent and is not what a handle stands for."""
+    decision: Decision | None = None
+    questions: Questions | None = None
+    failures: tuple[dict[str, Any], ...] = ()
+    """The attempts that failed."""
+    record: CallRecord | None = None
+    """The record of the start of the work."""
