@@ -166,10 +166,10 @@ class Database:
         """
         header = await self._process().run(self.keys.rotate)
         count = 0
-        for sealed in [each for schema in self._schemas.values() for each in schema.sealed]:
+        for column in [each for schema in self._schemas.values() for each in schema.sealed]:
             last: tuple[Any, ...] | None = None
             while True:
-                done, last = await self.transact(partial(self._seal_again, sealed, header, last))
+                done, last = await self.transact(partial(self._seal_again, column, header, last))
                 count += done
                 if last is None:
                     break
@@ -209,8 +209,8 @@ class Database:
             except (StoreError, ValueError) as error:
                 log_failure(f"A row of {table.name} could not be sealed again", error, None)
                 continue
-            same = [part == row[part.name] for part in key]
-            update = table.update().where(*same, column == row[sealed.column])
+            key_matches = [part == row[part.name] for part in key]
+            update = table.update().where(*key_matches, column == row[sealed.column])
             done += connection.execute(update.values({sealed.column: again})).rowcount
         return done, last
 
@@ -279,9 +279,9 @@ class _Process:
         if (compiled := self._compiled.get(statement)) is None:
             compiled = self._compiled[statement] = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
         with _errors(self._place), self._lock:
-            found = self._raw.execute(compiled.string, {**compiled.params, **values})
-            names = [column[0] for column in found.description]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            cursor = self._raw.execute(compiled.string, {**compiled.params, **values})
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def changes(self) -> int | None:
         if self.reader is None:
@@ -325,7 +325,7 @@ def _is_of_driver(error: BaseException) -> bool:
 def _url_of(where: str | Path | None) -> URL:
     if where is None:
         where = _data_folder() / "store.db"
-    if "\0" in str(where) or any("\ud800" <= each < "\udc80" for each in str(where)):  # others are of file names
+    if "\0" in str(where) or any("\ud800" <= char < "\udc80" for char in str(where)):  # others are of file names
         raise SetupError("The path of the store has characters that no file name has.")
     if isinstance(where, Path) or "://" not in where:
         return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))

@@ -97,15 +97,15 @@ class Keys:
         if not stale and self._keys:
             return
         try:
-            found = list(self._source() or ())
+            keys_given = list(self._source() or ())
         except (SetupError, StoreError):
             raise
         except Exception as error:  # of a function of the host's: its text may quote a key
             raise StoreError(f"{self.place} failed with {type(error).__name__}.") from None
-        if not found or not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in found):
+        if not keys_given or not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in keys_given):
             raise SetupError(f"{self.place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
         # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
-        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in found}
+        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in keys_given}
         self._keys, self._newest = keys, next(iter(keys))
 
 

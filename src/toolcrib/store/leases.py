@@ -2,7 +2,7 @@
 
 A lease ends by itself, so a holder that was killed does not hold it for ever. One that was only slow may find that it
 has lost it: the *fence* counts the holders of a name, and `still_held`, in the transaction that writes what the lease
-was for, refuses whoever is not the last. Time is the database's, on PostgreSQL, and the machine's on SQLite.
+was for, refuses all holders but the last. Time is the database's, on PostgreSQL, and the machine's on SQLite.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _ACQUIRE = text(
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A name that *owner* holds. *fence* is higher than that of whoever held it before."""
+    """A name that *owner* holds. *fence* is higher than that of every holder before."""
 
     name: str
     owner: str
@@ -46,7 +46,7 @@ class Leases:
         self._store = store
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:
-        """Return the lease of *name* for so many seconds; None where somebody holds it, whoever that is."""
+        """Return the lease of *name* for so many seconds; None where it is held, also by *owner*."""
         _require_duration(for_s)
 
         def acquire(connection: Connection) -> int | None:
@@ -84,7 +84,7 @@ class Leases:
 
     @staticmethod
     def still_held(connection: Connection, lease: Lease) -> bool:
-        """Return whether *lease* is held, in the transaction of *connection*; nobody else gets it before that ends."""
+        """Return whether *lease* is held in the transaction of *connection*, and stays so until that ends."""
         return _extended(connection, lease, None)
 
 

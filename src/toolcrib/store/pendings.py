@@ -96,7 +96,7 @@ class DatabasePendings:
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
         for stored, row in self._with_rows(rows):
-            # The answer goes with the call: it may be a password, and nobody else needs it.
+            # The answer goes with the call: it may be a password, and no other call needs it.
             where = (_t.number == row["number"], _t.state == "answered", _t.answer == row["answer"])
             update = PENDINGS.update().where(*where).values(state="taken", answer=None)
             if await self._changes_one(update):
@@ -156,14 +156,14 @@ class DatabasePendings:
             data = json.dumps(answer.to_dict()).encode()
         except (TypeError, ValueError):
             raise AnswerError("An answer that is stored in a database is JSON data.", "invalid") from None
-        sealed = self._store.keys.seal(data, *of_answer(row))
-        return {"state": "answered", "answered_by": row["answered_by"], "answer": sealed}
+        envelope = self._store.keys.seal(data, *of_answer(row))
+        return {"state": "answered", "answered_by": row["answered_by"], "answer": envelope}
 
     def _decode(self, row: Mapping[Any, Any]) -> StoredPending:
         """Return what *row* has. Raises StoreError where it is not as this class wrote it."""
         try:
             body = json.loads(self._store.keys.unseal(decode_bytes(row["body"]), *of_pending(row)))
-            made = str(body.pop("made", ""))
+            origin = str(body.pop("made", ""))
             pending = Pending(
                 id=decode_name(row["id"]),
                 kind=row["kind"],
@@ -177,14 +177,14 @@ class DatabasePendings:
             )
             state = row["state"]
             if state == "open":
-                return StoredPending(pending, made=made)
+                return StoredPending(pending, made=origin)
             if state not in ("answered", "taken"):
                 raise ValueError("an unknown state")
             answer = None
             if state == "answered":
                 data = self._store.keys.unseal(decode_bytes(row["answer"]), *of_answer(row))
                 answer = answer_from(json.loads(data))
-            return StoredPending(pending, state, answer, decode_name(row["answered_by"]), made)
+            return StoredPending(pending, state, answer, decode_name(row["answered_by"]), origin)
         except (ValueError, TypeError, RecursionError, AnswerError) as error:
             raise StoreError(f"A pending call in the store {self._store.place} is damaged ({error}).") from None
 
@@ -213,9 +213,9 @@ class DatabasePendings:
     def _has_room(self, connection: Connection, row: Mapping[str, Any]) -> bool:
         is_theirs = case((_t.principal == row["principal"], 1), else_=0)
         sums = select(func.count(), func.coalesce(func.sum(is_theirs), 0), func.coalesce(func.sum(_t.size_bytes), 0))
-        count, theirs, size = connection.execute(sums.select_from(PENDINGS)).one()
+        count, own_count, size = connection.execute(sums.select_from(PENDINGS)).one()
         fits = int(size) + row["size_bytes"] <= self._size_bytes
-        return bool(count < self._size and theirs < self._per_principal and fits)
+        return bool(count < self._size and own_count < self._per_principal and fits)
 
 
 def _about(digest: str, kind: PendingKind, key: str, state: str, now: datetime) -> dict[str, Any]:

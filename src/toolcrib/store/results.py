@@ -105,10 +105,10 @@ class DatabaseResults:
             raise StoreError(f"A result in the store {self._store.place} is damaged.") from None
 
     def _make_room(self, connection: Connection, principal: str, size: int) -> None:
-        theirs = select(_t.number, _t.size_bytes).where(_t.principal == principal).order_by(_t.number.desc())
+        rows = select(_t.number, _t.size_bytes).where(_t.principal == principal).order_by(_t.number.desc())
         count, total, last = 1, size, None
-        for number, each in connection.execute(theirs):
-            count, total = count + 1, total + int(each)
+        for number, row_bytes in connection.execute(rows):
+            count, total = count + 1, total + int(row_bytes)
             if count > self._max_count or total > self._max_bytes:
                 last = number
                 break

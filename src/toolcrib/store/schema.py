@@ -48,8 +48,8 @@ def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> Se
     Raises StoreError where it is newer.
     """
     has_versions = inspect(connection).has_table("toolcrib_versions")
-    found = connection.exec_driver_sql(_FOUND) if has_versions else ()
-    versions: dict[str, Any] = dict(map(tuple, found))
+    rows = connection.exec_driver_sql(_FOUND) if has_versions else ()
+    versions: dict[str, Any] = dict(map(tuple, rows))
     behind: list[str] = []
     for schema in schemas:
         version, newest = versions.get(schema.room, 0), len(schema.migrations)

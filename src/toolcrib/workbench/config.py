@@ -58,19 +58,21 @@ def config_of(
     Without *file*, it is the one that the command finds. Raises SettingsError for settings that are not valid, and
     LoadError where there is no file, and for a required source that cannot be loaded.
     """
-    found = find_settings(None if file is None else Path(file), environ)
-    if found is None:
+    path = find_settings(None if file is None else Path(file), environ)
+    if path is None:
         raise LoadError("There is no toolcrib.toml here or above, and no pyproject.toml with a table [tool.toolcrib].")
-    settings = read_settings(found, environ)
-    given = (options or {}).get("lock")
-    loaded = load_sources(settings.sources, settings, lock=None if given is None else lock_in(given))
-    if failed := [problem for one in loaded if one.named.required and not one.tools for problem in one.problems]:
-        raise LoadError("\n".join(failed))
-    made = configured(settings, options or {})
-    chosen: Any = {**settings.options(), **(options or {}), **made}
-    chosen["secrets"] = (*settings.secrets, *(options or {}).get("secrets", ()))
-    problems = tuple(problem for one in loaded for problem in one.problems)
-    return Config([one.source for one in loaded], chosen, problems, made.get("store"))
+    settings = read_settings(path, environ)
+    lock_option = (options or {}).get("lock")
+    sources = load_sources(settings.sources, settings, lock=None if lock_option is None else lock_in(lock_option))
+    if failures := [
+        problem for source in sources if source.named.required and not source.tools for problem in source.problems
+    ]:
+        raise LoadError("\n".join(failures))
+    parts = configured(settings, options or {})
+    all_options: Any = {**settings.options(), **(options or {}), **parts}
+    all_options["secrets"] = (*settings.secrets, *(options or {}).get("secrets", ()))
+    problems = tuple(problem for source in sources for problem in source.problems)
+    return Config([source.source for source in sources], all_options, problems, parts.get("store"))
 
 
 def load_sources(
@@ -88,8 +90,8 @@ def load_sources(
     _let_import(settings)
     lock = lock or read_lock(lock_file(settings))
     origins: dict[str, str] = {}
-    each = {(one.written, one.place): one for one in named}.values()
-    return [_load(one, settings, lock, origins, followed) for whole in each for one in _single(whole)]
+    unique_sources = {(single.written, single.place): single for single in named}.values()
+    return [_load(single, settings, lock, origins, followed) for whole in unique_sources for single in _single(whole)]
 
 
 def _single(named: NamedSource) -> list[NamedSource]:
@@ -100,7 +102,7 @@ def _single(named: NamedSource) -> list[NamedSource]:
         names = remote_names(named.source)
     except LoadError:  # which is reported where it is loaded
         return [named]
-    return [named] if names == [named.source] else [replace(named, written=one, source=one) for one in names]
+    return [named] if names == [named.source] else [replace(named, written=name, source=name) for name in names]
 
 
 def lock_file(settings: Settings) -> Path:
@@ -122,28 +124,28 @@ def _load(
         pinned: Any = named.source if lock is None else lock.pinned(named.source)
         if followed is not None:
             pinned = followed(pinned, named)
-        loaded = load(named.granted(pinned))
-        problems = [*map(str, (*loaded.problems, *getattr(loaded.source, "problems", ())))]
+        content = load(named.granted(pinned))
+        problems = [*map(str, (*content.problems, *getattr(content.source, "problems", ())))]
         # A source that changes stays itself; of any other the tools are enough.
-        offered: Any = loaded.source
-        is_listed_at_start = getattr(offered, "listed_at_start", False)
-        if offered is not None:
-            offered.required = named.required and (named.place is not None or not is_listed_at_start)
-        if offered is None:
-            offered, repeated = _firsts(loaded.tools, {}, named)
-            problems += repeated
-        locked = None if lock is None else lock.find(named.source)
-        offered, changed = accepted(offered, loaded, locked, named.written)
-        problems += map(str, changed)
-        source = with_deadlines(named.view(offered), settings)
+        offer: Any = content.source
+        is_listed_at_start = getattr(offer, "listed_at_start", False)
+        if offer is not None:
+            offer.required = named.required and (named.place is not None or not is_listed_at_start)
+        if offer is None:
+            offer, repeats = _firsts(content.tools, {}, named)
+            problems += repeats
+        lock_entry = None if lock is None else lock.find(named.source)
+        offer, changes = accepted(offer, content, lock_entry, named.written)
+        problems += map(str, changes)
+        source = with_deadlines(named.view(offer), settings)
         tools = [] if is_listed_at_start else loaded_from(source).tools
     except ToolcribError as error:
         source, problems = (), [_placed(error, named)]
-    kept, taken = _firsts(tools, origins, named)
-    if taken:
-        source = filtered(source, without=[tool.spec.name for tool in tools if tool not in kept])
+    own_tools, conflicts = _firsts(tools, origins, named)
+    if conflicts:
+        source = filtered(source, without=[tool.spec.name for tool in tools if tool not in own_tools])
     return LoadedSource(
-        named, source, tuple(kept), tuple(map(settings.redact, [*problems, *taken])), is_listed_at_start
+        named, source, tuple(own_tools), tuple(map(settings.redact, [*problems, *conflicts])), is_listed_at_start
     )
 
 
@@ -152,13 +154,13 @@ def with_deadlines(source: Any, settings: Settings) -> Any:
     deadlines = [(compile_globs(table.tools), table.timeout_s) for table in settings.values.deadline]
 
     def change(tools: list[AnyTool]) -> list[AnyTool]:
-        changed: list[AnyTool] = []
+        result: list[AnyTool] = []
         for tool in tools:
             due = next((timeout_s for names, timeout_s in deadlines if names.fullmatch(tool.spec.name)), None)
             if due is not None:
                 tool = tool.replace(spec=replace(tool.spec, timeout_s=due))
-            changed.append(tool)
-        return changed
+            result.append(tool)
+        return result
 
     return View(str(source), (source,), change) if deadlines else source
 
@@ -167,20 +169,20 @@ def _firsts(tools: Sequence[AnyTool], origins: dict[str, str], named: NamedSourc
     """Return the *tools* whose names no source in *origins* has, with `-` and `_` as one, and a problem for each other
     one.
     """
-    kept: list[AnyTool] = []
+    firsts: list[AnyTool] = []
     problems: list[str] = []
     for tool in tools:
         name = tool.spec.name.replace("-", "_")
         if name not in origins:
             origins[name] = named.written
-            kept.append(tool)
+            firsts.append(tool)
             continue
         way_out = '@tool(name="...")' if named.place is None else 'prefix = "..."'
         problems.append(
             f"{named.written}: a tool in {origins[name]} has the name '{tool.spec.name}' too, so this one is left out. "
             f"Rename one of them: {way_out}."
         )
-    return kept, problems
+    return firsts, problems
 
 
 def _let_import(settings: Settings) -> None:
@@ -192,6 +194,6 @@ def _let_import(settings: Settings) -> None:
 
 def _placed(error: ToolcribError, source: NamedSource) -> str:
     message = str(error)
-    shown = shown_words(source.written.split(" "))
-    message = message if shown in message else f"{shown}: {message}"
+    words = shown_words(source.written.split(" "))
+    message = message if words in message else f"{words}: {message}"
     return message if source.place is None else f"{source.place}: {message}"

@@ -43,8 +43,8 @@ class Credentials:
 
     async def ask_for(self, requirements: Iterable[Requirement], caller: Caller) -> list[Pending]:
         """Return what *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""
-        asked = await self.broker.ask_for(requirements, caller, "")
-        return [await self.open(one) for one in asked]
+        questions = await self.broker.ask_for(requirements, caller, "")
+        return [await self.open(question) for question in questions]
 
     async def open(self, pending: Pending) -> Pending:
         """List *pending* with what waits, so that `wait_for` finds it."""
@@ -55,13 +55,13 @@ class Credentials:
         from ..auth import CallbackError
 
         try:
-            completed = await self.broker.complete(url, caller=caller)
+            completion = await self.broker.complete(url, caller=caller)
         except CallbackError as error:
             if error.pending_id is not None:
                 await self._answer(error.pending_id, Deny(str(error)), "provider")
             raise
-        await self._note(completed.pending_ids, completed.owner)
-        return completed
+        await self._note(completion.pending_ids, completion.owner)
+        return completion
 
     async def save(self, owner: "Owner", grant: "Grant", *, asked: "Authorization | None" = None) -> None:
         """Store *grant* for *owner*; *asked* is what they were asked, which ends with it. Raises CallbackError."""
@@ -80,19 +80,19 @@ class Credentials:
         try:
             async with asyncio.timeout(timeout_s):
                 while self.pending.clock() < pending.expires_at:
-                    stored = await self.pending.store.get(pending.id)
-                    if stored is None or stored.state != "open":
-                        is_refused = pending.kind == "authorization" and stored and isinstance(stored.answer, Deny)
-                        return stored is not None and stored.state != "expired" and not is_refused
+                    row = await self.pending.store.get(pending.id)
+                    if row is None or row.state != "open":
+                        is_refused = pending.kind == "authorization" and row and isinstance(row.answer, Deny)
+                        return row is not None and row.state != "expired" and not is_refused
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             pass
         return False
 
     async def _note(self, ids: Iterable[str], owner: "Owner") -> None:
-        """Answer what waited for a grant: nobody is shown it any more."""
-        for one in ids:
-            await self._answer(one, Approve(), owner.principal or "operator")
+        """Answer what waited for a grant, so that it is not listed any more."""
+        for pending_id in ids:
+            await self._answer(pending_id, Approve(), owner.principal or "operator")
 
     async def _answer(self, pending_id: str, answer: Answer, by: str) -> None:
         await self.pending.store.answer(pending_id, answer, by=by, now=self.pending.clock())
@@ -110,9 +110,9 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
     """Return the recorders that the settings name."""
     from .. import record
 
-    made: list[Recorder] = []
+    recorders: list[Recorder] = []
     if calls.enabled and store is not None:
-        made.append(
+        recorders.append(
             record.DatabaseCalls(
                 store,
                 with_content=calls.content,
@@ -122,10 +122,10 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
             )
         )
     if calls.spans:
-        made.append(record.Spans(with_content=calls.content))
+        recorders.append(record.Spans(with_content=calls.content))
     if calls.metrics:
-        made.append(record.Metrics())
-    return made
+        recorders.append(record.Metrics())
+    return recorders
 
 
 def configured(
@@ -133,23 +133,23 @@ def configured(
 ) -> dict[str, Any]:
     """Return the `store`, the `broker` and the `recorder` made as *settings* say; those of *options* go before them.
 
-    Whoever has a store made closes it: see `Crib.own`. With *default_store*, there is one also where the
+    A store that was made is for the caller to close: see `Crib.own`. With *default_store*, there is one also where the
     settings name none: the file in the user's data folder. Raises SetupError.
     """
     values = settings.values
-    made: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     store, is_given = options.get("store"), "store" in options
     if isinstance(store, str | Path) or (not is_given and (values.store.url or values.store.key or default_store)):
-        store = made["store"] = store_of(settings, store)
+        store = parts["store"] = store_of(settings, store)
     if "recorder" not in options:
-        made["recorder"] = _recorders(values.calls, store)
+        parts["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
     if "broker" not in options and (values.auth or values.secret or values.providers or stores_grants):
         from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
 
         base_url = values.server.public_base_url
         file = settings.path(values.providers)
-        made["broker"] = CredentialBroker(
+        parts["broker"] = CredentialBroker(
             clients={name: Client.from_settings(table) for name, table in values.auth.items()},
             vault=None if store is None else DatabaseVault(store),
             catalogue=load_catalogue(None if file is None else Path(file)),
@@ -158,4 +158,4 @@ def configured(
             form_uri=None if base_url is None else f"{base_url.rstrip('/')}{FORM_PATH}",
             allow=values.net.allow,
         )
-    return made
+    return parts

@@ -1,6 +1,6 @@
 """What runs of the sources of a crib or a workbench: in order at the start, in reverse at the stop, again when lost.
 
-Required sources start all or none. Any other one starts on its own: it costs its own tools, and nobody else's.
+Required sources start all or none. Any other one starts on its own: it costs its own tools, and no others.
 """
 
 import asyncio
@@ -172,15 +172,15 @@ class Lifespan:
 
     async def reset(self) -> None:
         """Reset what runs. Raises SetupError, naming what could not be; the others are reset."""
-        failed: list[tuple[str, Exception]] = []
+        failures: list[tuple[str, Exception]] = []
         for life in list(self._lives.values()):
             if (reset := getattr(life.source, "reset", None)) is not None:
                 try:
                     await value_of(reset)
                 except Exception as error:
-                    failed.append((life.name, error))
-        if failed:
-            names, first = ", ".join(name for name, _ in failed), failed[0][1]
+                    failures.append((life.name, error))
+        if failures:
+            names, first = ", ".join(name for name, _ in failures), failures[0][1]
             raise SetupError(f"The source {names} could not be reset: {self._describe(first)}") from first
 
     def is_tried(self, source: Any) -> bool:
@@ -214,7 +214,7 @@ class Lifespan:
         except Exception as error:
             cause = TimeoutError(f"it took longer than {limit_s:g} s") if limit.expired() else error
             raise _NotStarted(life.name, self._describe(cause)) from error
-        self._lives[id(source)] = life  # whoever stops this lifespan waits for it from here on
+        self._lives[id(source)] = life  # a stop of this lifespan waits for it from here on
         if self._is_closed:
             await life.stop()
             self._lives.pop(id(source), None)
@@ -284,7 +284,7 @@ class _NotStarted(SetupError):
 class _Retry:
     """The attempts to start *source*, once *lost*, its life until now, is stopped.
 
-    `first` is done when nobody has to wait for the first of them any more, `reason` is why the last has failed.
+    `first` is done when callers need not wait for the first of them any more, `reason` is why the last has failed.
     """
 
     task: asyncio.Task[None]
@@ -363,7 +363,7 @@ class SourceLife:
                 error = RuntimeError("its start called sys.exit")  # which ends no event loop
             if isinstance(error, Exception):
                 self._started.set_exception(error)
-                self._started.exception()  # retrieved, also when nobody waits any more
+                self._started.exception()  # retrieved, also when no caller waits any more
                 return
             self._started.cancel()
             raise

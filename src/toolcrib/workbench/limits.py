@@ -72,7 +72,7 @@ class Limit:
         object.__setattr__(self, "names", compile_globs(self.tools))
 
     def semaphore(self, clock: Callable[[], float]) -> Semaphore:
-        """Return a semaphore that nobody has acquired yet."""
+        """Return a semaphore with all its permits free."""
         burst, per_s = (None, 0.0) if self.rate is None else _rate(self.rate)
         return Semaphore(self.concurrency, burst=burst, per_s=per_s, clock=clock)
 

@@ -25,14 +25,14 @@ def pinned(source: Any, lock: Lock) -> tuple[Any, LockedSource | None]:
 
     What is not text, nor a path or a server, is as it was given.
     """
-    given, permissions = source, Permissions()
+    target, permissions = source, Permissions()
     if isinstance(source, Permitted):
-        given, permissions = source.source, source.permissions
-    if isinstance(given, Path):
-        given = str(given)
-    if not isinstance(given, str | MCPSource) or hasattr(given, "__toolcrib__"):
+        target, permissions = source.source, source.permissions
+    if isinstance(target, Path):
+        target = str(target)
+    if not isinstance(target, str | MCPSource) or hasattr(target, "__toolcrib__"):
         return source, None
-    return permissions.to(lock.pinned(given)), lock.find(given)
+    return permissions.to(lock.pinned(target)), lock.find(target)
 
 
 def accepted(offered: Any, loaded: Loaded, locked: LockedSource | None, name: str) -> tuple[Any, list[LoadProblem]]:

@@ -86,8 +86,8 @@ class Offers:
         self._followed: dict[str, list[list[Any]]] = {}
 
     async def resources(self) -> Sequence[Resource]:
-        found = [*self._own_resources.listed(), *await self._of_sources("resources")]
-        return _first_of_each(found, lambda each: each.uri)
+        resources = [*self._own_resources.listed(), *await self._of_sources("resources")]
+        return _first_of_each(resources, lambda each: each.uri)
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         own = ResourceTemplate(
@@ -97,12 +97,12 @@ class Offers:
             description="A result that was too large to be shown whole, in parts. Offset and limit are in characters, "
             "or bytes of what is not text; pointer is a JSON pointer (RFC 6901).",
         )
-        found = [*self._own_resources.templates(), *await self._of_sources("resource_templates"), own]
-        return _first_of_each(found, lambda each: each.uri_template)
+        templates = [*self._own_resources.templates(), *await self._of_sources("resource_templates"), own]
+        return _first_of_each(templates, lambda each: each.uri_template)
 
     async def prompts(self) -> Sequence[Prompt]:
-        found = [*self._own_prompts.listed(), *await self._of_sources("prompts")]
-        return _first_of_each(found, lambda each: each.name)
+        prompts = [*self._own_prompts.listed(), *await self._of_sources("prompts")]
+        return _first_of_each(prompts, lambda each: each.name)
 
     async def read(self, uri: str) -> Sequence[ResourceContent]:
         """Return what is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
@@ -124,16 +124,16 @@ class Offers:
         """Return the messages of the prompt *name*, secrets redacted. Raises ToolError: `unknown_tool` where there is
         none.
         """
-        what = f"The prompt '{name}'"
-        made = await self._run(what, self._own_prompts.get(name, arguments, self._caller))
-        if made is None:
+        label = f"The prompt '{name}'"
+        messages = await self._run(label, self._own_prompts.get(name, arguments, self._caller))
+        if messages is None:
             for source in await self._offering("get_prompt"):
                 if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
-                    made = await self._run(f"{what} of {name_of(source)}", source.get_prompt(name, arguments))
+                    messages = await self._run(f"{label} of {name_of(source)}", source.get_prompt(name, arguments))
                     break
-        if made is None:
+        if messages is None:
             raise ToolError(f"There is no prompt '{name[:200]}'.", "unknown_tool")
-        return [PromptMessage(each.role, redacted_content(each.content, self.redaction)) for each in made]
+        return [PromptMessage(message.role, redacted_content(message.content, self.redaction)) for message in messages]
 
     # Updates
 
@@ -142,9 +142,9 @@ class Offers:
         self._followed.setdefault(uri, []).append(await self._each(await self._sources_of(uri), "follow_resource", uri))
 
     async def unfollow(self, uri: str) -> None:
-        if followed := self._followed.get(uri):
-            await self._each(followed.pop(), "unfollow_resource", uri)
-        if not followed:
+        if subscriptions := self._followed.get(uri):
+            await self._each(subscriptions.pop(), "unfollow_resource", uri)
+        if not subscriptions:
             self._followed.pop(uri, None)
 
     async def _each(self, sources: Iterable[Any], method: str, uri: str) -> list[Any]:
@@ -157,8 +157,8 @@ class Offers:
                         await getattr(source, method)(uri)
                     done.append(source)
             except Exception as error:
-                what = f"Updates of a resource of {name_of(source)} cannot be followed, or not ended"
-                log_failure(what, error, self.redaction)
+                label = f"Updates of a resource of {name_of(source)} cannot be followed, or not ended"
+                log_failure(label, error, self.redaction)
         return done
 
     async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
@@ -174,16 +174,27 @@ class Offers:
             raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments") from None
         # Twice as much room as *size*, since the limit is in bytes, and base64 needs a third more characters.
         read = partial(read_part, content, pointer=pointer, offset=offset, limit=size, room=2 * size, by_items=False)
-        cut = await in_thread(read) if len(content.text) > LONG_CHARS else read()
-        data: str | bytes = cut.text
-        is_whole = offset == 0 and cut.end == cut.total
+        excerpt = await in_thread(read) if len(content.text) > LONG_CHARS else read()
+        data: str | bytes = excerpt.text
+        is_whole = offset == 0 and excerpt.end == excerpt.total
         media_type: str | None = "application/json" if is_whole and content.looks_like_json else "text/plain"
         if content.data is not None:
-            data = content.data[cut.start : cut.end]
-            media_type = next((each.media_type for each in content.whole() if not isinstance(each, Text | Data)), None)
-        meta: dict[str, Any] = {"toolcrib/offset": cut.start, "toolcrib/end": cut.end, "toolcrib/total": cut.total}
-        if cut.end < cut.total:
-            following = result_uri(part["handle"], offset=cut.end, limit=part.get("limit"), pointer=pointer)
+            data = content.data[excerpt.start : excerpt.end]
+            media_type = next(
+                (
+                    content_part.media_type
+                    for content_part in content.whole()
+                    if not isinstance(content_part, Text | Data)
+                ),
+                None,
+            )
+        meta: dict[str, Any] = {
+            "toolcrib/offset": excerpt.start,
+            "toolcrib/end": excerpt.end,
+            "toolcrib/total": excerpt.total,
+        }
+        if excerpt.end < excerpt.total:
+            following = result_uri(part["handle"], offset=excerpt.end, limit=part.get("limit"), pointer=pointer)
             meta["toolcrib/next"] = following
         return ResourceContent(uri=uri, data=data, media_type=media_type, meta=meta)
 
@@ -206,24 +217,26 @@ class Offers:
             return None  # logged, where it does not start
 
     async def _credential(self, auth: ToolAuth) -> Credential | None:
-        """Return what the caller has granted of *auth*; None where they have not: for a list, nobody is asked."""
+        """Return what the caller has granted of *auth*; None where they have not: a list asks no questions."""
         broker = self._options["broker"]
         has_granted = getattr(broker, "has_granted", None)  # a broker of another kind gives credentials to calls alone
         try:
             if has_granted is None or not await has_granted(auth, self._caller):
                 return None
-            granted = await broker.authorize([auth], self._caller, Call(auth.provider, {}))
+            credentials = await broker.authorize([auth], self._caller, Call(auth.provider, {}))
         except ToolError:
             return None
-        if isinstance(granted, Pending):
+        if isinstance(credentials, Pending):
             return None
-        self._redact_also(granted[0].secrets)
-        return granted[0]  # type: ignore[no-any-return]
+        self._redact_also(credentials[0].secrets)
+        return credentials[0]  # type: ignore[no-any-return]
 
     async def _of_sources(self, method: str) -> list[Any]:
         sources = await self._offering(method)
         return [
-            each for found in await asyncio.gather(*(self._listed(one, method) for one in sources)) for each in found
+            item
+            for items in await asyncio.gather(*(self._listed(source, method) for source in sources))
+            for item in items
         ]
 
     async def _listed(self, source: Any, method: str) -> Sequence[Any]:
@@ -231,8 +244,8 @@ class Offers:
             return ()
         try:
             async with asyncio.timeout(_SOURCE_TIMEOUT_S):
-                listed: Sequence[Any] = await getattr(source, method)()
-                return listed
+                items: Sequence[Any] = await getattr(source, method)()
+                return items
         except Exception as error:
             log_failure(f"What {name_of(source)} offers could not be listed", error, self.redaction)
             return ()
@@ -243,13 +256,13 @@ class Offers:
         """
         sources = await self._offering("read_resource")
         lists = await asyncio.gather(*(self._listed(source, "resources") for source in sources))
-        if found := [one for one, listed in zip(sources, lists, strict=True) if any(r.uri == uri for r in listed)]:
-            return found[:1]
+        if listing := [one for one, items in zip(sources, lists, strict=True) if any(r.uri == uri for r in items)]:
+            return listing[:1]
         templates = await asyncio.gather(*(self._listed(source, "resource_templates") for source in sources))
         matching = [
             source
-            for source, listed in zip(sources, templates, strict=True)
-            if any(_matches(template.uri_template, uri) for template in listed)
+            for source, items in zip(sources, templates, strict=True)
+            if any(_matches(template.uri_template, uri) for template in items)
         ]
         return matching or sources
 
@@ -268,21 +281,21 @@ class Offers:
             raise ToolError(f"{what} failed. The detail is in the log.", "failed") from None
 
     def _shown(self, read: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
-        size = sum(len(each.data) for each in read)
+        size = sum(len(content.data) for content in read)
         if size > MAX_RESOURCE_BYTES:
             raise ToolError(f"The resource is too large: {size} bytes, of at most {MAX_RESOURCE_BYTES}.", "too_large")
         redaction = self.redaction
         return [
-            each if isinstance(each.data, bytes) else replace(each, data=redacted(each.data, redaction))
-            for each in read
+            content if isinstance(content.data, bytes) else replace(content, data=redacted(content.data, redaction))
+            for content in read
         ]
 
 
 def _first_of_each(found: Iterable[T], name: Callable[[T], str]) -> Sequence[T]:
-    named: dict[str, T] = {}
-    for each in found:
-        named.setdefault(name(each), each)
-    return list(named.values())
+    firsts: dict[str, T] = {}
+    for item in found:
+        firsts.setdefault(name(item), item)
+    return list(firsts.values())
 
 
 def _matches(template: str, uri: str) -> bool:

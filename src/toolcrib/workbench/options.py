@@ -148,7 +148,7 @@ class Options(_PlainOptions, total=False):
     ]
     may_answer: Annotated[
         MayAnswer | None,
-        Doc("Who may answer a pending call. By default anybody, but not the caller where the policy excludes them."),
+        Doc("Who may answer a pending call. By default all, except the caller where the policy excludes them."),
     ]
     store: Annotated[
         Store | Stores | str | Path | None,
@@ -226,31 +226,31 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     that an option cannot have.
     """
     _require_names(options, of)
-    checked = {**DEFAULTS, **options}
+    values = {**DEFAULTS, **options}
     plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
     if isinstance(options.get("search"), Search):
         del plain["search"]
     if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
         require_plain(plain, of)
     for name in _FUNCTIONS:
-        if checked[name] is not None and not callable(checked[name]):
-            raise SetupError(f"{of}: '{name}' is a function, not {type(checked[name]).__name__}.")
-    if not isinstance(checked["variables"], Mapping | None):
-        raise SetupError(f"{of}: 'variables' is a mapping, not {type(checked['variables']).__name__}.")
-    store = checked["store"]
+        if values[name] is not None and not callable(values[name]):
+            raise SetupError(f"{of}: '{name}' is a function, not {type(values[name]).__name__}.")
+    if not isinstance(values["variables"], Mapping | None):
+        raise SetupError(f"{of}: 'variables' is a mapping, not {type(values['variables']).__name__}.")
+    store = values["store"]
     if not (isinstance(store, str | Path | None) or (hasattr(store, "pendings") and hasattr(store, "results"))):
         raise SetupError(
             f"{of}: 'store' is a path, a URL, a Store, or Stores(pendings=..., results=...), "
             f"not {type(store).__name__}."
         )
     for name, (kind, expected) in _LISTS.items():
-        if not (name == "limits" and isinstance(checked[name], Limiter)):
-            checked[name] = _listed(checked[name], kind, f"{of}: {name} are {expected}")
-    checked["recorder"] = _recorders(checked["recorder"], of)
-    if checked["search"]:
+        if not (name == "limits" and isinstance(values[name], Limiter)):
+            values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
+    values["recorder"] = _recorders(values["recorder"], of)
+    if values["search"]:
         require_search()
-    checked["max_result_chars"] = checked["max_result_chars"] or None
-    return cast(Options, checked)
+    values["max_result_chars"] = values["max_result_chars"] or None
+    return cast(Options, values)
 
 
 def option_error(name: str, kind: str) -> str:
@@ -288,19 +288,19 @@ def _require_names(options: Mapping[str, Any], of: str) -> None:
 def _listed(value: Any, kind: type, expected: str) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise SetupError(f"{expected}, not {type(value).__name__}.")
-    listed = tuple(value)
-    if wrong := [one for one in listed if not isinstance(one, kind)]:
+    items = tuple(value)
+    if wrong := [item for item in items if not isinstance(item, kind)]:
         raise SetupError(f"{expected}, not {type(wrong[0]).__name__}.")
-    return listed
+    return items
 
 
 def _recorders(given: Any, of: str) -> tuple[Recorder, ...] | None:
     if given is None:
         return None
-    listed = (given,) if hasattr(given, "finished") or not isinstance(given, Iterable) else tuple(given)
-    if wrong := [one for one in listed if not hasattr(one, "finished")]:
+    recorders = (given,) if hasattr(given, "finished") or not isinstance(given, Iterable) else tuple(given)
+    if wrong := [recorder for recorder in recorders if not hasattr(recorder, "finished")]:
         raise SetupError(
             f"{of}: 'recorder' is a recorder or a list of them, not {type(wrong[0]).__name__}. A recorder inherits "
             "from toolcrib.core.Recorder."
         )
-    return listed
+    return recorders

@@ -26,10 +26,10 @@ class Profiles:
 
     def set(self, names: Iterable[str]) -> None:
         """List *names*, and no others. Raises SetupError for what is not a list of names."""
-        listed: list[Any] = [None] if isinstance(names, str) else list(names)
-        if not all(isinstance(name, str) and name for name in listed):
+        profiles: list[Any] = [None] if isinstance(names, str) else list(names)
+        if not all(isinstance(name, str) and name for name in profiles):
             raise SetupError('Profiles are a list of names: bench.specs(profiles=["work", "home"]).')
-        self.names = tuple(dict.fromkeys(listed))
+        self.names = tuple(dict.fromkeys(profiles))
 
     def specs(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """Return *specs*, where those of tools that need credentials have an argument for the profile."""
@@ -54,17 +54,17 @@ class Profiles:
         if not tool.spec.requirements:
             return call, own
         name, profile = argument_of(tool.spec), own.caller.profile
-        chosen, arguments = _taken(call.arguments, name)
-        if chosen is _ABSENT and profile in self.names:
-            chosen = profile
-        if not isinstance(chosen, str) or chosen not in self.names:
+        choice, arguments = _taken(call.arguments, name)
+        if choice is _ABSENT and profile in self.names:
+            choice = profile
+        if not isinstance(choice, str) or choice not in self.names:
             return call, replace(own, ready={}, resolve=self._refuse)
         call = replace(call, arguments=arguments)
-        if chosen == profile:
+        if choice == profile:
             return call, own
-        if chosen not in self.benches:
-            self.benches[chosen], self._runtimes[chosen] = self._make(chosen)
-        return call, self._runtimes[chosen]
+        if choice not in self.benches:
+            self.benches[choice], self._runtimes[choice] = self._make(choice)
+        return call, self._runtimes[choice]
 
     async def _refuse(self, call: Call) -> Tool:
         name = argument_of(self._registry.get(call.tool).spec)
@@ -96,11 +96,11 @@ def argument_of(spec: ToolSpec) -> str:
     """Return the argument of *spec* that takes the profile: `profile`, else `auth_profile`, with `_` behind it if need
     be.
     """
-    taken = {name for names in spec.names for name in names} | _property_names(spec.input_schema)
+    names_used = {name for names in spec.names for name in names} | _property_names(spec.input_schema)
     first, name = _NAMES
-    if first not in taken:
+    if first not in names_used:
         return first
-    while name in taken:
+    while name in names_used:
         name += "_"
     return name
 
@@ -129,8 +129,8 @@ def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
         members = list(object_members(text))
     except (ValueError, TypeError, RecursionError):
         return _ABSENT, arguments
-    found = [member.value for member in members if member.name == name]
-    if len(found) != 1 or text[members[-1].end :].strip(" \t\r\n") != "}":
+    values = [member.value for member in members if member.name == name]
+    if len(values) != 1 or text[members[-1].end :].strip(" \t\r\n") != "}":
         return _ABSENT, arguments
     rest = ", ".join(f"{json.dumps(each.name)}: {text[each.start : each.end]}" for each in members if each.name != name)
-    return found[0], f"{{{rest}}}"
+    return values[0], f"{{{rest}}}"

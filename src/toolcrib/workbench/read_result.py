@@ -170,19 +170,19 @@ def read_part(
 
 def _items(value: list[Any], offset: int, limit: int, room: int, pointer: str) -> Part:
     start, last, total = _bounds(offset, limit, len(value))
-    shown: list[str] = []
+    items: list[str] = []
     room_left = room - 2
     for index in range(start, last):
         item = as_json(value[index])
         room_left -= len(item) + 1
-        if room_left < 0 and not shown:
+        if room_left < 0 and not items:
             place = f"{pointer[:200]}/{index}"
             rest = f"it has {len(item)} characters of JSON; read it with the pointer '{place}'"
             return Part(item[:room], start, start + 1, total, "items", rest)
         if room_left < 0:
             break
-        shown.append(item)
-    return Part(f"[{','.join(shown)}]", start, start + len(shown), total, "items")
+        items.append(item)
+    return Part(f"[{','.join(items)}]", start, start + len(items), total, "items")
 
 
 def preview(content: ResultContent, *, room: int, handle: str | None, reader: str | None, beside: bool = False) -> str:
@@ -250,8 +250,8 @@ def _shape(content: ResultContent) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    listed = [display_name(name) for name in islice(names, _NAMES_SHOWN + 1)]
-    return ", ".join(listed[:_NAMES_SHOWN]) + (", …" if len(listed) > _NAMES_SHOWN else "")
+    shown_names = [display_name(name) for name in islice(names, _NAMES_SHOWN + 1)]
+    return ", ".join(shown_names[:_NAMES_SHOWN]) + (", …" if len(shown_names) > _NAMES_SHOWN else "")
 
 
 def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, limit_chars: int) -> Tool:

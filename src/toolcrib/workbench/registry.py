@@ -30,34 +30,34 @@ class Registry:
 
     def add(self, tool: Callable[..., Any]) -> Tool[..., Any]:
         """Add a Tool, or the Tool of a callable. Raises NameConflictError, DefinitionError."""
-        made = as_tool(tool)
-        taken = self._folded.get(_fold(made.spec.name))
-        if taken is not None and self._tools[taken] is made:
-            return made  # the same Tool, from a second source
-        if taken is not None:
-            if taken == made.spec.name:
+        new_tool = as_tool(tool)
+        holder = self._folded.get(_fold(new_tool.spec.name))
+        if holder is not None and self._tools[holder] is new_tool:
+            return new_tool  # the same Tool, from a second source
+        if holder is not None:
+            if holder == new_tool.spec.name:
                 raise NameConflictError(
-                    f"The registry already has a tool '{taken}'. "
+                    f"The registry already has a tool '{holder}'. "
                     "Give the new one another name, or replace() the old one."
                 )
             raise NameConflictError(
-                f"The registry has a tool whose name differs only in - and _, '{taken}'. "
-                f"Give '{made.spec.name}' another name, or remove() the old one first."
+                f"The registry has a tool whose name differs only in - and _, '{holder}'. "
+                f"Give '{new_tool.spec.name}' another name, or remove() the old one first."
             )
-        self._put(made)
-        return made
+        self._put(new_tool)
+        return new_tool
 
     def holder(self, name: str) -> Tool[..., Any] | None:
         """Return the tool that *name* is in conflict with: that of the name, or of one that differs in - and _."""
-        held = self._folded.get(_fold(name))
-        return None if held is None else self._tools.get(held)
+        folded_name = self._folded.get(_fold(name))
+        return None if folded_name is None else self._tools.get(folded_name)
 
     def replace(self, tool: Callable[..., Any]) -> Tool[..., Any]:
         """Put a tool in the place of the one of its name. Raises UnknownToolError where there is none."""
-        made = as_tool(tool)
-        self.get(made.spec.name)
-        self._put(made)
-        return made
+        new_tool = as_tool(tool)
+        self.get(new_tool.spec.name)
+        self._put(new_tool)
+        return new_tool
 
     def remove(self, name: str) -> Tool[..., Any]:
         """Take a tool out and give it back. Raises UnknownToolError."""
@@ -71,23 +71,23 @@ class Registry:
 
         What keeps its name keeps its place. Raises UnknownToolError, NameConflictError, DefinitionError.
         """
-        made = [as_tool(tool) for tool in new]
+        new_tools = [as_tool(tool) for tool in new]
         with self._lock:
-            gone = {name: self.get(name) for name in old}
-            taken = {folded: self._tools[name] for folded, name in self._folded.items() if name not in gone}
-            for tool in made:
-                other = taken.setdefault(_fold(tool.spec.name), tool)
-                if other is not tool:
+            old_tools = {name: self.get(name) for name in old}
+            holders = {folded: self._tools[name] for folded, name in self._folded.items() if name not in old_tools}
+            for tool in new_tools:
+                holder = holders.setdefault(_fold(tool.spec.name), tool)
+                if holder is not tool:
                     raise NameConflictError(
-                        f"'{tool.spec.name}'{_at(tool)} cannot be put in: there is a tool '{other.spec.name}'"
-                        f'{_at(other)}. Give one of them another name: @tool(name="...").'
+                        f"'{tool.spec.name}'{_at(tool)} cannot be put in: there is a tool '{holder.spec.name}'"
+                        f'{_at(holder)}. Give one of them another name: @tool(name="...").'
                     )
             # The new before the old goes: who looks one up meanwhile, in another thread, finds this one or that.
-            for tool in made:
+            for tool in new_tools:
                 self._tools[tool.spec.name] = tool
                 self._folded[_fold(tool.spec.name)] = tool.spec.name
-            names = {tool.spec.name for tool in made}
-            for name in gone.keys() - names:
+            names = {tool.spec.name for tool in new_tools}
+            for name in old_tools.keys() - names:
                 del self._tools[name]
                 if self._folded[_fold(name)] == name:
                     del self._folded[_fold(name)]
@@ -187,10 +187,12 @@ def unknown(name: str, names: Iterable[str]) -> str:
     """Return the message for a name that is not there."""
     from ..schema import closest_match, did_you_mean, display_name
 
-    known = list(names)
-    hint = did_you_mean(closest_match(name, known))
-    listed = f" The tools are: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}." if known else ""
-    return f"There is no tool '{display_name(name)}'.{hint}{listed or ' There are no tools here.'}"
+    all_names = list(names)
+    hint = did_you_mean(closest_match(name, all_names))
+    list_hint = (
+        f" The tools are: {', '.join(all_names[:20])}{', …' if len(all_names) > 20 else ''}." if all_names else ""
+    )
+    return f"There is no tool '{display_name(name)}'.{hint}{list_hint or ' There are no tools here.'}"
 
 
 def _at(tool: Tool[..., Any]) -> str:
@@ -209,10 +211,10 @@ def _checked_reference(tool: Tool[..., Any]) -> str:
             "Define it at the top of a module."
         )
     try:
-        found = _imported(tool.ref, None)
+        imported_tool = _imported(tool.ref, None)
     except LoadError as error:
         raise ToolcribError(f"Tool '{tool.spec.name}' cannot be written by reference: {error}") from None
-    if found.spec != tool.spec:
+    if imported_tool.spec != tool.spec:
         raise ToolcribError(
             f"Tool '{tool.spec.name}' cannot be written by reference: {tool.ref} is another tool. Mark the function "
             "itself with @tool and its options."

@@ -1,7 +1,7 @@
 """What a crib offers beside tools, registered by the program: resources to read, and prompts to fill in.
 
 A function may be sync, which runs in a thread, or async. Where one of its parameters is annotated with `Caller`, it is
-given whoever asks.
+given the caller that asks.
 """
 
 import inspect
@@ -163,13 +163,13 @@ class ResourceList(_Listeners):
             )
         if uri in self._registered:
             raise NameConflictError(f"There are two resources at '{uri}'. Give one of them another URI.")
-        shared: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "name": uri if function is None else function.name,
             "description": None if function is None else function.description,
             "media_type": "application/octet-stream" if isinstance(read, bytes) else "text/plain",
             **about,
         }
-        offer = ResourceTemplate(uri_template=uri, **shared) if template.names else Resource(uri=uri, **shared)
+        offer = ResourceTemplate(uri_template=uri, **fields) if template.names else Resource(uri=uri, **fields)
         self._registered[uri] = _Registered(offer, template, function or read)
         self._notify()
         return read
@@ -183,21 +183,35 @@ class ResourceList(_Listeners):
         """Tell the clients that follow *uri* to read it again."""
         self._notify(uri)
 
+    def _offers(self) -> list[Resource | ResourceTemplate]:
+        return [registration.offer for registration in self._registered.values()]
+
     def listed(self) -> Sequence[Resource]:
-        return [one.offer for one in self._registered.values() if isinstance(one.offer, Resource)]
+        return [
+            registration.offer for registration in self._registered.values() if isinstance(registration.offer, Resource)
+        ]
 
     def templates(self) -> Sequence[ResourceTemplate]:
-        return [one.offer for one in self._registered.values() if isinstance(one.offer, ResourceTemplate)]
+        return [
+            registration.offer
+            for registration in self._registered.values()
+            if isinstance(registration.offer, ResourceTemplate)
+        ]
 
     async def read(self, uri: str, caller: Caller) -> ResourceContent | None:
         """Return what is read at *uri*; None where nothing is offered there. Raises what the function raises."""
-        known = self._registered.get(uri)
+        exact_match = self._registered.get(uri)
         # Its own URI first; a template is not the URI that it is written as.
-        exact = () if known is None or known.template.names else (known,)
-        for one in (*exact, *(each for each in self._registered.values() if each.template.names)):
-            if (values := one.template.match(uri)) is not None:
-                data = await one.read(values, caller) if isinstance(one.read, _Function) else one.read
-                media_type = one.offer.media_type
+        exact = () if exact_match is None or exact_match.template.names else (exact_match,)
+        templates = (entry for entry in self._registered.values() if entry.template.names)
+        for registration in (*exact, *templates):
+            if (values := registration.template.match(uri)) is not None:
+                data = (
+                    await registration.read(values, caller)
+                    if isinstance(registration.read, _Function)
+                    else registration.read
+                )
+                media_type = registration.offer.media_type
                 if not isinstance(data, str | bytes):
                     data, media_type = json.dumps(data, ensure_ascii=False, default=str), "application/json"
                 return ResourceContent(uri=uri, data=data, media_type=media_type)
@@ -223,12 +237,14 @@ class PromptList(_Listeners):
         """
         if function is None:
             return lambda function: self.add(function, **about)
-        called = _Function(function, f"The prompt '{about.get('name', getattr(function, '__name__', 'prompt'))}'")
-        described: dict[str, Any] = {"name": called.name, "description": called.description, **about}
-        prompt = Prompt(arguments=called.arguments(), **described)
+        prompt_function = _Function(
+            function, f"The prompt '{about.get('name', getattr(function, '__name__', 'prompt'))}'"
+        )
+        fields: dict[str, Any] = {"name": prompt_function.name, "description": prompt_function.description, **about}
+        prompt = Prompt(arguments=prompt_function.arguments(), **fields)
         if prompt.name in self._registered:
             raise NameConflictError(f"There are two prompts named '{prompt.name}'. Give one another name: name=...")
-        self._registered[prompt.name] = (prompt, called)
+        self._registered[prompt.name] = (prompt, prompt_function)
         self._notify()
         return function
 
@@ -245,20 +261,20 @@ class PromptList(_Listeners):
         if name not in self._registered:
             return None
         prompt, function = self._registered[name]
-        known = [argument.name for argument in prompt.arguments]
-        missing = [each.name for each in prompt.arguments if each.required and each.name not in arguments]
-        unknown = [each for each in arguments if each not in known]
+        parameter_names = [argument.name for argument in prompt.arguments]
+        missing = [message.name for message in prompt.arguments if message.required and message.name not in arguments]
+        unknown = [message for message in arguments if message not in parameter_names]
         if missing or unknown:
             wrong = f"'{missing[0]}' is missing" if missing else f"there is no argument '{unknown[0][:100]}'"
-            takes = ", ".join(known) or "nothing"
+            takes = ", ".join(parameter_names) or "nothing"
             raise ToolError(f"Prompt '{name}': {wrong}. It takes: {takes}.", "invalid_arguments")
-        made = await function(arguments, caller)
-        return [_message(each) for each in (made if isinstance(made, list | tuple) else [made])]
+        value = await function(arguments, caller)
+        return [_message(message) for message in (value if isinstance(value, list | tuple) else [value])]
 
     def complete(self, name: str, argument: str, prefix: str) -> Sequence[str]:
         """Return the values of *argument* that begin with *prefix*, as far as its type lists them."""
-        found = self._registered.get(name)
-        choices = () if found is None else found[1].choices(argument)
+        entry = self._registered.get(name)
+        choices = () if entry is None else entry[1].choices(argument)
         return [choice for choice in choices if choice.lower().startswith(prefix.lower())]
 
 
@@ -283,16 +299,20 @@ class _Function:
     def arguments(self) -> tuple[PromptArgument, ...]:
         return tuple(
             PromptArgument(
-                name=each.name,
-                description=self._described.get(each.name),
-                required=each.default is inspect.Parameter.empty,
+                name=parameter.name,
+                description=self._described.get(parameter.name),
+                required=parameter.default is inspect.Parameter.empty,
             )
-            for each in self._signature.parameters
+            for parameter in self._signature.parameters
         )
 
     def choices(self, name: str) -> Sequence[str]:
-        kind = next((each.annotation for each in self._signature.parameters if each.name == name), None)
-        return [each for each in get_args(kind) if isinstance(each, str)] if get_origin(kind) is Literal else ()
+        kind = next((parameter.annotation for parameter in self._signature.parameters if parameter.name == name), None)
+        return (
+            [parameter for parameter in get_args(kind) if isinstance(parameter, str)]
+            if get_origin(kind) is Literal
+            else ()
+        )
 
     async def __call__(self, arguments: Mapping[str, str], caller: Caller) -> Any:
         own = self._signature.needs.caller

@@ -97,8 +97,8 @@ class MemoryResults:
             room = min(self._max_bytes, self._max_total_bytes - self._bytes + own_bytes) - size
             if room < 0:
                 return False
-            for dropped, (handle, own_size) in enumerate(own.items()):
-                if len(own) - dropped < self._max_count and own_bytes <= room:
+            for drop_count, (handle, own_size) in enumerate(own.items()):
+                if len(own) - drop_count < self._max_count and own_bytes <= room:
                     break
                 self._drop(handle)
                 own_bytes -= own_size
@@ -207,59 +207,59 @@ class Results:
         text = _text_with_handles(arguments)
         if text is None or tool in self._readers.values():
             return arguments, ()
-        accepted = tool.handles or {}
-        resolved, at = "", 0
+        handles = tool.handles or {}
+        text_resolved, at = "", 0
         repairs: tuple[Repair, ...] = ()
         try:
             for member in object_members(text):
                 name = display_name(member.name)
                 value = member.value
-                if isinstance(value, str) and member.name in accepted:
+                if isinstance(value, str) and member.name in handles:
                     if is_handle(value):
                         raise ToolError(
                             f"Tool '{tool.spec.name}': '{name}' takes a handle only in the form "
                             f'{{"handle": "{HANDLE_PREFIX}..."}}, not as text.',
                             "invalid_arguments",
                         )
-                    if repair and (parsed := _parsed_reference(value)) is not None:
-                        value = parsed
+                    if repair and (reference := _parsed_reference(value)) is not None:
+                        value = reference
                         repairs += (Repair("/" + escaped(member.name), "string", "object"),)
                 if not _is_reference(value):
                     continue
-                if member.name not in accepted:
+                if member.name not in handles:
                     raise _not_accepted(tool, name, self.reader_name())
-                resolved += text[at : member.start] + await self._value(tool, name, value, accepted[member.name])
+                text_resolved += text[at : member.start] + await self._value(tool, name, value, handles[member.name])
                 at = member.end
         except (ValueError, RecursionError):
             return arguments, ()  # not a JSON object: the check has a better message
-        return (resolved + text[at:] if at else arguments), repairs
+        return (text_resolved + text[at:] if at else arguments), repairs
 
     # For read_result
 
     async def view(self, handle: str) -> ResultContent:
         """Return the result under *handle*. Raises ToolError, the same if it is unknown, expired or another's."""
         try:
-            stored = await self._store.find(handle, self._caller.principal, self._caller.thread)
+            entry = await self._store.find(handle, self._caller.principal, self._caller.thread)
         except Exception as error:
             log_failure("The store of results could not be read", error, self._redaction)
             raise ToolError("Stored results cannot be read at the moment. Try again later.", "unavailable") from None
-        if stored is None:
+        if entry is None:
             raise ToolError(
                 "There is no result under this handle: it is misspelled, or the result is no longer stored. Copy it "
                 "exactly, or call the tool that returned it once more.",
                 "unavailable",
                 retry="changed",
             )
-        view = partial(ResultContent, stored.content, self._redaction)
-        return await in_thread(view) if stored.size_bytes > LONG_CHARS else view()
+        view = partial(ResultContent, entry.content, self._redaction)
+        return await in_thread(view) if entry.size_bytes > LONG_CHARS else view()
 
     # For the workbench
 
     def reader_name(self) -> str | None:
         """Return the name of the tool that reads results: the second, if a tool of the user has the first."""
         # To many models and providers, names that differ only in `-` and `_` are one.
-        taken = self._registry.find
-        return next((name for name in _READERS if not (taken(name) or taken(name.replace("_", "-")))), None)
+        find = self._registry.find
+        return next((name for name in _READERS if not (find(name) or find(name.replace("_", "-")))), None)
 
     def reader(self, name: str | None = None) -> Tool | None:
         """Return the tool that reads results, if *name* is its name."""
@@ -286,11 +286,11 @@ class Results:
 
     async def _put(self, content: tuple[Content, ...], tool: str) -> str | None:
         """Store *content*. Returns its handle, None where it cannot be stored."""
-        stored = StoredResult(
+        entry = StoredResult(
             new_handle(), self._caller.principal, self._caller.thread, tool, content, datetime.now(UTC)
         )
         try:
-            return stored.handle if await self._store.store(stored) else None
+            return entry.handle if await self._store.store(entry) else None
         except Exception as error:
             # The tool has run, and what it did is done: its result is shown as far as it can be.
             log_failure(f"A result of '{tool}' could not be stored", error, self._redaction)
@@ -303,8 +303,8 @@ class Results:
             if not isinstance(pointer, str):
                 raise ToolError("The pointer is text, a JSON pointer as in /rows.", "invalid_arguments")
             content = await self.view(reference["handle"])
-            if not pointer and _takes_base64(schema) and (encoded := content.base64()) is not None:
-                text = as_json(encoded)
+            if not pointer and _takes_base64(schema) and (base64_text := content.base64()) is not None:
+                text = as_json(base64_text)
             elif content.data is not None:
                 raise ToolError("The result is an image or a file, and this argument takes none.", "invalid_arguments")
             elif len(content.text) > LONG_CHARS:
@@ -356,16 +356,16 @@ def _parsed_reference(text: str) -> Any:
     if HANDLE_PREFIX not in text or not text.lstrip().startswith("{"):
         return None
     try:
-        parsed = json.loads(text)
+        reference = json.loads(text)
     except ValueError:
         return None
-    return parsed if _is_reference(parsed) else None
+    return reference if _is_reference(reference) else None
 
 
 def _not_accepted(tool: Tool, name: str, reader: str | None) -> ToolError:
-    those = f" These do: {', '.join(map(display_name, tool.handles))}." if tool.handles else ""
+    handles_hint = f" These do: {', '.join(map(display_name, tool.handles))}." if tool.handles else ""
     remedy = f"Read what you need with {reader} and send that" if reader else "Send the value itself"
-    message = f"Tool '{tool.spec.name}': '{name}' does not take the handle of a result.{those} {remedy}."
+    message = f"Tool '{tool.spec.name}': '{name}' does not take the handle of a result.{handles_hint} {remedy}."
     return ToolError(message, "invalid_arguments")
 
 

@@ -54,14 +54,14 @@ class Search:
     """Makes vectors of texts, plain or async: tools are then searched by meaning, too, and not by words alone."""
 
     def __post_init__(self) -> None:
-        shown = [self.always_shown] if isinstance(self.always_shown, str) else list(self.always_shown)
+        patterns = [self.always_shown] if isinstance(self.always_shown, str) else list(self.always_shown)
         if type(self.above) is not int or self.above < 0:
             raise SetupError("Search: 'above' is a whole number of tools.")
-        if isinstance(self.always_shown, str) or not all(isinstance(pattern, str) for pattern in shown):
+        if isinstance(self.always_shown, str) or not all(isinstance(pattern, str) for pattern in patterns):
             raise SetupError('Search: always_shown are patterns of tool names, as in always_shown=["db_*"].')
         if self.embed is not None and not callable(self.embed):
             raise SetupError(f"Search: 'embed' is a function, not {type(self.embed).__name__}.")
-        object.__setattr__(self, "always_shown", tuple(shown))
+        object.__setattr__(self, "always_shown", tuple(patterns))
 
     @classmethod
     def of(cls, option: "bool | int | Search") -> "Search | None":
@@ -123,8 +123,8 @@ class SharedIndex:
     async def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         embed = self._embed
         assert embed is not None
-        made: Any = await in_thread(lambda: embed(texts))
-        vectors: Sequence[Sequence[float]] = await made if isawaitable(made) else made
+        answer: Any = await in_thread(lambda: embed(texts))
+        vectors: Sequence[Sequence[float]] = await answer if isawaitable(answer) else answer
         if len(vectors) != len(texts) or not all(math.isfinite(number) for vector in vectors for number in vector):
             raise SetupError(
                 f"embed returned {len(vectors)} vectors for {len(texts)} texts, or numbers that are not finite."
@@ -161,13 +161,13 @@ class ToolSearch:
         """Return what is shown of *every*: with the tool that searches, where there are too many to be shown."""
         if len(every) <= self._above:
             return every
-        known = self._shown
-        if known is None or known[0] != every or known[1] != self._changes:
+        cached = self._shown
+        if cached is None or cached[0] != every or cached[1] != self._changes:
             finder = self.tool()
             assert finder is not None
-            shown = (finder.spec, *(spec for spec in every if self._is_shown(spec.name)))
-            known = self._shown = (every, self._changes, shown)
-        return known[2]
+            specs = (finder.spec, *(spec for spec in every if self._is_shown(spec.name)))
+            cached = self._shown = (every, self._changes, specs)
+        return cached[2]
 
     def deferred(self, every: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """Return *every*, those that are not shown marked as deferred."""
@@ -196,10 +196,10 @@ class ToolSearch:
 
     def _as_deferred(self, spec: ToolSpec) -> ToolSpec:
         # The same object each time: formats keep what they have made of a spec.
-        known = self._deferred.get(id(spec))
-        if known is None:
-            known = self._deferred[id(spec)] = (spec, replace(spec, deferred=True))
-        return known[1]
+        cached = self._deferred.get(id(spec))
+        if cached is None:
+            cached = self._deferred[id(spec)] = (spec, replace(spec, deferred=True))
+        return cached[1]
 
     def _new_tool(self, name: str) -> Tool:
         from pydantic import Field
@@ -216,14 +216,14 @@ class ToolSearch:
                 limit: How many to return at most.
             """
             visible = {spec.name: spec for spec in self._visible()}
-            found: list[ToolSpec] = []
+            matches: list[ToolSpec] = []
             for spec in await self._index.ranked(query, self._registry.specs()):
                 if spec.name in visible:
-                    found.append(visible[spec.name])
-                    if len(found) == limit:
+                    matches.append(visible[spec.name])
+                    if len(matches) == limit:
                         break
-            self._add(spec.name for spec in found)
-            return [_summary(spec) for spec in self._present(found)]
+            self._add(spec.name for spec in matches)
+            return [_summary(spec) for spec in self._present(matches)]
 
         return FunctionTool(find, name=name, title="Find tools", read_only=True, idempotent=True, open_world=False)
 
@@ -239,7 +239,7 @@ class ToolSearch:
 def words_in(text: str) -> list[str]:
     """Return the words of *text* as they are compared: parts of names apart, in lower case, without plurals."""
     words = _WORD.findall(_BOUNDARY.sub(" ", text[:MAX_CHARS]))
-    return [_stem(word) for each in words if (word := each.casefold()) not in _STOP]
+    return [_stem(word) for text_word in words if (word := text_word.casefold()) not in _STOP]
 
 
 def text_of(spec: ToolSpec) -> str:

@@ -90,12 +90,12 @@ class Settings:
         *unless_set*.
         """
         values = self.values
-        chosen = {
+        options_set = {
             name: getattr(values, name) for name in FileOptions.__annotations__ if name in values.model_fields_set
         }
-        if chosen.get("max_result_chars") == 0:
-            chosen["max_result_chars"] = None
-        chosen |= {
+        if options_set.get("max_result_chars") == 0:
+            options_set["max_result_chars"] = None
+        options_set |= {
             "limits": self.limits,
             "retries": self.retries,
             # Without a policy there is nothing to ask, which is faster.
@@ -103,7 +103,9 @@ class Settings:
             "variables": values.variables,
             "secrets": self.secrets,
         }
-        return dict(unless_set or {}) | chosen | {name: value for name, value in options.items() if value is not None}
+        return (
+            dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}
+        )
 
     def path(self, written: str | None) -> str | None:
         """Return the path *written* in the file, which is relative to its folder; URLs stay."""
@@ -128,18 +130,18 @@ def find_settings(config: Path | None, environ: Mapping[str, str] = os.environ) 
 
     Raises LoadError for a file that is named and does not exist.
     """
-    if named := config or (Path(environ[_CONFIG]) if environ.get(_CONFIG) else None):
-        if not named.is_file():
-            raise LoadError(f"There is no file {named}{'' if config else f', which {_CONFIG} names'}.")
-        return named
+    if path_given := config or (Path(environ[_CONFIG]) if environ.get(_CONFIG) else None):
+        if not path_given.is_file():
+            raise LoadError(f"There is no file {path_given}{'' if config else f', which {_CONFIG} names'}.")
+        return path_given
     try:
-        here = Path.cwd()
+        folder_here = Path.cwd()
     except FileNotFoundError:  # it was removed meanwhile
         return None
-    for folder in (here, *here.parents):
+    for folder in (folder_here, *folder_here.parents):
         for name in (NAME, PROJECT):
             file = folder / name
-            if file.is_file() and (folder == here or _is_own(file)) and (name == NAME or _has_table(file)):
+            if file.is_file() and (folder == folder_here or _is_own(file)) and (name == NAME or _has_table(file)):
                 return Path(os.path.relpath(file))
     return None
 
@@ -169,11 +171,11 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[SettingsProblem]:
     """Return the variables that look like settings and are not."""
-    known = [_CONFIG, _SOURCES, *_OTHERS, *variables()]
+    names = [_CONFIG, _SOURCES, *_OTHERS, *variables()]
     return [
-        SettingsProblem(name, f"There is no setting of this name.{did_you_mean(closest_match(name, known))}")
+        SettingsProblem(name, f"There is no setting of this name.{did_you_mean(closest_match(name, names))}")
         for name in sorted(environ)
-        if name.startswith("TOOLCRIB_") and name not in known
+        if name.startswith("TOOLCRIB_") and name not in names
     ]
 
 
@@ -190,8 +192,8 @@ class _Reader:
         self._lines: dict[Keys, int] = {}
 
     def settings(self) -> Settings:
-        written = {} if self._file is None else self._parse(self._file)
-        values = self._validate(self._resolve(_merged(written, Environment(self._environ)()), ()))
+        data = {} if self._file is None else self._parse(self._file)
+        values = self._validate(self._resolve(_merged(data, Environment(self._environ)()), ()))
         sources = self._environment_sources()
         settings: Settings | None = None
         if values is not None:
@@ -203,7 +205,7 @@ class _Reader:
                 limits=tuple(self._make("limit", values.limit, Limit)),
                 retries=tuple(self._make("retry", values.retry, Retry)),
                 secrets=tuple(self._secrets),
-                written=written,
+                written=data,
                 lines=self._lines,
             )
         if self._problems or settings is None:
@@ -265,7 +267,7 @@ class _Reader:
             return ()
 
     def _sources(self, values: File) -> tuple[NamedSource, ...]:
-        made: list[NamedSource] = []
+        sources: list[NamedSource] = []
         for number, table in enumerate(values.source):
             place, line = _place(self._file, self._lines, ("source", number))
             try:
@@ -275,7 +277,7 @@ class _Reader:
             except ToolcribError as error:
                 self._add(("source", number), str(error))
             else:
-                made.append(
+                sources.append(
                     NamedSource(
                         str(table.written),
                         source,
@@ -287,7 +289,7 @@ class _Reader:
                         table.openapi_options(),
                     )
                 )
-        return tuple(made)
+        return tuple(sources)
 
     def _server(self, written: str | MCPSource, values: File) -> MCPSource | None:
         if not isinstance(written, MCPSource):
@@ -296,13 +298,13 @@ class _Reader:
 
     def _make(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
         """Return what *make* makes of the keys of each row."""
-        made: list[T] = []
+        values: list[T] = []
         for number, row in enumerate(rows):
             try:
-                made.append(make(**{key: getattr(row, key) for key in row.model_fields_set}))
+                values.append(make(**{key: getattr(row, key) for key in row.model_fields_set}))
             except ToolcribError as error:
                 self._add((name, number), str(error))
-        return made
+        return values
 
     def _resolve(self, value: Any, keys: Keys) -> Any:
         """Return *value*, which stands under *keys*, with what its references resolve to, and note the secrets."""
@@ -371,8 +373,8 @@ def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[st
 
 
 def _merged(data: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(data)
+    result = dict(data)
     for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
-    return merged
+        below = result.get(key)
+        result[key] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return result

@@ -79,7 +79,7 @@ class Sources:
     def refresh(self, source: Any) -> None:
         """Take over what *source* offers, which has started after the others."""
         for entry in self._entries:
-            if any(each is source for each in entry.dynamic):
+            if any(member is source for member in entry.dynamic):
                 self._changed(entry)
 
     def _entry(self, source: Any) -> "_Entry":
@@ -88,7 +88,7 @@ class Sources:
         for problem in reading.problems:
             _log.warning("Not loaded: %s", problem)
         self._problems += reading.problems
-        failed: list[LoadProblem] = []
+        failures: list[LoadProblem] = []
         try:
             entry.tools = loaded_from(entry.source).tools
         except UnknownToolError:
@@ -98,11 +98,11 @@ class Sources:
         except Exception as error:
             if entry.is_required or not entry.dynamic:
                 raise
-            failed.append(entry.problem_of(error))
-            _log.warning("Not loaded: %s", failed[0])
+            failures.append(entry.problem_of(error))
+            _log.warning("Not loaded: %s", failures[0])
         for tool in entry.tools:
             self.registry.add(tool)
-        entry.problems = [*entry.problem_list(), *failed]
+        entry.problems = [*entry.problem_list(), *failures]
         self._problems += entry.problems
         return entry
 
@@ -140,26 +140,26 @@ class Sources:
             if len(new) == len(entry.tools) == len(present) and all(id(tool) in before for tool in new):
                 return
             self.registry.exchange(present, new)
-            replaced, entry.tools = entry.tools, new
-            self._replaced(replaced)
+            old_tools, entry.tools = entry.tools, new
+            self._replaced(old_tools)
 
     def _without_taken(self, entry: "_Entry", new: list[AnyTool], present: Collection[str]) -> list[AnyTool]:
         """Return *new* without what has the name of a tool of another source: a server must not empty itself by one
         name.
         """
         entry.taken.clear()
-        kept: list[AnyTool] = []
+        accepted_tools: list[AnyTool] = []
         for tool in new:
-            other = self.registry.holder(tool.spec.name)
-            if other is None or other.spec.name in present:
-                kept.append(tool)
+            holder = self.registry.holder(tool.spec.name)
+            if holder is None or holder.spec.name in present:
+                accepted_tools.append(tool)
                 continue
             reason = (
-                f"Another source has a tool '{other.spec.name}' too, so this one is left out. Give the tools of one of "
-                'them a prefix: prefix = "..." in its [[source]], or prefixed(source, "...").'
+                f"Another source has a tool '{holder.spec.name}' too, so this one is left out. Give the tools of one "
+                'of them a prefix: prefix = "..." in its [[source]], or prefixed(source, "...").'
             )
             entry.taken.append(LoadProblem(entry.name, reason))
-        return kept
+        return accepted_tools
 
 
 @dataclass(slots=True)
@@ -213,11 +213,11 @@ class _Reading:
             return self._offered(load(source))
         from .locked import accepted, pinned
 
-        now, locked = pinned(source, self._lock)
-        loaded = load(now)
-        offered, changed = accepted(self._offered(loaded), loaded, locked, name_of(source))
-        self.problems += changed
-        return offered
+        now, lock_entry = pinned(source, self._lock)
+        content = load(now)
+        offer, changes = accepted(self._offered(content), content, lock_entry, name_of(source))
+        self.problems += changes
+        return offer
 
     def _offered(self, loaded: Loaded) -> Any:
         self.problems += loaded.problems

@@ -16,12 +16,12 @@ STATE_VERSION = 1
 
 async def save(lives: Iterable[SourceLife]) -> dict[str, Any]:
     """Return the state of each source that has one, as JSON data. Raises ToolcribError."""
-    saved: dict[str, Any] = {}
+    states: dict[str, Any] = {}
     for key, life in by_key(lives).items():
         state = await value_of(life.source.save_state)
         if state is not None:
-            saved[key] = _as_json(state, f"The state of {life.name}")
-    return {"version": STATE_VERSION, "sources": saved}
+            states[key] = _as_json(state, f"The state of {life.name}")
+    return {"version": STATE_VERSION, "sources": states}
 
 
 async def load(
@@ -40,34 +40,34 @@ async def load(
                 check(state)
             except Exception as error:
                 raise misfit(key, error) from error
-    loaded: list[tuple[SourceLife, Any]] = []
+    done: list[tuple[SourceLife, Any]] = []
     for key, state in states.items():
         life = keyed[key]
         try:
             before = await value_of(life.source.save_state)
             await value_of(partial(life.source.load_state, state))
         except BaseException as error:
-            for earlier, state_before in reversed(loaded):
+            for earlier, state_before in reversed(done):
                 await _restore(earlier, state_before)
             if not isinstance(error, Exception):
                 raise
             raise misfit(key, error) from error
-        loaded.append((life, before))
+        done.append((life, before))
 
 
 def by_key(lives: Iterable[SourceLife]) -> dict[str, SourceLife]:
     """Return what runs and may have state, by the names it is saved under. Raises SetupError for two of one name."""
-    found: dict[str, SourceLife] = {}
+    lives_by_key: dict[str, SourceLife] = {}
     for life in lives:
         if not hasattr(life.source, "load_state") or not hasattr(life.source, "save_state"):
             continue
         key = getattr(life.source, "state_key", None) or type(life.source).__name__
-        if key in found:
+        if key in lives_by_key:
             raise SetupError(
                 f"Two sources save their state under one name, '{key}'. Give one of them another with state_key."
             )
-        found[key] = life
-    return found
+        lives_by_key[key] = life
+    return lives_by_key
 
 
 def states_in(state: Any) -> Mapping[str, Any]:
@@ -102,8 +102,8 @@ def require_known(states: Mapping[str, Any], known: Sequence[str], shared: Colle
                     f"The state of '{key}' is shared by all callers, so the crib loads it: crib.load_state."
                 )
             hint = did_you_mean(closest_match(str(key), known))
-            listed = f" There are: {', '.join(known)}." if known else " No source here has any."
-            raise SetupError(f"There is state of '{display_name(str(key))}', and no such source here.{hint}{listed}")
+            list_hint = f" There are: {', '.join(known)}." if known else " No source here has any."
+            raise SetupError(f"There is state of '{display_name(str(key))}', and no such source here.{hint}{list_hint}")
 
 
 def _as_json(value: Any, label: str) -> Any:

@@ -122,9 +122,9 @@ class SourceTable(Strict):
 
     def permissions(self, folder: Path) -> Permissions:
         """Return what its tools may have; mounts are relative to *folder*. Raises SetupError."""
-        allowed = {name: getattr(self.allow, name) for name in self.allow.model_fields_set}
-        mounts = {name: folder / Path(path).expanduser() for name, path in allowed.pop("mounts", {}).items()}
-        return Permissions(trusted=self.trusted, mounts=mounts, **allowed)
+        grants = {name: getattr(self.allow, name) for name in self.allow.model_fields_set}
+        mounts = {name: folder / Path(path).expanduser() for name, path in grants.pop("mounts", {}).items()}
+        return Permissions(trusted=self.trusted, mounts=mounts, **grants)
 
     def openapi_options(self) -> dict[str, Any]:
         """Return the options of `openapi_source` that are set here."""
@@ -282,21 +282,26 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
 @cache
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the file. The one that is shipped for editors is this, written to a file."""
-    made = schema_of(File)
-    table = {**made["$defs"]["SourceTable"], "oneOf": [{"required": [key]} for key in ("from", "command", "url")]}
-    made = {**made, "$defs": {**made["$defs"], "SourceTable": table}}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "toolcrib.toml", **made}
+    file_schema = schema_of(File)
+    table = {
+        **file_schema["$defs"]["SourceTable"],
+        "oneOf": [{"required": [key]} for key in ("from", "command", "url")],
+    }
+    file_schema = {**file_schema, "$defs": {**file_schema["$defs"], "SourceTable": table}}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "toolcrib.toml", **file_schema}
 
 
 @cache
 def variables() -> dict[str, tuple[str, ...]]:
     """Return the variables that set one value, with the keys of the value in the file."""
-    found: dict[str, tuple[str, ...]] = {name: (name,) for name in (*FileOptions.__annotations__, "providers")}
+    keys_by_name: dict[str, tuple[str, ...]] = {name: (name,) for name in (*FileOptions.__annotations__, "providers")}
     for name, info in File.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Strict):
             values = info.annotation.model_fields.items()
-            found |= {f"{name}_{key}": (name, key) for key, value in values if get_origin(value.annotation) is not list}
-    return {f"TOOLCRIB_{name.upper()}": keys for name, keys in found.items()}
+            keys_by_name |= {
+                f"{name}_{key}": (name, key) for key, value in values if get_origin(value.annotation) is not list
+            }
+    return {f"TOOLCRIB_{name.upper()}": keys for name, keys in keys_by_name.items()}
 
 
 class _Variables(File):

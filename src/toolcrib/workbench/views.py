@@ -30,13 +30,13 @@ class View:
         Raises UnknownToolError for a name that is not there, NameConflictError for one that is there twice, and
         whatever `toolcrib.tools.load` raises.
         """
-        loaded = Loaded()
+        content = Loaded()
         for source in self.sources:
-            one = loaded_from(source)
-            loaded.tools += one.tools
-            loaded.problems += one.problems
-        loaded.tools = _distinct(self.change(loaded.tools))
-        return loaded
+            part = loaded_from(source)
+            content.tools += part.tools
+            content.problems += part.problems
+        content.tools = _distinct(self.change(content.tools))
+        return content
 
     def __toolcrib__(self) -> list[AnyTool]:
         return self.load().tools
@@ -50,8 +50,8 @@ class View:
 
 def only_named(source: Any, names: Iterable[str]) -> View:
     """Return the tools of *source* with one of *names*, as far as they are there: it may have them later."""
-    kept = frozenset(names)
-    return View(str(source), (source,), lambda tools: [tool for tool in tools if tool.spec.name in kept])
+    wanted_names = frozenset(names)
+    return View(str(source), (source,), lambda tools: [tool for tool in tools if tool.spec.name in wanted_names])
 
 
 def filtered(
@@ -133,33 +133,33 @@ def loaded_from(source: Any) -> Loaded:
 
 def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
     """Return *tools*, if a model can distinguish them all by name."""
-    seen: dict[str, str] = {}
+    names_by_fold: dict[str, str] = {}
     for tool in tools:
         name = tool.spec.name
-        taken = seen.get(name.replace("-", "_"))
-        if taken is not None:
-            differ = "" if taken == name else f", and another '{taken}', which differs only in - and _"
-            many = "two tools" if taken == name else "a tool"
+        holder = names_by_fold.get(name.replace("-", "_"))
+        if holder is not None:
+            differ = "" if holder == name else f", and another '{holder}', which differs only in - and _"
+            conflict = "two tools" if holder == name else "a tool"
             raise NameConflictError(
-                f"A view would have {many} named '{name}'{differ}. Give one of them another name with renamed(), or "
-                "one of the sources a prefix with prefixed()."
+                f"A view would have {conflict} named '{name}'{differ}. Give one of them another name with renamed(), "
+                "or one of the sources a prefix with prefixed()."
             )
-        seen[name.replace("-", "_")] = name
+        names_by_fold[name.replace("-", "_")] = name
     return tools
 
 
 def _require(names: Iterable[str], tools: Sequence[AnyTool]) -> None:
-    there = [tool.spec.name for tool in tools]
+    tool_names = [tool.spec.name for tool in tools]
     for name in names:
-        if name not in there:
-            raise UnknownToolError(unknown(name, there))
+        if name not in tool_names:
+            raise UnknownToolError(unknown(name, tool_names))
 
 
 def _tags(tags: Iterable[str]) -> frozenset[str]:
-    listed: list[Any] = [tags] if isinstance(tags, str) or not isinstance(tags, Iterable) else list(tags)
-    if not all(isinstance(tag, str) for tag in listed):
+    items: list[Any] = [tags] if isinstance(tags, str) or not isinstance(tags, Iterable) else list(tags)
+    if not all(isinstance(tag, str) for tag in items):
         raise SetupError('tags are texts, as in tags=["read", "admin"].')
-    return frozenset(listed)
+    return frozenset(items)
 
 
 def _name_of(source: Any) -> str:

@@ -137,7 +137,7 @@ class Crib(Startable):
         self.is_stopped = False
         self.recorders = self._recorders()
         self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
-        self._given: dict[str, Redactor] = {}  # of the principals to whom secrets were given out
+        self._given: dict[str, Redactor] = {}  # by principal: those who were given secrets
         self._processes = doubles.processes
         if self._processes is not None:
             self.executors.set(Processes, self._processes)
@@ -186,9 +186,9 @@ class Crib(Startable):
         *ask* asks the person of this session; *variables* are added to those of the crib.
         """
         self.require_open()
-        given: object = caller
-        if not isinstance(given, Caller | None):
-            kind = type(given).__name__
+        value: object = caller
+        if not isinstance(value, Caller | None):
+            kind = type(value).__name__
             raise SetupError(f'A workbench is for a Caller, as in crib.workbench(Caller("alice")), not {kind}.')
         return Workbench(self, caller=caller, ask=ask, variables=variables)
 
@@ -214,17 +214,17 @@ class Crib(Startable):
 
     @at_home
     async def complete(self, url: str, *, caller: Caller | None = None) -> "Completed":
-        """Complete an authorization with *url*, the address that a provider sent somebody back to, with its query.
+        """Complete an authorization with *url*, the address that a provider sent a browser back to, with its query.
 
         For hosts that have a web server of their own; `toolcrib.serve.callback_app` is one to mount. Give *caller*
-        where you know who is at the browser: then nobody completes what somebody else has begun (RFC 6749, 10.12).
+        where you know who is at the browser: then a person completes only what they have begun (RFC 6749, 10.12).
         Raises CallbackError, whose text is for that person.
         """
         return await self.credentials.complete(url, caller)
 
     @at_home
     async def wait_for(self, pending: Pending, *, timeout_s: float | None = None) -> bool:
-        """Wait until *pending* is answered, or what it asks for is granted, by anybody in any process.
+        """Wait until *pending* is answered, or what it asks for is granted, in any process.
 
         False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused.
         """
@@ -253,9 +253,11 @@ class Crib(Startable):
             redaction=redaction,
             recorders=recorders,
             start_recorders=tuple(
-                one for one in recorders if getattr(type(one), "started", None) not in (None, Recorder.started)
+                recorder
+                for recorder in recorders
+                if getattr(type(recorder), "started", None) not in (None, Recorder.started)
             ),
-            records_content=any(getattr(one, "with_content", False) for one in recorders),
+            records_content=any(getattr(recorder, "with_content", False) for recorder in recorders),
             overrides=self._overrides,
             variables={**(options["variables"] or {}), **(variables or {})},
             show_errors=options["show_errors"],
@@ -309,7 +311,7 @@ class Crib(Startable):
 
     def offering(self) -> list[Any]:
         """Return the sources that may offer resources and prompts, in order."""
-        return [one for one in self._sources.order() if any(hasattr(one, name) for name in _OFFERS)]
+        return [source for source in self._sources.order() if any(hasattr(source, name) for name in _OFFERS)]
 
     def is_own(self, source: Any) -> bool:
         """Return whether *source* was given to this crib, and did not come with a registry of another's."""
@@ -545,7 +547,7 @@ class Workbench(Startable):
     """The tools of a crib, ready to be called for one caller.
 
     *sources* are what `toolcrib.tools.load` takes, or one Registry, or a Crib; the options are those of `Options`. Of
-    sources and options it makes a crib of its own, which it stops with itself. *caller* is for whom the calls are made;
+    sources and options it makes a crib of its own, which it stops with itself. *caller* is the principal of the calls;
     the host sets it, never a model. Of a crib it takes only *ask* and *variables*, as `crib.workbench` does.
 
     It starts itself at the first call; `async with` and `with` start it and stop it, which closes what `Depends` opened
@@ -914,15 +916,15 @@ class Workbench(Startable):
             await self.crib.lifespan.run(source)
         if not hasattr(source, "open"):
             return None
-        while (opened := self._opened.get(id(source))) is None:
+        while (entry := self._opened.get(id(source))) is None:
             await self._opening.setdefault(id(source), SharedTask()).run(partial(self._open, source))
         try:
-            await self.lifespan.run(opened[1])
+            await self.lifespan.run(entry[1])
         except Exception:
-            if self._opened.get(id(source)) is opened and not self.lifespan.is_tried(opened[1]):
+            if self._opened.get(id(source)) is entry and not self.lifespan.is_tried(entry[1]):
                 del self._opened[id(source)]  # the next call opens another
             raise
-        return opened[1]
+        return entry[1]
 
     # Inside
 
@@ -1005,8 +1007,8 @@ class Workbench(Startable):
         if isinstance(tool, Call):
             return tool
         fn = getattr(tool, "fn", tool)
-        if (known := next((own for own in self.registry if own is tool or own.fn == fn), None)) is not None:
-            return Call(known.spec.name, known.arguments(*args, **kwargs))
+        if (own_tool := next((own for own in self.registry if own is tool or own.fn == fn), None)) is not None:
+            return Call(own_tool.spec.name, own_tool.arguments(*args, **kwargs))
         raise UnknownToolError(
             f"{getattr(tool, '__name__', tool)!r} is not a tool of this workbench. Add it: Workbench([...])."
         )
@@ -1082,18 +1084,18 @@ class Workbench(Startable):
 
     async def _ready_of(self, tool: Any) -> AnyTool:
         """Return *tool*, whose source runs."""
-        opened = await self._run_source(tool.source)
-        if opened is None:
+        instance = await self._run_source(tool.source)
+        if instance is None:
             return tool  # type: ignore[no-any-return]
-        own = next((offer for offer in map(as_tool, offered_by(opened)) if offer.origin == tool.origin), None)
+        own = next((offer for offer in map(as_tool, offered_by(instance)) if offer.origin == tool.origin), None)
         if own is None:
             raise SetupError(f"The source {name_of(tool.source)} has no tool '{tool.origin}' for this caller.")
         return tool.bound_to(own)  # type: ignore[no-any-return]
 
     async def _open(self, source: Any) -> None:
         try:
-            opened = source.open(self.caller)
-            self._opened[id(source)] = (source, await opened if isinstance(opened, Awaitable) else opened)
+            instance = source.open(self.caller)
+            self._opened[id(source)] = (source, await instance if isinstance(instance, Awaitable) else instance)
         except Exception as error:
             raise SetupError(
                 f"The source {name_of(source)} could not be opened: {self.crib.describe(error)}"
@@ -1128,8 +1130,8 @@ class Workbench(Startable):
             if self._allowed is None or self._allowed[0] != specs:
                 self._allowed = specs, tuple(spec for spec in specs if not self._hides(spec))
             specs = self._allowed[1]
-        hidden = {tool.spec.name for tool in self.registry.conditional() if not self._looks_available(tool)}
-        return tuple(spec for spec in specs if spec.name not in hidden) if hidden else specs
+        hidden_names = {tool.spec.name for tool in self.registry.conditional() if not self._looks_available(tool)}
+        return tuple(spec for spec in specs if spec.name not in hidden_names) if hidden_names else specs
 
     def _hides(self, spec: ToolSpec) -> bool:
         hides = getattr(self.crib.options["policy"], "hides", None)
@@ -1170,8 +1172,8 @@ class Workbench(Startable):
         return answer if hasattr(type(answer), "__await__") else bool(answer)
 
     def _log_unknown(self, tool: AnyTool, error: Exception) -> None:
-        what = f"The availability check of '{tool.spec.name}' failed; treating it as unavailable"
-        log_failure(what, error, self.redaction)
+        label = f"The availability check of '{tool.spec.name}' failed; treating it as unavailable"
+        log_failure(label, error, self.redaction)
 
     def _forget(self) -> None:
         """Forget large results, and what was found."""
@@ -1190,18 +1192,18 @@ async def _call_each(
     results: list[Result[Any] | None] = [None] * len(calls)
     waiting = iter(enumerate(calls))
     tasks: set[asyncio.Task[None]] = set()
-    stopped = False
+    is_stopped = False
 
     async def work() -> None:
-        nonlocal stopped
+        nonlocal is_stopped
         for index, call in waiting:
             result = results[index] = await make(call)
             if stop_on_error and result.error is not None:
-                stopped = True
+                is_stopped = True
                 for task in tasks:
                     if task is not asyncio.current_task():
                         task.cancel()
-            if stopped:
+            if is_stopped:
                 return
 
     if limit == 1:
