@@ -44,7 +44,7 @@ _ROOMS = (
 )
 ROOMS = ("toolcrib", *(f"toolcrib.{room}" for room in _ROOMS))
 PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock")
-FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation", "read_conversation")
+FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation")
 FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annotations", "call_result")
 # Of base classes that are not public, what users call; and what only other rooms call.
 _OPENAI = ("__init__", "close")
@@ -132,9 +132,9 @@ def _targets(node: ast.Assign) -> list[ast.expr]:
 
 def _function_of_format(name: str) -> ast.FunctionDef:
     """The method of `Format` that every provider's module exports as a function: `tools, ... = _FORMAT.tools, ...`."""
-    _, (declared,) = definition("toolcrib.formats.format", "Format")
-    assert isinstance(declared, ast.ClassDef)
-    (method,) = (part for part in declared.body if isinstance(part, ast.FunctionDef) and part.name == name)
+    classes = [definition("toolcrib.formats.format", kind)[1][0] for kind in ("Format", "ReadableFormat")]
+    parts = [part for declared in classes if isinstance(declared, ast.ClassDef) for part in declared.body]
+    (method,) = (part for part in parts if isinstance(part, ast.FunctionDef) and part.name == name)
     copy = ast.parse(ast.unparse(method)).body[0]
     assert isinstance(copy, ast.FunctionDef)
     del copy.args.args[0]
@@ -231,7 +231,7 @@ def entries() -> Iterator[tuple[str, list[tuple[str, list[ast.stmt]]]]]:
         seen.update(names)
         found = [(name, stub(room, name)) for name in names]
         if room == "toolcrib.formats":
-            for module, functions in (("openai", FORMATS), ("mcp", FORMATS_MCP)):
+            for module, functions in (("openai", (*FORMATS, "read_conversation")), ("mcp", FORMATS_MCP)):
                 whole = [part for name in functions for part in stub(f"{room}.{module}", name)]
                 found.append((f"formats.{module}", whole))
         if room == "toolcrib.bridges":

@@ -8,7 +8,6 @@ if the state is signed: the call is made again first, and the pending that it th
 """
 
 import hmac
-import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -279,20 +278,4 @@ class Resumption:
 
 def _same_question(one: Pending, other: Pending) -> bool:
     """Return whether an answer to *one*, as it was shown, is one to *other*."""
-    if (question_key(one), one.tool) != (question_key(other), other.tool):
-        return False
-    return one.arguments == other.arguments or _sorted(one.arguments) == _sorted(other.arguments)
-
-
-def _sorted(arguments: str) -> str:
-    """Return *arguments* with lists sorted: each process shows a set in another order. The digest covers the order."""
-
-    def walk(value: Any) -> Any:
-        if isinstance(value, list):
-            return sorted((walk(inner) for inner in value), key=lambda inner: json.dumps(inner, sort_keys=True))
-        return {name: walk(inner) for name, inner in value.items()} if isinstance(value, dict) else value
-
-    try:
-        return json.dumps(walk(json.loads(arguments)), sort_keys=True)
-    except ValueError:
-        return arguments  # a state may have been changed
+    return (question_key(one), one.tool, one.arguments) == (question_key(other), other.tool, other.arguments)

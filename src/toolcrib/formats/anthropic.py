@@ -10,14 +10,13 @@ results of one turn together in the next message, before anything else in it.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
+from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
 from . import history, reading
 from .accepts import ANTHROPIC
-from .content import arguments_object, arguments_of, decoded, text_of_file
+from .content import arguments_object, arguments_of, text_of_file
 from .format import BlockFormat, Object
-from .history import ToolOutput
 from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage, text_of
+from .turns import Reply, Stop, TextDelta, Usage
 
 _STOPS: Mapping[str, Stop] = {
     "end_turn": "end",
@@ -126,15 +125,15 @@ class Stream:
 # An answer as a Reply
 
 
-def _reply(message: Mapping[str, Any], offered: Offer, inputs: Mapping[int, str], place: str = _MESSAGE) -> Reply:
-    message = reading.json_data(message, place)
-    reading.require(message, "content", list, place)
-    content = reading.object_list(message, "content", place)
+def _reply(message: Mapping[str, Any], offered: Offer, inputs: Mapping[int, str]) -> Reply:
+    message = reading.json_data(message, _MESSAGE)
+    reading.require(message, "content", list, _MESSAGE)
+    content = reading.object_list(message, "content", _MESSAGE)
     texts: list[str] = []
     made: list[Call] = []
     used_ids: set[str] = set()
     for number, block in enumerate(content):
-        where = f"{place} (content[{number}])"
+        where = f"{_MESSAGE} (content[{number}])"
         if text := inputs.get(number):  # of a call, or of Anthropic's own tools
             block["input"] = arguments_object(text)
         if block.get("type") == "text":
@@ -149,7 +148,7 @@ def _reply(message: Mapping[str, Any], offered: Offer, inputs: Mapping[int, str]
         "".join(texts),
         made,
         reading.stop_reason(reason, _STOPS),
-        _usage(reading.optional(message, "usage", dict, place) or {}),
+        _usage(reading.optional(message, "usage", dict, _MESSAGE) or {}),
         {"role": "assistant", "content": content},
         reason=str(reason or ""),
     )
@@ -168,7 +167,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     return total
 
 
-# Turns as messages, and messages as turns
+# Turns as messages
 
 
 def _is_block(block: Any) -> bool:
@@ -185,14 +184,6 @@ def _title(name: str | None) -> dict[str, str]:
 
 def _id(call_id: str) -> str:
     return history.fitting_id(r"[a-zA-Z0-9_-]+", call_id)
-
-
-def _blocks_in(data: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    """Return the list of blocks `data[key]`: Anthropic also accepts plain text there."""
-    if isinstance(text := data.get(key), str):
-        return [{"type": "text", "text": text}] if text else []
-    reading.require(data, key, list, where)
-    return reading.object_list(data, key, where)
 
 
 class _Anthropic(BlockFormat):
@@ -256,46 +247,8 @@ class _Anthropic(BlockFormat):
     def request(self, messages: list[Object], instructions: str) -> Object:
         return {**({"system": instructions} if instructions else {}), "messages": messages}
 
-    def blocks_in(self, message: Object, where: str) -> list[Object]:
-        return _blocks_in(message, "content", where)
-
-    def read_reply(self, message: Object, offered: Offer, where: str) -> Reply:
-        return _reply(message, offered, {}, where)
-
-    def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
-        if block.get("type") != "tool_result":
-            return None
-        inner = _blocks_in({"content": "", **block}, "content", where)
-        parts = tuple(self.read_block(part, f"{where}.content[{at}]") for at, part in enumerate(inner))
-        error = ToolError(text_of(parts)) if block.get("is_error") else None
-        return ToolOutput(where, parts, reading.require(block, "tool_use_id", str, where), error=error)
-
-    def read_block(self, block: Object, where: str) -> Content:
-        kind = block.get("type")
-        if kind == "text":
-            return Text(reading.require(block, "text", str, where))
-        if kind not in ("image", "document"):
-            raise ValueError(f"{where}.type is {kind!r:.40}; it must be text, image, document or tool_result.")
-        source = reading.require(block, "source", dict, where)
-        where = f"{where}.source"
-        name = reading.optional(block, "title", str, where)
-        match source.get("type"):
-            case "base64":
-                media_type, data = reading.require(source, "media_type", str, where), decoded(source, "data", where)
-                return Image(data, media_type) if kind == "image" else File(data, media_type, name)
-            case "text" if kind == "document":
-                return File(reading.require(source, "data", str, where).encode(errors="replace"), "text/plain", name)
-            case other:
-                raise ValueError(
-                    f"{where}.type is {other!r:.40}; only base64 and text can be read, nothing is fetched."
-                )
-
-    def read_instructions(self, parameters: Mapping[str, Any]) -> str:
-        system = _blocks_in({"system": "", **parameters}, "system", "The conversation")
-        return text_of([self.read_block(block, f"system[{number}]") for number, block in enumerate(system)])
-
 
 _FORMAT = _Anthropic()
 tools, losses, tool_choice = _FORMAT.tools, _FORMAT.losses, _FORMAT.tool_choice
-calls, reply, messages = _FORMAT.calls, _FORMAT.reply, _FORMAT.messages
-conversation, read_conversation = _FORMAT.conversation, _FORMAT.read_conversation
+calls, reply = _FORMAT.calls, _FORMAT.reply
+messages, conversation = _FORMAT.messages, _FORMAT.conversation

@@ -19,10 +19,10 @@ from ..core import Audio, Call, Content, Data, File, Image, Result, SetupError, 
 from . import history, reading
 from .accepts import BEDROCK
 from .content import arguments_object, arguments_of, data_content, decoded, json_text, json_value, text_of_file
-from .format import BlockFormat, Object
+from .format import BlockFormat, Entry, Object, ReadableFormat
 from .history import ToolOutput
 from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage, text_of
+from .turns import Reply, Stop, TextDelta, Usage, User, text_of
 
 STOPS: Mapping[str, Stop] = {
     "end_turn": "end",
@@ -345,7 +345,7 @@ def with_unique_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-class _Bedrock(BlockFormat):
+class _Bedrock(BlockFormat, ReadableFormat):
     accepts = BEDROCK
     stream = Stream
 
@@ -417,29 +417,34 @@ class _Bedrock(BlockFormat):
     def request(self, messages: list[Object], instructions: str) -> Object:
         return {**({"system": [{"text": instructions}]} if instructions else {}), "messages": messages}
 
-    def blocks_in(self, message: Object, where: str) -> list[Object]:
-        reading.require(message, "content", list, where)
-        return reading.object_list(message, "content", where)
-
-    def read_reply(self, message: Object, offered: Offer, where: str) -> Reply:
-        return _reply(message, {}, offered, {}, where)
-
-    def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
-        if "toolResult" not in block:
-            return None
-        output = reading.require(block, "toolResult", dict, where)
-        where = f"{where}.toolResult"
-        inner = reading.object_list(output, "content", where)
-        parts = tuple(read_block(part, f"{where}.content[{at}]") for at, part in enumerate(inner))
-        error = ToolError(text_of(parts)) if output.get("status") == "error" else None
-        return ToolOutput(where, parts, reading.require(output, "toolUseId", str, where), error=error)
-
-    def read_block(self, block: Object, where: str) -> Content:
-        return read_block(block, where)
-
-    def read_instructions(self, parameters: Mapping[str, Any]) -> str:
+    def read_messages(
+        self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
+    ) -> tuple[str, list[Entry]]:
+        entries: list[Entry] = []
+        for number, message in enumerate(messages):
+            where = f"messages[{number}]"
+            reading.require(message, "content", list, where)
+            blocks, role = reading.object_list(message, "content", where), message.get("role")
+            if role == "assistant":
+                entries.append(_reply({**message, "content": blocks}, {}, offered, {}, where))
+            elif role != "user":
+                raise ValueError(f"{where}.role is {role!r:.40}; it must be user or assistant.")
+            else:
+                places = [(block, f"{where}.content[{at}]") for at, block in enumerate(blocks)]
+                entries += [_read_result(block, place) for block, place in places if "toolResult" in block]
+                content = tuple(read_block(block, place) for block, place in places if "toolResult" not in block)
+                entries += [User(content)] if content else []
         system = reading.object_list(parameters, "system", "The conversation")
-        return "\n".join(reading.require(block, "text", str, f"system[{n}]") for n, block in enumerate(system))
+        return "\n".join(reading.require(block, "text", str, f"system[{n}]") for n, block in enumerate(system)), entries
+
+
+def _read_result(block: Object, where: str) -> ToolOutput:
+    output = reading.require(block, "toolResult", dict, where)
+    where = f"{where}.toolResult"
+    inner = reading.object_list(output, "content", where)
+    parts = tuple(read_block(part, f"{where}.content[{at}]") for at, part in enumerate(inner))
+    error = ToolError(text_of(parts)) if output.get("status") == "error" else None
+    return ToolOutput(where, parts, reading.require(output, "toolUseId", str, where), error=error)
 
 
 _FORMAT = _Bedrock()

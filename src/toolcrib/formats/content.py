@@ -1,13 +1,12 @@
 """Content and arguments in the forms that several providers share: text of files, base64, arguments as an object."""
 
 import json
-import re
 from base64 import b64decode
 from binascii import Error as InvalidBase64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Text
+from ..core import Audio, Call, Content, Data, File, Image
 from . import reading
 
 _TEXT_TYPES = frozenset(
@@ -118,28 +117,3 @@ def media_content(media_type: str, data: bytes, name: str | None = None) -> Imag
     if kind == "image" and name is None:
         return Image(data, media_type)
     return Audio(data, media_type) if kind == "audio" and name is None else File(data, media_type, name)
-
-
-def place_media(text: str, media: Sequence[Image | Audio | File]) -> tuple[Content, ...]:
-    """Text and the *media* that it announces, each in the place of its placeholder line; without one, at the end.
-
-    A placeholder has the name of its file, which not every provider has beside the bytes.
-    """
-    lines = text.split("\n") if text else []
-    parts: list[Content] = []
-    unplaced: list[Content] = []
-    for part in media:
-        for at, line in enumerate(lines):
-            match = _PLACEHOLDER.fullmatch(line)
-            if match and match[3] == part.media_type and int(match[4]) == len(part.data):
-                parts += [Text("\n".join(lines[:at]))] if at else []
-                parts.append(File(part.data, part.media_type, match[2]) if match[1] == "file" else part)
-                del lines[: at + 1]
-                break
-        else:
-            unplaced.append(part)
-    rest = [Text("\n".join(lines))] if lines else []
-    return (*parts, *rest, *unplaced)
-
-
-_PLACEHOLDER = re.compile(r"\[(image|audio|file)(?: (.+))?: ([^,\]]+), (\d{1,15}) bytes\]")

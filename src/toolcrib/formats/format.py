@@ -1,7 +1,8 @@
 """What the providers' formats share. Each provider's module has one `Format`, and its functions are the methods of it.
 
-`Format` has the public functions, over hooks that a provider implements. `BlockFormat` is for Anthropic, Bedrock and
-Gemini, whose messages alternate between user and model and are made of blocks, the results of calls among them.
+`Format` has the public functions, over hooks that a provider implements; `ReadableFormat` reads conversations back.
+`BlockFormat` is for Anthropic, Bedrock and Gemini, whose messages alternate between user and model and are made of
+blocks, the results of calls among them.
 """
 
 from abc import ABC, abstractmethod
@@ -100,20 +101,6 @@ class Format(ABC):
                     pass
         return self.request(self.joined(messages), instructions)
 
-    def read_conversation(
-        self, request: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None, repair: bool = False
-    ) -> Conversation:
-        """Return the conversation in *request*, a list of messages or a request's parameters: inverse of
-        `conversation`.
-
-        With *repair*, a call without a result gets the error `lost`, and a result without a call becomes text of the
-        user. Raises ValueError, with the place, where a message is malformed, or calls and results do not pair; the
-        calls of the last message may be open.
-        """
-        messages, parameters = reading.messages_in(request, self.key)
-        instructions, entries = self.read_messages(messages, parameters, offer(specs, self.accepts, strict=strict))
-        return history.assemble(instructions, entries, repair=repair)
-
     # What a provider implements
 
     @abstractmethod
@@ -139,15 +126,33 @@ class Format(ABC):
     @abstractmethod
     def request(self, messages: list[Object], instructions: str) -> Object: ...
 
+    def joined(self, messages: list[Object]) -> list[Object]:
+        """Return *messages* as they are sent in one request."""
+        return messages
+
+
+class ReadableFormat(Format):
+    """A format in which programs store conversations, so that it is read back too."""
+
+    def read_conversation(
+        self, request: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None, repair: bool = False
+    ) -> Conversation:
+        """Return the conversation in *request*, a list of messages or a request's parameters: inverse of
+        `conversation`.
+
+        With *repair*, a call without a result gets the error `lost`, and a result without a call becomes text of the
+        user. Raises ValueError, with the place, where a message is malformed, or calls and results do not pair; the
+        calls of the last message may be open.
+        """
+        messages, parameters = reading.messages_in(request, self.key)
+        instructions, entries = self.read_messages(messages, parameters, offer(specs, self.accepts, strict=strict))
+        return history.assemble(instructions, entries, repair=repair)
+
     @abstractmethod
     def read_messages(
         self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
     ) -> tuple[str, list[Entry]]:
         """Return the instructions and the entries of a conversation. *parameters* are the others of the request."""
-
-    def joined(self, messages: list[Object]) -> list[Object]:
-        """Return *messages* as they are sent in one request."""
-        return messages
 
 
 class BlockFormat(Format):
@@ -155,7 +160,6 @@ class BlockFormat(Format):
 
     content_key: ClassVar[str] = "content"
     model_role: ClassVar[str] = "assistant"
-    user_roles: ClassVar[Sequence[str | None]] = ("user",)
 
     def text_block(self, text: str) -> Object:
         return {"text": text}
@@ -192,32 +196,6 @@ class BlockFormat(Format):
                 joined.append({**message, key: [*message[key]]})  # a copy: never the list of a reply's `native`
         return joined
 
-    def read_messages(
-        self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
-    ) -> tuple[str, list[Entry]]:
-        entries: list[Entry] = []
-        for number, message in enumerate(messages):
-            where = f"{self.key}[{number}]"
-            blocks, role = self.blocks_in(message, where), message.get("role")
-            if role in self.user_roles:
-                entries += self._read_user(blocks, offered, f"{where}.{self.content_key}")
-            elif role == self.model_role:
-                entries.append(self.read_reply({**message, self.content_key: blocks}, offered, where))
-            else:
-                raise ValueError(f"{where}.role is {role!r:.40}; it must be user or {self.model_role}.")
-        return self.read_instructions(parameters), entries
-
-    def _read_user(self, blocks: Sequence[Object], offered: Offer, where: str) -> list[Entry]:
-        outputs: list[Entry] = []
-        content: list[Content] = []
-        for number, block in enumerate(blocks):
-            output = self.read_result(block, offered, f"{where}[{number}]")
-            if output is None:
-                content.append(self.read_block(block, f"{where}[{number}]"))
-            else:
-                outputs.append(output)
-        return [*outputs, *([User(tuple(content))] if content else [])]
-
     # What a provider implements
 
     @abstractmethod
@@ -232,20 +210,3 @@ class BlockFormat(Format):
 
     @abstractmethod
     def result_block(self, result: Result[Any], offered: Offer) -> Object: ...
-
-    @abstractmethod
-    def blocks_in(self, message: Object, where: str) -> list[Object]:
-        """Return the blocks of a message that is read. Raises ValueError, with the place, as all that follow do."""
-
-    @abstractmethod
-    def read_reply(self, message: Object, offered: Offer, where: str) -> Reply: ...
-
-    @abstractmethod
-    def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
-        """Return the result of a call; None for a block that is something else."""
-
-    @abstractmethod
-    def read_block(self, block: Object, where: str) -> Content: ...
-
-    @abstractmethod
-    def read_instructions(self, parameters: Mapping[str, Any]) -> str: ...

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
+from ..core import Audio, Call, Content, Data, File, Image, Result, ToolSpec
 from . import history, reading
 from .accepts import GEMINI
-from .content import arguments_of, data_content, decoded, json_value, media_content, place_media, text_of_file
+from .content import arguments_of, json_value, text_of_file
 from .format import BlockFormat, Object
-from .history import ToolOutput
 from .offer import Offer, Offered, offer
 from .turns import Reply, Stop, TextDelta, Usage, text_of
 
@@ -169,7 +168,7 @@ def _is_text(part: Mapping[str, Any]) -> bool:
     return isinstance(part.get("text"), str | reading.Pieces) and part.keys() <= {"text", "thought"}
 
 
-# Turns as contents, and contents as turns
+# Turns as contents
 
 
 def _response(result: Result[Any]) -> dict[str, Any]:
@@ -195,19 +194,12 @@ def _id(call_id: str) -> dict[str, str]:
     return {"id": history.fitting_id(r"[a-zA-Z0-9_.-]{1,64}", call_id)}
 
 
-def _read_inline(part: Mapping[str, Any], where: str) -> Image | Audio | File:
-    blob = reading.require(part, "inlineData", dict, where)
-    where = f"{where}.inlineData"
-    return media_content(reading.require(blob, "mimeType", str, where), decoded(blob, "data", where))
-
-
 class _Gemini(BlockFormat):
     accepts = GEMINI
     stream = Stream
     key = "contents"
     content_key = "parts"
     model_role = "model"
-    user_roles = ("user", "function", None)
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
         """Return one tool of many functions, and none of none."""
@@ -259,50 +251,8 @@ class _Gemini(BlockFormat):
         system = {"systemInstruction": {"parts": [{"text": instructions}]}} if instructions else {}
         return {**system, "contents": messages}
 
-    def blocks_in(self, message: Object, where: str) -> list[Object]:
-        parts = reading.object_list(message, "parts", where)
-        return [_checked_part(part, f"{where}.parts[{number}]") for number, part in enumerate(parts)]
-
-    def read_reply(self, message: Object, offered: Offer, where: str) -> Reply:
-        return _reply(message["parts"], offered)
-
-    def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
-        if "functionResponse" not in block:
-            return None
-        response = reading.require(block, "functionResponse", dict, where)
-        where = f"{where}.functionResponse"
-        value = reading.require(response, "response", dict, where)
-        media = [
-            _read_inline(part, f"{where}.parts[{number}]")
-            for number, part in enumerate(reading.object_list(response, "parts", where))
-        ]
-        output = value.get("output") if value.keys() == {"output"} else value
-        error = None
-        if value.keys() == {"error"}:
-            text = value["error"] if isinstance(value["error"], str) else data_content(value["error"], where).json
-            error, content = ToolError(text), place_media(text, media)
-        elif isinstance(output, str):
-            content = place_media(output, media)
-        else:
-            content = (data_content(output, where), *media)
-        name = offered.tool_of(reading.require(response, "name", str, where))
-        return ToolOutput(where, content, reading.optional(response, "id", str, where), name, error)
-
-    def read_block(self, block: Object, where: str) -> Content:
-        if "text" in block:
-            return Text(block["text"])
-        if "inlineData" in block:
-            return _read_inline(block, where)
-        raise ValueError(f"{where} must have one of text, inlineData or functionResponse; nothing is fetched.")
-
-    def read_instructions(self, parameters: Mapping[str, Any]) -> str:
-        system = reading.optional(parameters, "systemInstruction", dict, "The conversation") or {}
-        where = "systemInstruction"
-        parts = reading.object_list(system, "parts", where)
-        return "\n".join(reading.require(part, "text", str, f"{where}.parts[{n}]") for n, part in enumerate(parts))
-
 
 _FORMAT = _Gemini()
 tools, losses, tool_choice = _FORMAT.tools, _FORMAT.losses, _FORMAT.tool_choice
-calls, reply, messages = _FORMAT.calls, _FORMAT.reply, _FORMAT.messages
-conversation, read_conversation = _FORMAT.conversation, _FORMAT.read_conversation
+calls, reply = _FORMAT.calls, _FORMAT.reply
+messages, conversation = _FORMAT.messages, _FORMAT.conversation

@@ -17,7 +17,7 @@ from . import openai_parts as shared
 from . import reading
 from .accepts import OPENAI
 from .content import from_data_url
-from .format import Entry, Format, Object
+from .format import Entry, Object, ReadableFormat
 from .history import ToolOutput
 from .offer import Offer, Offered, offer
 from .turns import Reply, Stop, TextDelta, Usage, User
@@ -354,7 +354,7 @@ def _read_part(part: Mapping[str, Any], where: str) -> Content:
             raise ValueError(f"{where}.type is {kind!r:.40}; it must be text, image_url, input_audio or file.")
 
 
-class _Chat(Format):
+class _Chat(ReadableFormat):
     accepts = OPENAI
     stream = Stream
 

@@ -10,15 +10,14 @@ be text, images and files; errors are described in the text.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
+from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
 from . import openai_parts as shared
 from . import reading
 from .accepts import RESPONSES
-from .content import from_data_url, text_of_file
-from .format import Entry, Format, Object
-from .history import ToolOutput
+from .content import text_of_file
+from .format import Format, Object
 from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage, User, text_of
+from .turns import Reply, Stop, TextDelta, Usage
 
 _ANSWER = "OpenAI's response"
 _EVENT = "OpenAI's event"
@@ -85,7 +84,7 @@ class Stream:
             raise reading.IncompleteReply("OpenAI's stream ended in the middle, before 'response.completed'.")
         # Some servers repeat the items at the end, some do not.
         output = reading.object_list(self._response, "output", _ANSWER)
-        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self._offer, _ANSWER)
+        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self._offer)
 
     @staticmethod
     def _index(event: Mapping[str, Any]) -> int:
@@ -95,7 +94,7 @@ class Stream:
 # A response as a Reply
 
 
-def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], offered: Offer, place: str) -> Reply:
+def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], offered: Offer) -> Reply:
     status = reading.optional(response, "status", str, _ANSWER) or "completed"
     if response.get("error") or status == "failed":
         raise shared.error_from(response.get("error"))
@@ -106,8 +105,8 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], off
     texts: list[str] = []
     refused = False
     used_ids: set[str] = set()
-    for number, item in enumerate(reading.json_data(output, place)):
-        where = f"{place} (output[{number}])"
+    for number, item in enumerate(reading.json_data(output, _ANSWER)):
+        where = f"{_ANSWER} (output[{number}])"
         own = {name: value for name, value in item.items() if value is not None}
         if item.get("type") == "function_call":
             call_id = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
@@ -116,12 +115,7 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], off
             own |= {"call_id": call_id, "arguments": shared.arguments_text(arguments)}
             made.append(offered.read_call(own, call_id, arguments))
         elif item.get("type") == "message" or item.get("role") == "assistant":
-            parts: list[dict[str, Any]] = []
-            if place != _ANSWER and isinstance(item.get("content"), str):  # a request may have the text alone
-                texts.append(item["content"])
-            else:
-                parts = reading.object_list(item, "content", where)
-            for position, part in enumerate(parts):
+            for position, part in enumerate(reading.object_list(item, "content", where)):
                 key = "refusal" if part.get("type") == "refusal" else "text"
                 refused = refused or key == "refusal"
                 if part.get("type") in ("output_text", "refusal"):
@@ -221,44 +215,6 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
-# Items as turns
-
-
-def _is_input(item: Mapping[str, Any]) -> bool:
-    """Return whether *item* is not the model's own."""
-    return item.get("type") == "function_call_output" or item.get("role") not in (None, "assistant")
-
-
-def _read_part(part: Mapping[str, Any], where: str) -> Content:
-    match kind := part.get("type"):
-        case "input_text" | "output_text":
-            return Text(reading.require(part, "text", str, where))
-        case "input_image":
-            media_type, data = from_data_url(part, "image_url", where)
-            return Image(data, media_type)
-        case "input_audio":
-            return shared.read_audio(part, where)
-        case "input_file":
-            return shared.read_file(part, where)
-        case _:
-            raise ValueError(
-                f"{where}.type is {kind!r:.40}; it must be input_text, input_image, input_audio or input_file."
-            )
-
-
-def _read_output(item: Mapping[str, Any], where: str) -> tuple[tuple[Content, ...], Any]:
-    """Return the content of a call's output, and its error where it is one."""
-    content = shared.read_content(item, "output", _read_part, where)
-    first, *rest = content or (Text(""),)
-    error = shared.read_error(first.text) if isinstance(first, Text) else None
-    if error is None:
-        return content, None
-    if not rest:
-        return (Text(error.message),), error
-    error = ToolError(text_of(rest), error.code)
-    return tuple(rest), error
-
-
 class _Responses(Format):
     accepts = RESPONSES
     stream = Stream
@@ -281,7 +237,7 @@ class _Responses(Format):
         if "output" not in response and not response.get("error"):
             raise ValueError(f"{_ANSWER} is malformed: 'output' is missing. Is this a Responses address?")
         output = reading.object_list(response, "output", _ANSWER)
-        return _reply(response, output, offer(specs, RESPONSES, strict=strict), _ANSWER)
+        return _reply(response, output, offer(specs, RESPONSES, strict=strict))
 
     def user_messages(self, content: Sequence[Content]) -> list[Object]:
         parts = [_audio(part) if isinstance(part, Audio) else _part(part) for part in content]
@@ -299,37 +255,8 @@ class _Responses(Format):
     def request(self, messages: list[Object], instructions: str) -> Object:
         return {**({"instructions": instructions} if instructions else {}), "input": messages}
 
-    def read_messages(
-        self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
-    ) -> tuple[str, list[Entry]]:
-        """Read items; adjacent ones of the model are one reply."""
-        instructions = [reading.optional(parameters, "instructions", str, "The conversation") or ""]
-        entries: list[Entry] = []
-        own: list[Object] = []  # the model's items since the last of anybody else
-        for number, item in enumerate(messages):
-            where = f"input[{number}]"
-            kind, role = item.get("type"), item.get("role")
-            if not _is_input(item):
-                if str(kind).endswith("_output") or kind == "item_reference" or (kind is None and role is None):
-                    raise ValueError(f"{where}.type is {kind!r:.40}, which is not an item that can be read.")
-                own.append(item)
-                if number + 1 < len(messages) and not _is_input(messages[number + 1]):
-                    continue
-                entries.append(_reply({}, own, offered, f"input[{number + 1 - len(own)}:{number + 1}]"))
-                own = []
-            elif kind == "function_call_output":
-                content, error = _read_output(item, where)
-                entries.append(ToolOutput(where, content, reading.require(item, "call_id", str, where), error=error))
-            elif role in ("system", "developer"):
-                instructions.append(text_of(shared.read_content(item, "content", _read_part, where)))
-            elif role == "user":
-                entries.append(User(shared.read_content(item, "content", _read_part, where)))
-            else:
-                raise ValueError(f"{where}.role is {role!r:.40}; it must be system, developer, user or assistant.")
-        return "\n\n".join(filter(None, instructions)), entries
-
 
 _FORMAT = _Responses()
 tools, losses, tool_choice = _FORMAT.tools, _FORMAT.losses, _FORMAT.tool_choice
-calls, reply, messages = _FORMAT.calls, _FORMAT.reply, _FORMAT.messages
-conversation, read_conversation = _FORMAT.conversation, _FORMAT.read_conversation
+calls, reply = _FORMAT.calls, _FORMAT.reply
+messages, conversation = _FORMAT.messages, _FORMAT.conversation
