@@ -54,22 +54,10 @@ class WasmInvoker:
 
         Returns its output. Raises ToolError where it failed or was stopped, or cannot run.
         """
-        work = self._work(tool_path, None, envs)
+        work = _program(tool_path, None, envs, trusted=self.trusted)
         tool = from_work(ToolSpec("program", "", {"type": "object"}), work, home=__name__)
         async with Workbench([tool], variables=envs) as bench:
             return str((await bench.call("program", body)).unwrap())
-
-    async def _run(self, tool_path: str, digest: str, body: Any, envs: Mapping[str, str], context: Context) -> Any:
-        """Do the same as `ainvoke` inside a call, with the folder as *digest* has it."""
-        host: Any = _HostWith(context.host, envs)
-        return await self._work(tool_path, digest, envs)(body, replace(context, host=host, credentials={}))
-
-    def _work(self, tool_path: str, digest: str | None, envs: Mapping[str, str]) -> Work:
-        try:
-            digest = digest or folder_digest(Path(tool_path))
-            return _work(tool_path, digest, tuple(sorted(envs)), self.trusted)
-        except LoadError as error:
-            raise ToolError(f"Tool '{Path(tool_path).name}' cannot run: {error}", "unavailable") from None
 
 
 class _HostWith:
@@ -81,6 +69,14 @@ class _HostWith:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._host, name)
+
+
+def _program(tool_path: str, digest: str | None, envs: Mapping[str, str], *, trusted: bool) -> Work:
+    """Return the work of the program in the folder *tool_path*, as *digest* or as it is now. Raises ToolError."""
+    try:
+        return _work(tool_path, digest or folder_digest(Path(tool_path)), tuple(sorted(envs)), trusted)
+    except LoadError as error:
+        raise ToolError(f"Tool '{Path(tool_path).name}' cannot run: {error}", "unavailable") from None
 
 
 @lru_cache(MAX_PROGRAMS)
@@ -286,7 +282,10 @@ class WasmTool(Tool):
     async def _call(self, digest: str, arguments: dict[str, Any], context: Context) -> Any:
         envs, invoker = envs_of(self, context), self.invoker
         if type(self).ainvoke is WasmTool.ainvoke and type(invoker).ainvoke is WasmInvoker.ainvoke:
-            value = await invoker._run(self.tool_path, digest, arguments, self._environment(envs), context)
+            envs = self._environment(envs)
+            host: Any = _HostWith(context.host, envs)
+            work = _program(self.tool_path, digest, envs, trusted=invoker.trusted)
+            value = await work(arguments, replace(context, host=host, credentials={}))
         else:
             value = await self.ainvoke(body=arguments, envs=envs)
         return await postprocessed(self, value)

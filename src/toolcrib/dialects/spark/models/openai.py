@@ -109,5 +109,7 @@ class OpenAIModel(Model):
     def _client(self) -> Any:
         from openai import AsyncOpenAI
 
-        is_own_server = "base_url" in self._client_args
-        return AsyncOpenAI(**({"api_key": "none", **self._client_args} if is_own_server else self._client_args))
+        arguments: dict[str, Any] = self._client_args
+        if "base_url" in arguments:
+            arguments = {"api_key": "none", **arguments}
+        return AsyncOpenAI(**arguments)
