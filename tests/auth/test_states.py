@@ -1,4 +1,4 @@
-"""The states of a grant are a table: each is reached, and what is done about it is what the table says."""
+"""What is done about a grant before it can be used."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -9,7 +9,7 @@ from sqlalchemy import select, text
 
 from toolcrib import Call, Caller, Pending, ToolAuth
 from toolcrib.auth import Client, CredentialBroker, DatabaseVault, Grant, Owner, Provider
-from toolcrib.auth.states import GrantState, state_of
+from toolcrib.auth.states import Step, step_for
 from toolcrib.auth.vault import StoredGrant
 from toolcrib.core import Credential
 from toolcrib.store import Store
@@ -31,31 +31,24 @@ LASTING = Grant("a-token", "a-refresh-token", ("read",), LATER)
 
 
 @pytest.mark.parametrize(
-    ("grant", "is_refreshed", "is_asked", "state"),
+    ("grant", "is_refreshed", "step"),
     [
-        (None, False, False, "no_session"),
-        (None, False, True, "pending"),
-        (LASTING, False, False, "ready"),
-        (LASTING, False, True, "ready"),
-        (replace(LASTING, expires_at=None), False, False, "ready"),
-        (replace(LASTING, scopes=("write",)), False, False, "needs_scopes"),
-        (replace(LASTING, scopes=("write",), expires_at=OVER), False, True, "pending"),
-        (replace(LASTING, expires_at=SOON), False, False, "needs_refresh"),
-        (replace(LASTING, expires_at=NOW + timedelta(seconds=61)), False, False, "ready"),
-        (replace(LASTING, expires_at=NOW + timedelta(seconds=60)), False, False, "needs_refresh"),
-        (replace(LASTING, expires_at=OVER), False, True, "needs_refresh"),
-        (replace(LASTING, expires_at=NOW), True, False, "no_session"),
-        (replace(LASTING, expires_at=SOON), True, False, "resolved"),
-        (replace(LASTING, expires_at=SOON, refresh_token=None), False, True, "resolved"),
-        (replace(LASTING, expires_at=OVER, refresh_token=None), False, False, "no_session"),
-        (replace(LASTING, expires_at=OVER), True, True, "pending"),
+        (None, False, "ask"),
+        (LASTING, False, "give"),
+        (replace(LASTING, expires_at=None), False, "give"),
+        (replace(LASTING, scopes=("write",)), False, "ask"),
+        (replace(LASTING, expires_at=NOW + timedelta(seconds=61)), False, "give"),
+        (replace(LASTING, expires_at=NOW + timedelta(seconds=60)), False, "refresh"),
+        (replace(LASTING, expires_at=OVER), False, "refresh"),
+        (replace(LASTING, expires_at=NOW), True, "ask"),
+        (replace(LASTING, expires_at=SOON), True, "give"),
+        (replace(LASTING, expires_at=SOON, refresh_token=None), False, "give"),
+        (replace(LASTING, expires_at=OVER, refresh_token=None), False, "ask"),
     ],
 )
-def test_a_grant_is_in_the_state_of_the_table(
-    grant: Grant | None, is_refreshed: bool, is_asked: bool, state: GrantState
-) -> None:
-    stored = None if grant is None else StoredGrant(grant, 1)
-    assert state_of(stored, ["read"], NOW, is_refreshed=is_refreshed, is_asked=is_asked) == state
+def test_a_grant_is_asked_for_refreshed_or_given(grant: Grant | None, is_refreshed: bool, step: Step) -> None:
+    stored_grant = None if grant is None else StoredGrant(grant, 1)
+    assert step_for(stored_grant, ["read"], NOW, is_refreshed=is_refreshed) == step
 
 
 async def test_who_has_been_asked_waits_for_the_same_and_nothing_is_written(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The broker: gives a call the credentials that its tool requires, refreshes them, or says what has to be granted.
 
-What a grant needs before it can be used is its *state*; what is done in each is a table. A refresh token is spent
-once: one refresh at a time over all processes that share the vault, and its outcome is stored before it is used.
+Whether a grant is asked for, refreshed or given is decided in `states`. A refresh token is spent once: one refresh at a
+time over all processes that share the vault, and its outcome is stored before it is used.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from .grant import Grant, Owner
 from .needed import OPERATOR, Needed, secret_owner
 from .providers import Providers
 from .servers import client_metadata
-from .states import STEPS, covers, is_over, ready_until, state_of
+from .states import covers, is_over, ready_until, step_for
 from .vault import Authorization, MemoryVault, StoredGrant, Vault
 
 _log = logging.getLogger("toolcrib")
@@ -104,12 +104,8 @@ class CredentialBroker(Broker):
             for required in requirements:
                 if isinstance(required, Secret):
                     answer = await self._secret(required, caller, call.tool)
-                elif (last := await self._as_last(required, caller)) is not None:
-                    answer = last
                 else:
-                    await self.discover(required.provider)
-                    answer = await self._credential(self.needed(required, call.tool), caller, call.tool)
-                    await self._keep(required, caller, answer)
+                    answer = await self._of_provider(required, caller, call.tool)
                 if isinstance(answer, Pending):
                     return answer
                 credentials.append(answer)
@@ -151,8 +147,8 @@ class CredentialBroker(Broker):
             scopes = {*need.scopes, *(united[key].scopes if key in united else ())}
             united[key] = replace(need, scopes=tuple(sorted(scopes)))
         for need in united.values():
-            answer = await self._credential(need, caller, tool)
-            pendings += [answer] if isinstance(answer, Pending) else []
+            credential = await self._credential(need, caller, tool)
+            pendings += [credential] if isinstance(credential, Pending) else []
         return pendings
 
     async def ask(
@@ -303,23 +299,21 @@ class CredentialBroker(Broker):
 
     # Giving
 
-    async def _as_last(self, required: ToolAuth, caller: Caller) -> Credential | None:
-        """Return what was given last time, where nothing has changed since: most calls come here."""
-        last = self._cached.get((required, caller.principal, caller.profile))
-        if last is None or (last.until is not None and last.until <= self._clock()):
-            return None
-        return last.credential if await self.vault.get(last.owner) is last.stored_grant else None
-
-    async def _keep(self, required: ToolAuth, caller: Caller, answer: Credential | Pending) -> None:
-        owner = self.needed(required, "").owner(caller)
-        stored_grant = await self.vault.get(owner)
-        if isinstance(answer, Pending) or stored_grant is None or stored_grant.grant.access_token != answer.secret:
-            return
+    async def _of_provider(self, required: ToolAuth, caller: Caller, tool: str) -> Credential | Pending:
+        """Return the credential that was given last time, where nothing has changed since; else find it."""
+        key = (required, caller.principal, caller.profile)
+        last = self._cached.get(key)
+        is_fresh = last is not None and (last.until is None or last.until > self._clock())
+        if last is not None and is_fresh and await self.vault.get(last.owner) is last.stored_grant:
+            return last.credential
+        await self.discover(required.provider)
+        answer = await self._credential(self.needed(required, tool), caller, tool)
+        if isinstance(answer, Pending):
+            return answer
         if len(self._cached) >= _MAX_CACHED:
             self._cached.clear()
-        self._cached[required, caller.principal, caller.profile] = _CachedCredential(
-            owner, stored_grant, answer, ready_until(stored_grant)
-        )
+        self._cached[key] = answer
+        return answer.credential
 
     def _require_principal(self, caller: Caller, tool: str) -> None:
         if caller.principal == OPERATOR:  # what they enter would be everybody's
@@ -327,32 +321,27 @@ class CredentialBroker(Broker):
                 f"Tool '{tool}' needs the credentials of a caller, and this one has no name.", "unauthorized"
             )
 
-    async def _credential(self, need: Needed, caller: Caller, tool: str) -> Credential | Pending:
-        owner = need.owner(caller)
+    async def _credential(self, need: Needed, caller: Caller, tool: str) -> _CachedCredential | Pending:
+        owner, now = need.owner(caller), self._clock()
         stored_grant = await self.vault.get(owner)
         if stored_grant is not None and not need.fits(stored_grant.grant):
             await self.vault.remove(owner, version=stored_grant.version)
             stored_grant = None
-        earlier = stored_grant
-        state = state_of(stored_grant, need.scopes, self._clock())
-        if is_refreshed := STEPS[state] == "refresh" or (need.is_of_program and STEPS[state] != "give"):
+        earlier, step = stored_grant, step_for(stored_grant, need.scopes, now)
+        if step == "refresh" or (step == "ask" and need.is_of_program):
             stored_grant = await self._refreshed(need, owner, stored_grant)
-            state = state_of(stored_grant, need.scopes, self._clock(), is_refreshed=True)
-        if STEPS[state] == "give" and stored_grant is not None:
+            step = step_for(stored_grant, need.scopes, self._clock(), is_refreshed=True)
+        if step == "give" and stored_grant is not None:
             client = self._known.clients.get(need.provider)
             credential = need.credential(stored_grant.grant, {} if client is None else client.parameters, self._allow)
-            return replace(credential, refused=partial(self._refused, owner, stored_grant))
+            credential = replace(credential, refused=partial(self._refused, owner, stored_grant))
+            return _CachedCredential(owner, stored_grant, credential, ready_until(stored_grant))
         if need.is_of_program:
             raise ToolError(f"'{need.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
-        has_ended, granted_scopes = (
-            earlier is not None and state != "needs_scopes",
-            () if earlier is None else earlier.grant.scopes,
-        )
-        question = await self._asked(owner, self.scopes_of(need, granted_scopes))
-        state = state_of(
-            stored_grant, need.scopes, self._clock(), is_refreshed=is_refreshed, is_asked=question is not None
-        )
-        if STEPS[state] == "wait" and question is not None:
+        granted_scopes = () if earlier is None else earlier.grant.scopes
+        # It has ended, or it was never for these scopes.
+        has_ended = earlier is not None and (stored_grant is None or covers(stored_grant.grant.scopes, need.scopes))
+        if (question := await self._asked(owner, self.scopes_of(need, granted_scopes))) is not None:
             return pending_of(question, title=need.entry.title, tool=tool, has_ended=has_ended)
         return await self.ask(need, caller, tool, granted_scopes, has_ended=has_ended)
 
@@ -422,8 +411,10 @@ class CredentialBroker(Broker):
 
         *stored* where that is one.
         """
-        if state_of(stored_grant, need.scopes, self._clock()) == "ready":
-            return stored_grant
+        if stored_grant is not None and covers(stored_grant.grant.scopes, need.scopes):
+            until = ready_until(stored_grant)
+            if until is None or until > self._clock():
+                return stored_grant
         scopes = self.scopes_of(need, () if stored_grant is None else stored_grant.grant.scopes)
         try:
             grant = await self.flow(need).client_credentials(scopes)

@@ -1,67 +1,46 @@
-"""What a grant needs before it can be used, and what is done about it. This file does no I/O and keeps no clock."""
+"""What is done about a grant before it can be used. This file does no I/O and keeps no clock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from .vault import StoredGrant
 
-_NEARLY = timedelta(seconds=60)
+_REFRESH_BEFORE = timedelta(seconds=60)
 """How long before its end a token counts as expired."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
-GrantState = Literal["no_session", "pending", "resolved", "needs_scopes", "needs_refresh", "ready"]
-Step = Literal["ask", "wait", "refresh", "give"]
-
-STEPS: Mapping[GrantState, Step] = {
-    "no_session": "ask",
-    "pending": "wait",
-    "resolved": "give",
-    "needs_scopes": "ask",
-    "needs_refresh": "refresh",
-    "ready": "give",
-}
-"""What is done about a grant in each state.
-
-Nothing is granted, or no longer (`no_session`); a person has been asked for what is missing, and `wait` gives the same
-pending (`pending`); what was granted works, ends within a minute, and nothing newer is to be had (`resolved`).
-"""
+Step = Literal["ask", "refresh", "give"]
 
 
-def state_of(
-    stored: StoredGrant | None,
-    scopes: Sequence[str],
-    now: datetime,
-    *,
-    is_refreshed: bool = False,
-    is_asked: bool = False,
-) -> GrantState:
-    """Return what the grant needs before it can be used for *scopes*.
+def step_for(
+    stored_grant: StoredGrant | None, scopes: Sequence[str], now: datetime, *, is_refreshed: bool = False
+) -> Step:
+    """Return what is done about the grant that is needed for *scopes*: ask the person, refresh it, or give it.
 
-    It *is_refreshed* where that was tried just now; the owner *is_asked* where an authorization for all of this waits.
+    It *is_refreshed* where that was tried just now.
     """
-    if stored is None or not covers(stored.grant.scopes, scopes):
-        return "pending" if is_asked else "no_session" if stored is None else "needs_scopes"
-    until = ready_until(stored)
+    if stored_grant is None or not covers(stored_grant.grant.scopes, scopes):
+        return "ask"
+    until = ready_until(stored_grant)
     if until is None or until > now:
-        return "ready"
-    if stored.grant.refresh_token and not is_refreshed:
-        return "needs_refresh"
-    if not is_over(stored, now):
-        return "resolved"
-    return "pending" if is_asked else "no_session"
+        return "give"
+    if stored_grant.grant.refresh_token and not is_refreshed:
+        return "refresh"
+    # What ends within a minute is given where nothing newer can be had.
+    return "ask" if is_over(stored_grant, now) else "give"
 
 
-def ready_until(stored: StoredGrant) -> datetime | None:
+def ready_until(stored_grant: StoredGrant) -> datetime | None:
     """Return how long the grant is surely ready; None for ever."""
-    ends = stored.grant.expires_at
-    return None if ends is None else max(ends, _FIRST) - _NEARLY
+    ends = stored_grant.grant.expires_at
+    return None if ends is None else max(ends, _FIRST) - _REFRESH_BEFORE
 
 
 def covers(granted: Sequence[str], wanted: Sequence[str]) -> bool:
     return not wanted or set(wanted) <= set(granted)
 
 
-def is_over(stored: StoredGrant, now: datetime) -> bool:
-    grant = stored.grant
+def is_over(stored_grant: StoredGrant, now: datetime) -> bool:
+    grant = stored_grant.grant
     return grant.expires_at is not None and grant.expires_at <= now
