@@ -147,12 +147,6 @@ def test_a_mistake_in_a_users_file_names_the_file_and_the_line(tmp_path: Path, t
     assert str(raised.value) == f"{file}{BROKEN[text]}"
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
-def test_this_computer_may_be_reached_by_http(tmp_path: Path, host: str) -> None:
-    file = write(tmp_path, f"[a.oauth2]\nissuer = 'http://{host}:8000/idp'\n")
-    assert load_catalogue(file)["a"].oauth2 == OAuth2(issuer=f"http://{host}:8000/idp")
-
-
 SITES = """
 [crm]
 hosts = ["{region}.crm.example", "{instance_url}", "{other}"]
@@ -210,11 +204,3 @@ async def test_a_setting_that_is_missing_is_named(tmp_path: Path) -> None:
             "unauthorized",
             "'crm' is not configured: [auth.crm] in the settings needs region.",
         )
-
-
-async def test_recommended_scopes_are_asked_for_where_a_tool_names_none() -> None:
-    broker = CredentialBroker(clients={"github": Client("id", "a-client-secret")}, redirect_uri="http://127.0.0.1:1/")
-    for scopes, asked in (([], "repo"), (["read:user"], "read%3Auser")):
-        needed = broker.needed(ToolAuth("github", scopes=scopes), "work")
-        pending = await broker.ask(needed, ALICE, "work")
-        assert f"scope={asked}&" in (pending.url or "")

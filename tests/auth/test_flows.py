@@ -406,18 +406,6 @@ async def test_a_token_of_the_programs_own_needs_nobody_and_is_one_for_all(setup
         assert await crib.pendings() == []
 
 
-@pytest.mark.parametrize("client_auth", ["post", "basic", "none"])
-async def test_a_client_without_a_secret_is_a_public_one(setup: Setup, server: Server, client_auth: str) -> None:
-    async with setup.crib(f'{IDP}client_auth = "{client_auth}"\n', secret="") as crib:
-        server.answers["/token"] = as_json(TOKEN)
-        bench = crib.workbench(ALICE)
-        await complete(crib, await url_of(bench))
-        assert (await bench.call("use")).text == "idp read"
-        (sent,) = server.sent("/token")
-        assert sent["client_id"] == "the-client-id"
-        assert sorted(sent) == ["client_id", "code", "code_verifier", "grant_type", "redirect_uri"]
-
-
 async def test_a_refresh_token_that_was_used_is_not_kept_where_the_provider_rotates_them(
     setup: Setup, server: Server
 ) -> None:

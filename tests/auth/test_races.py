@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.auth import CredentialBroker, DatabaseVault, Grant, MemoryVault, Owner, Vault
-from toolcrib.core import StoreError
+from toolcrib.auth import DatabaseVault, Grant, MemoryVault, Owner, Vault
 from toolcrib.store import Store
 
 from .test_flows import ALICE, IDP, TOKEN, Server, Setup, as_json, server, setup
@@ -107,23 +106,3 @@ DAMAGE = {
     "another version": "UPDATE toolcrib_grants SET version = version + 1",
     "a version that is none": "UPDATE toolcrib_grants SET version = 'x'",
 }
-
-
-@pytest.mark.parametrize("name", DAMAGE)
-async def test_a_grant_that_does_not_open_can_be_revoked_and_granted_anew(tmp_path: Path, name: str) -> None:
-    file = tmp_path / "store.db"
-    store = Store(file, key=tmp_path / "store.key")
-    broker = CredentialBroker(vault=DatabaseVault(store))
-    owner = Owner.of(ALICE, "github", "token")
-    await broker.save(owner, Grant("the-old-key"))
-    with sqlite3.connect(file) as connection:
-        connection.execute(DAMAGE[name])
-    with pytest.raises(StoreError):  # a key that is only not there now must not cost the grant
-        await broker.save(owner, Grant("the-new-key"))
-    assert await broker.revoke(owner)
-    assert not await broker.revoke(owner)
-    await broker.save(owner, Grant("the-new-key"))
-    stored = await broker.vault.get(owner)
-    assert stored is not None
-    assert stored.grant == Grant("the-new-key")
-    store.close()

@@ -19,25 +19,6 @@ BOTH, ONE = Grant("the-access-token", "the-refresh-token"), Grant("the-access-to
 
 
 @pytest.mark.parametrize(
-    ("answer", "lives_s", "interval_s"),
-    [
-        ({}, 600, 5),
-        ({"expires_in": 1, "interval": 1}, 1, 1),
-        ({"expires_in": 86_400, "interval": 60}, 86_400, 60),
-        ({"expires_in": 10**8, "interval": 10**8}, 86_400, 60),
-        ({"expires_in": 0, "interval": 0}, 600, 5),
-    ],
-)
-async def test_a_code_for_another_device_lives_for_a_day_at_most_and_is_polled_each_minute_at_least(
-    server: Server, answer: dict[str, Any], lives_s: int, interval_s: int
-) -> None:
-    server.answers["/device"] = as_json({**DEVICE, **answer})
-    made = replace(flow(server), clock=lambda: NOON)
-    code = await made.start_device(["read"])
-    assert (code.expires_at - NOON, code.interval_s) == (timedelta(seconds=lives_s), interval_s)
-
-
-@pytest.mark.parametrize(
     ("answer", "url"),
     [
         ({}, DEVICE["verification_uri"]),
@@ -94,19 +75,6 @@ async def test_what_an_answer_leaves_out_is_as_the_table_says(server: Server) ->
     odd = await exchanged(flow(server, token_types=[], refresh="none", offline_scope="offline"))
     assert (odd.refresh_token, odd.scopes) == (None, ("read",))
     assert (await exchanged(flow(server, token_types=["mac"], offline_scope="offline"))).scopes == ("read", "offline")
-
-
-async def test_a_code_and_a_token_are_exchanged_with_what_was_sent_before(server: Server) -> None:
-    server.answers["/token"] = as_json(TOKEN)
-    there = "http://127.0.0.1:1/"
-    await flow(server).exchange_code("a-code", redirect_uri=there, verifier="", scopes=())
-    await flow(server, pkce=False).exchange_code("a-code", redirect_uri=there, verifier="v" * 50, scopes=())
-    await flow(server).exchange_token("a-subject", scopes=())
-    assert [sorted(each) for each in server.sent("/token")] == [
-        ["client_id", "client_secret", "code", "grant_type", "redirect_uri"],
-        ["client_id", "client_secret", "code", "grant_type", "redirect_uri"],
-        ["client_id", "client_secret", "grant_type", "subject_token", "subject_token_type"],
-    ]
 
 
 FAILED: list[tuple[dict[str, Answer], str]] = [

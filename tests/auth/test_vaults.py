@@ -90,14 +90,6 @@ async def test_an_authorization_is_open_until_it_ends_or_is_closed(vault: Vault)
     assert await vault.find("state-3", now=before) is None  # what has ended is forgotten where another begins
 
 
-async def test_a_vault_in_memory_forgets_the_oldest_authorization_where_it_is_full() -> None:
-    vault = MemoryVault(size=2)
-    asked = [replace(ASKED, state=f"state-{n}", scopes=(str(n),)) for n in range(3)]
-    for each in asked:
-        await vault.open(each, now=NOW - timedelta(seconds=1))
-    assert await vault.authorizations(ALICES, now=NOW - timedelta(seconds=1)) == asked[1:]
-
-
 async def test_one_at_a_time_does_something_for_an_owner(vault: Vault) -> None:
     inside, most = 0, 0
 

@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from toolcrib import Approve, Call, Caller, Crib, SetupError, ToolError, Workbench, tool
 from toolcrib.core import CallRecord
-from toolcrib.record import CallLog, DatabaseCalls, call_writer, calls
+from toolcrib.record import DatabaseCalls, call_writer, calls
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
@@ -256,27 +256,6 @@ async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
     for name in ("max_age_s", "max_bytes", "size"):
         with pytest.raises(SetupError, match="above 0"):
             DatabaseCalls(store, **{name: 0})  # type: ignore[arg-type]
-
-
-async def test_without_a_store_or_with_no_recorders_nothing_is_recorded_and_several_can_be(path: Path) -> None:
-    assert Crib([add]).recorders == ()
-    assert Crib([add], store=path, recorder=()).recorders == ()
-    assert not path.exists()
-
-    class Seen(CallLog):
-        with_content = True
-
-        async def started(self, record: CallRecord, /) -> None:
-            raise OSError("this one fails")
-
-    plain, full = CallLog(), Seen(with_content=True)
-    async with Crib([add], recorder=[full, plain]) as crib:
-        await crib.workbench().call(add, 1, 2)
-    assert [(one.arguments, one.result) for one in plain] == [(None, None)]
-    assert [(one.arguments, one.result) for one in full] == [('{"a": 1, "b": 2}', "3")]
-    for wrong in ("log", [print], 7):
-        with pytest.raises(SetupError, match="'recorder' is a recorder or a list of them, not"):
-            Crib([add], recorder=wrong)  # type: ignore[arg-type]
 
 
 # What fails

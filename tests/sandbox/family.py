@@ -1,7 +1,7 @@
 """The processes that came of a test, without those that others have started before it, such as servers of a session."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from toolcrib.sandbox import Worker, Workers
@@ -18,7 +18,7 @@ def family() -> list[int]:
 
 
 @asynccontextmanager
-async def leased(workers: Workers) -> AsyncIterator[Worker]:
+async def leased(workers: Workers) -> AsyncGenerator[Worker]:
     """A worker for the block, used again afterwards only if the block ended without an exception."""
     await workers.enter()
     try:

@@ -24,7 +24,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from toolcrib import Context, Depends, File, Image, Text, ToolAuth, ToolError, Workbench, tool
-from toolcrib.core import Data
 
 process = functools.partial(tool, isolation="process")
 
@@ -49,11 +48,6 @@ class Receipt(BaseModel):
 @process()
 async def add(a: int, b: int) -> int:
     return a + b
-
-
-@process()
-async def file_that_signals_write_to() -> int:
-    return signal.set_wakeup_fd(-1)
 
 
 @process()
@@ -107,13 +101,6 @@ async def look_around(ctx: Context) -> dict[str, Any]:
 @process()
 async def variable(ctx: Context, name: str) -> Any:
     return ctx.variables[name]
-
-
-@process()
-async def flood(ctx: Context) -> int:
-    for n in range(1000):
-        await ctx.emit(str(n))
-    return 1000
 
 
 @process()
@@ -388,12 +375,6 @@ def die_noting(path: str) -> None:
     with open(path, "a") as file:
         file.write("ran ")
     os._exit(3)
-
-
-@process()
-async def emit_exactly(ctx: Context) -> str:
-    await ctx.emit(Data('{"price": 1.50, "n": 12345678901234567890.5}'))
-    return "done"
 
 
 @process(name="passed-through", parameters={"type": "object", "properties": {"x": {}}, "additionalProperties": False})

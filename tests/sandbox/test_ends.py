@@ -53,7 +53,13 @@ print(bench.call_sync("pid").value, *descendants(os.getpid()), flush=True)
 }
 
 
-@pytest.mark.parametrize("way", ENDS)
+@pytest.mark.parametrize(
+    "way",
+    [
+        "asyncio.run",
+        *(pytest.param(way, marks=pytest.mark.full) for way in ENDS if way != "asyncio.run"),
+    ],
+)
 async def test_a_host_that_ends_without_stop_leaves_nothing_and_says_nothing(
     tools: str, tmp_path: Path, way: str, lives: Lives
 ) -> None:
@@ -219,8 +225,3 @@ async def test_a_worker_that_sends_no_message_is_gone(tmp_path: Path, sent: byte
                 await worker.send({"hex": sent.hex()})
                 await worker.receive()
         await pool.close()
-
-
-async def test_signals_of_a_tool_write_to_no_file_that_was_its_guards(tools: str) -> None:
-    async with Workbench([tools]) as bench:
-        assert (await bench.call("file_that_signals_write_to")).value == -1

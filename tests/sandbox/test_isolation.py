@@ -144,16 +144,6 @@ async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCap
         assert "The variable 'pool' is a object, which stays in the host's process" in caplog.text
 
 
-async def test_a_slow_reader_holds_back_a_tool_in_a_process(tools: str) -> None:
-    async with Workbench([tools]) as bench:
-        stream = bench.stream("flood")
-        assert await anext(stream) == Emitted((Text("0"),))
-        await asyncio.sleep(0.2)
-        rest = [event async for event in stream]
-        assert [event.content[0].text for event in rest[:-1]] == [str(n) for n in range(1, 1000)]
-        assert rest[-1].value == 1000
-
-
 async def test_questions_travel_to_the_host_and_answers_back(tools: str) -> None:
     async def answer(pending: Any) -> Input:
         return Input(3 if pending.key == "nights" else {"id": 1, "dueDate": "2026-01-31", "price": "2"})
@@ -376,21 +366,6 @@ async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path, caplog: p
         assert "It was not loaded within 1.5 s." in caplog.text
 
 
-async def test_a_tool_that_a_new_worker_cannot_load_is_not_tried_with_another(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file, imports = tmp_path / "broken.py", tmp_path / "imports"
-    file.write_text(
-        f"import sys\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]:\n"
-        f"    open({str(imports)!r}, 'a').write('.')\n    raise OSError('no')\n"
-        "@tool(isolation='process')\ndef never() -> None: ...\n"
-    )
-    async with Workbench([file]) as bench:
-        assert (await bench.call("never")).text.endswith("in a process of its own. The detail is in the log.")
-    assert imports.read_text() == "."
-    assert "Tool 'never' cannot be loaded in a worker: " in caplog.text
-
-
 async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:
     async with Processes(size=1) as processes, doubled([tools], processes=processes) as bench:
         await bench.call("pid")
@@ -507,22 +482,6 @@ def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, reason: str) ->
     assert str(refused.value).startswith("Tool 'it': ")
     assert reason in str(refused.value)
     assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a "))
-
-
-def test_it_is_refused_by_the_decorator_already() -> None:
-    with pytest.raises(DefinitionError, match="Put it at the top of a module"):
-
-        @tool(isolation="process")
-        def local() -> None: ...
-
-    main: Any = {"__name__": "__main__"}
-    with pytest.raises(DefinitionError, match="main file, in a notebook cell"):
-        exec("from toolcrib import tool\n@tool(isolation='process')\ndef f(): ...", main)
-
-
-def test_an_unknown_isolation_is_refused() -> None:
-    with pytest.raises(DefinitionError, match='isolation is "process", or None'):
-        Tool(here, isolation="docker")  # type: ignore[arg-type]
 
 
 async def test_a_tool_without_a_context_may_be_called_by_many_at_once(tools: str) -> None:

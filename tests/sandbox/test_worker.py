@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import logging
 import os
-import resource
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, Caller, CancellationToken, Text, Workbench
-from toolcrib.core import Broker, Credential, Data, Emitted, Progress, Requirement
+from toolcrib.core import Broker, Credential, Emitted, Progress, Requirement
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.printed import PrintedOutput
@@ -45,17 +44,6 @@ async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str
         "handlers": [True, True],
         "adopts_orphans": True,
     }
-
-
-async def test_without_a_limit_the_memory_of_a_worker_is_that_of_its_host(tools: str) -> None:
-    async with (
-        Processes(limits=Limits(memory_bytes=None)) as processes,
-        doubled([tools], processes=processes) as bench,
-    ):
-        facts = (await bench.call("process_facts")).unwrap()
-        assert facts["memory"] == [*resource.getrlimit(resource.RLIMIT_AS)]
-        text = (await bench.call("give_up", {"how": "memory"})).text
-        assert text == "Tool 'give_up' needed more memory than it may have. Ask for less."
 
 
 @pytest.mark.parametrize(
@@ -153,12 +141,6 @@ async def test_a_tool_whose_workers_die_before_it_begins_is_lost_after_three(tmp
     assert result.error is not None
     assert (result.error.code, "exited with status 3 before it began" in result.text) == ("lost", True)
     assert imports.read_text() == "..."
-
-
-async def test_a_value_is_emitted_in_the_digits_that_it_has(tools: str) -> None:
-    async with Workbench([tools]) as bench:
-        *events, _ = [event async for event in bench.stream("emit_exactly")]
-    assert events == [Emitted((Data('{"price": 1.50, "n": 12345678901234567890.5}'),))]
 
 
 def test_what_is_json_is_sent_and_of_the_rest_its_type() -> None:

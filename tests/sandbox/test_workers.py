@@ -203,21 +203,6 @@ async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
         await until(lambda: worker.gone)
 
 
-async def test_a_closed_pool_has_ended_who_serves_and_waited_for_who_was_being_ended(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Else it would be the host that kills them, after a while.
-    monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
-    async with pool("deaf", size=2) as workers:
-        serving, ending = workers.take(), workers.take()
-        await serving.receive()
-        await ending.receive()
-        workers.give_back(ending, sound=False)
-        await asyncio.wait_for(workers.close(), 60)
-        assert (serving.gone, ending.gone) == (True, True)
-        workers.give_back(serving, sound=True)
-
-
 async def test_a_worker_that_ends_by_itself_has_its_status_reported(pool: Pool) -> None:
     async with pool("leave") as workers:
         with pytest.raises(WorkerGone, match="exited with status 0"):
@@ -243,18 +228,6 @@ async def test_who_serves_while_workers_are_forgotten_serves_to_its_end(tools: s
         await asyncio.sleep(0.1)
         processes.forget()
         assert (await busy).value == "slept"
-
-
-def test_workers_of_a_loop_that_has_ended_are_forgotten_too(tools: str) -> None:
-    processes = Processes()
-
-    async def use() -> list[int]:
-        await doubled([tools], processes=processes).call("pid")
-        return family()
-
-    pids = asyncio.run(use())
-    processes.forget()
-    assert not {*pids} & {*family()}
 
 
 def test_a_worker_that_serves_on_a_loop_that_has_ended_ends_when_its_processes_are_closed(tools: str) -> None:

@@ -300,42 +300,38 @@ class Flow:
         return FlowError(f"'{self.name}' sent an answer that is not valid OAuth 2.0.", "malformed")
 
     def _grant(self, table: OAuth2, answer: Mapping[str, Any], asked: Sequence[str], before: Grant | None) -> Grant:
-        token: Any = answer.get(table.token_member) if table.token_member else answer
-        if before is not None and (not isinstance(token, dict) or "access_token" not in token):
-            token = answer  # a refresh is answered without the member
-        if not isinstance(token, Mapping):
-            raise self._malformed()
+        token = self._token_in(table, answer, is_refresh=before is not None)
         access, refresh = self._secret(token, "access_token"), self._secret(token, "refresh_token")
-        kind = token.get("token_type")
-        types = table.token_types
-        is_bearer = kind is None or not types or (isinstance(kind, str) and kind.lower() in types)
-        if access is None or not is_bearer:
+        if access is None:
             raise self._malformed()
         if before is not None and table.refresh == "kept":
             refresh = refresh or before.refresh_token  # where it rotates, the old one is spent
         if table.refresh == "none":
             refresh = None
         lives_s = self._seconds(token.get("expires_in")) or (table.lifetime_s if refresh else None)
-        scopes = self._granted(token.get("scope"), asked)
-        also = [implied for scope in scopes for implied in table.implied_scopes.get(scope, ())]
+        scopes = list(self._granted(token.get("scope"), asked))
+        scopes += [implied for scope in scopes for implied in table.implied_scopes.get(scope, ())]
         if refresh and table.offline_scope:
-            also.append(table.offline_scope)
-        details = {name: str(answer[name]) for name in table.keep if isinstance(answer.get(name), str | int)}
+            scopes.append(table.offline_scope)
         return Grant(
             access_token=access,
             refresh_token=refresh,
-            scopes=tuple(dict.fromkeys([*scopes, *also])),
+            scopes=tuple(dict.fromkeys(scopes)),
             expires_at=None if lives_s is None else self.clock() + timedelta(seconds=lives_s),
-            detail={
-                **(before.detail if before else {}),
-                **({"issuer": table.issuer} if table.resource and table.issuer else {}),
-                **{
-                    name: text
-                    for name, text in details.items()
-                    if len(text) <= _MAX_DETAIL_CHARS and text.isprintable()
-                },
-            },
+            detail={**(before.detail if before else {}), **_details(table, answer)},
         )
+
+    def _token_in(self, table: OAuth2, answer: Mapping[str, Any], *, is_refresh: bool) -> Mapping[str, Any]:
+        """Return what has the token: the answer, or a member of it. Raises FlowError for one of another type."""
+        token: Any = answer.get(table.token_member) if table.token_member else answer
+        if is_refresh and (not isinstance(token, dict) or "access_token" not in token):
+            token = answer  # a refresh is answered without the member
+        if not isinstance(token, Mapping):
+            raise self._malformed()
+        kind = token.get("token_type")
+        if kind is not None and table.token_types and not (isinstance(kind, str) and kind.lower() in table.token_types):
+            raise self._malformed()
+        return token
 
     def _granted(self, scope: Any, asked: Sequence[str]) -> Sequence[str]:
         """Return the scopes in an answer: text, or a list as some write it. Of the characters of RFC 6749, A.4."""
@@ -405,6 +401,15 @@ class _BearerAuth(httpx2.Auth):
 
 def _is_token(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text and text != ""
+
+
+def _details(table: OAuth2, answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the table keeps of an answer, for tools and hosts; and whose token it is, for a resource."""
+    details = {"issuer": table.issuer} if table.resource and table.issuer else {}
+    texts = {name: str(answer[name]) for name in table.keep if isinstance(answer.get(name), str | int)}
+    return details | {
+        name: text for name, text in texts.items() if len(text) <= _MAX_DETAIL_CHARS and text.isprintable()
+    }
 
 
 def _resource(table: OAuth2) -> dict[str, str]:

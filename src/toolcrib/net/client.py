@@ -47,10 +47,8 @@ def client(
     transport = GuardedTransport(guard, max_bytes, timeout_s, proxy, verify)
     if "mounts" in options:
         raise SetupError("net.client takes no 'mounts': they would go past the guard.")
-    options = {
-        "timeout": httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S),
-        **options,
-    }  # all in all, there is *timeout_s*
+    # All in all, there is *timeout_s*.
+    options = {"timeout": httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S), **options}
     return httpx2.AsyncClient(transport=transport, trust_env=False, **options)
 
 
@@ -109,10 +107,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 @cache
 def _context(verify: bool, _: tuple[str | None, str | None]) -> ssl.SSLContext:
-    """Return the TLS settings of all clients.
-
-    To read the certificates of the system takes 20 ms, and holds up a loop.
-    """
+    """Return the TLS settings of all clients: reading the certificates of the system takes 20 ms."""
     return httpx2.create_ssl_context(verify=verify)
 
 

@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ..core.lazy import lazy_names
-from .log import CallLog
+from .call_lines import CallLines, CallLog
 
 if TYPE_CHECKING:
-    from .call_lines import CallLines
     from .calls import DatabaseCalls
     from .metrics import Metrics
     from .redact import Redactor
@@ -18,7 +17,6 @@ __all__ = ["CallLines", "CallLog", "DatabaseCalls", "Metrics", "Redactor", "Span
 __getattr__ = lazy_names(
     __name__,
     {
-        "CallLines": ".call_lines",
         "DatabaseCalls": ".calls",
         "Metrics": ".metrics",
         "Redactor": ".redact",

@@ -1,11 +1,32 @@
-"""Calls as lines for people, and as JSON data."""
+"""Calls in memory, as lines for people, and as JSON data; and any log record as a line of JSON."""
 
+import json
 import logging
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from ..core import CallRecord, Recorder
 
 _log = logging.getLogger("toolcrib.calls")
+
+
+class CallLog(Recorder):
+    """Keeps the records of the last *size* calls that ended. With *with_content*, with arguments and results."""
+
+    def __init__(self, size: int = 1000, *, with_content: bool = False) -> None:
+        self.with_content = with_content
+        self._records: deque[CallRecord] = deque(maxlen=size)
+
+    async def finished(self, record: CallRecord, /) -> None:
+        self._records.append(record)
+
+    def __iter__(self) -> Iterator[CallRecord]:
+        return iter(tuple(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
 
 
 class CallLines(Recorder):
@@ -81,3 +102,27 @@ def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, An
         "traceparent": record.traceparent,
     }
     return data | ({"arguments": record.arguments, "result": record.result} if with_content else {})
+
+
+class JsonFormatter(logging.Formatter):
+    """Log records as one line of JSON each: `at`, `level`, `logger`, `message`, and where there are, `reference`,
+    `call` and `exception`.
+
+    `reference` is the one in the message that a model got; `call` is the record of a call.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        data: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name in ("reference", "call"):
+            if (value := getattr(record, name, None)) is not None:
+                data[name] = value
+        if record.exc_text:  # with secrets redacted
+            data["exception"] = record.exc_text
+        elif record.exc_info:
+            data["exception"] = self.formatException(record.exc_info)
+        return json.dumps(data, ensure_ascii=True, default=str)

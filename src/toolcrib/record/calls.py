@@ -130,10 +130,10 @@ class DatabaseCalls(Recorder):
         query = CALLS.select().where(*self._filters(tool, principal, status, since))
         if before is not None:
             # Of the same principal: that another's id is known here would be seen.
-            seen = select(_t.number).where(_t.id == encode_name(before), *self._filters(None, principal, None, None))
-            query = query.where(_t.number < seen.scalar_subquery())
-        found = await self._select(query.order_by(_t.number.desc()).limit(limit))
-        return [record for _, record in found]
+            last = select(_t.number).where(_t.id == encode_name(before), *self._filters(None, principal, None, None))
+            query = query.where(_t.number < last.scalar_subquery())
+        records = await self._select(query.order_by(_t.number.desc()).limit(limit))
+        return [record for _, record in records]
 
     async def follow(
         self, *, tool: str | None = None, principal: str | None = None, status: str | None = None

@@ -14,7 +14,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class Channel:
                     poll.poll()
 
 
-Serve = Callable[[Channel], Awaitable[None]]
+Serve = Callable[[Channel], Coroutine[Any, Any, None]]
 
 
 def main(settings: Mapping[str, Any]) -> None:
@@ -74,13 +74,9 @@ def main(settings: Mapping[str, Any]) -> None:
         Path("/proc/self/oom_score_adj").write_text("500")
     module, _, name = settings["target"].partition(":")
     serve: Serve = getattr(importlib.import_module(module), name)
-    asyncio.run(_serve(serve, Channel(sock, settings)))
+    asyncio.run(serve(Channel(sock, settings)))
     # Threads of a tool that never return would keep the process from ending by itself.
     os._exit(0)
-
-
-async def _serve(serve: Serve, channel: Channel) -> None:
-    await serve(channel)
 
 
 def _limit(what: int, most: int) -> None:

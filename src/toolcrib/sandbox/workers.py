@@ -53,7 +53,7 @@ class Worker:
     """One worker process, on one event loop. Made by `Workers`.
 
     `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for the caller to note what
-    it has loaded, and for whom it has worked. What it and its children print goes to `sink`, a plain function.
+    it has loaded, and whose calls it has run. What it and its children print goes to `sink`, a plain function.
     """
 
     def __init__(

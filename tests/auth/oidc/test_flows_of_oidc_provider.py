@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, urlsplit
 
@@ -49,20 +48,6 @@ async def test_a_call_waits_for_a_grant_and_then_runs(parts: Parts) -> None:
         assert (await bob.call("who")).text == "200 bob"
         assert (await alice.call("who")).text == "200 alice"
     assert parts.provider.counts()["given"]["authorization_code"] == before + 2
-
-
-async def test_scopes_are_united_where_a_tool_needs_more(parts: Parts) -> None:
-    async with parts.crib as crib:
-        alice = crib.workbench(ALICE)
-        await parts.log_in(ALICE)
-        more = (await alice.call("write")).pending
-        assert more is not None
-        assert more.message == "Grant access to your account at Local"
-        assert more.url is not None
-        assert parse_qs(urlsplit(more.url).query)["scope"] == ["offline_access openid read write"]
-        await crib.complete(parts.provider.grant(more.url))
-        assert set((await alice.call("write")).text.split()) >= {"openid", "read", "write"}
-        assert (await alice.call("who")).text == "200 alice"
 
 
 async def test_a_code_of_another_authorization_is_refused(parts: Parts) -> None:
@@ -148,25 +133,7 @@ async def test_what_is_revoked_is_over_here_and_there(parts: Parts) -> None:
         assert (await crib.workbench(ALICE).call("who")).pending is not None
 
 
-async def test_a_new_login_during_a_refused_refresh_is_kept(parts: Parts) -> None:
-    """The refusal is about what was granted before."""
-    owner, vault = Owner.of(ALICE, "local", "oauth2"), parts.broker.vault
-    async with parts.crib as crib:
-        await parts.log_in(ALICE)
-        new = await vault.get(owner)
-        assert new is not None
-        await vault.put(owner, replace(new.grant, refresh_token="spent-0123456789"), version=new.version)
-        await parts.expire(ALICE)
-
-        class Late(type(vault)):  # type: ignore[misc]
-            async def remove(self, *arguments: object, **options: object) -> bool:
-                await parts.broker.save(owner, new.grant)
-                return bool(await super().remove(*arguments, **options))
-
-        vault.__class__ = Late
-        assert (await crib.workbench(ALICE).call("who")).text == "200 alice"
-
-
+@pytest.mark.full
 async def test_a_token_that_has_really_expired_is_refreshed(make_parts: MakeParts) -> None:
     """The provider's own clock: a token of one second, which counts as nearly over from the start."""
     provider = Provider(lifetime_s=1)
@@ -188,6 +155,7 @@ async def test_a_token_that_has_really_expired_is_refreshed(make_parts: MakePart
         provider.close()
 
 
+@pytest.mark.full
 async def test_a_server_that_dies_in_the_middle_costs_no_grant(make_parts: MakeParts) -> None:
     provider = Provider()
     parts = make_parts(provider)

@@ -89,9 +89,9 @@ except ModuleNotFoundError:
         if not fields["url"].lower().startswith(("https://", "http://")):
             raise FetchError("A URL begins with https:// and a host.")
         body = base64.b64decode(fields["body"]) if "body" in fields else None
-        prepared = Request(fields["url"], body, dict(fields["headers"]), method=fields["method"])  # noqa: S310
+        outgoing = Request(fields["url"], body, dict(fields["headers"]), method=fields["method"])  # noqa: S310
         try:
-            response = urlopen(prepared, timeout=fields["timeout_s"] or 30)  # noqa: S310
+            response = urlopen(outgoing, timeout=fields["timeout_s"] or 30)  # noqa: S310
         except HTTPError as error:
             response = error
         except OSError as error:
