@@ -487,6 +487,17 @@ class Remedy:
 REMEDIES: list[Remedy] = []
 
 
+def with_signature(parameters: str) -> Callable[[], Any]:
+    """Make a tool of a function with these *parameters*."""
+
+    def make() -> Any:
+        names: dict[str, Any] = {}
+        exec(f"def work({parameters}) -> str: return ''", globals(), names)
+        return [Tool(names["work"])]
+
+    return make
+
+
 def remedy(right: Callable[[], Any], **details: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def note(wrong: Callable[[], Any]) -> Callable[[], Any]:
         REMEDIES.append(Remedy(wrong, right, **details))
@@ -507,45 +518,17 @@ def tidy() -> str:
     return "done"
 
 
-@remedy(lambda: [Tool(lambda: "done", name="work")])
-def a_name_that_models_cannot_say() -> Any:
-    return [Tool(lambda: "done")]
-
-
-@remedy(lambda: [Tool(work, timeout_s=3)])
-def an_option_that_is_none() -> Any:
-    return [tool(timeout=3)(work)]  # type: ignore[call-overload]
-
-
 class Store:
     def work(self) -> str:
         return "done"
-
-
-@remedy(lambda: [Store().work])
-def a_class() -> Any:
-    return [Tool(Store)]
 
 
 def largest(numbers: list[int]) -> int:
     return max(numbers)
 
 
-@remedy(lambda: [largest], name="largest", arguments='{"numbers": [1, 2]}')
-def a_builtin_without_a_signature() -> Any:
-    return [Tool(max)]
-
-
 def with_pool(pool: Annotated[Pool, Depends(get_pool)]) -> str:
     return type(pool).__name__
-
-
-@remedy(lambda: [with_pool], name="with_pool")
-def a_parameter_that_json_cannot_carry() -> Any:
-    def work(pool: Pool) -> str:
-        return ""
-
-    return [Tool(work)]
 
 
 class Size(BaseModel):
@@ -554,11 +537,6 @@ class Size(BaseModel):
 
 def size() -> Size:
     return Size(bytes=1)
-
-
-@remedy(lambda: [size], name="size")
-def a_return_that_has_no_json_form() -> Any:
-    return [Tool(get_pool)]
 
 
 class Search(typing_extensions.TypedDict):
@@ -582,14 +560,6 @@ if sys.version_info < (3, 12):
         return [Tool(work)]
 
 
-@remedy(lambda: [with_pool], name="with_pool")
-def an_annotation_that_is_not_defined() -> Any:
-    def work(pool: "NotImported") -> str:  # type: ignore[name-defined]  # noqa: F821
-        return ""
-
-    return [Tool(work)]
-
-
 def who(context: Context) -> str:
     return context.caller.principal
 
@@ -598,68 +568,12 @@ def with_lock(lock: Annotated[Any, Depends(lambda: threading.Lock())]) -> str:
     return type(lock).__name__
 
 
-@remedy(lambda: [with_lock], name="with_lock")
-def a_default_that_cannot_be_copied() -> Any:
-    def work(locks: list[Any] = [threading.Lock()]) -> str:
-        return ""
-
-    return [Tool(work)]
-
-
 def with_pools(pools: Annotated[list[Any], Depends(lambda: [get_pool()])]) -> int:
     return len(pools)
 
 
-@remedy(lambda: [with_pools], name="with_pools")
-def depends_inside_another_type() -> Any:
-    def work(pools: list[Annotated[Pool, Depends(get_pool)]]) -> str:
-        return ""
-
-    return [Tool(work)]
-
-
-@remedy(lambda: [with_pool], name="with_pool")
-def depends_of_a_value() -> Any:
-    def work(pool: Annotated[Pool, Depends(Pool())]) -> str:  # type: ignore[arg-type]
-        return ""
-
-    return [Tool(work)]
-
-
-@remedy(lambda: [with_pool], name="with_pool")
-def a_scope_that_is_none() -> Any:
-    def work(pool: Annotated[Pool, Depends(get_pool, scope="request")]) -> str:  # type: ignore[arg-type]
-        return ""
-
-    return [Tool(work)]
-
-
-@remedy(lambda: [who], name="who")
-def two_contexts() -> Any:
-    def work(one: Context, other: Context) -> str:
-        return ""
-
-    return [Tool(work)]
-
-
-@remedy(lambda: [with_pool], name="with_pool")
-def depends_as_a_default() -> Any:
-    def work(pool: Any = Depends(get_pool)) -> str:
-        return ""
-
-    return [Tool(work)]
-
-
 def slash(a: int, /, pool: Annotated[Pool, Depends(get_pool)]) -> int:
     return a
-
-
-@remedy(lambda: [slash], name="slash", arguments='{"a": 1}')
-def depends_before_the_slash() -> Any:
-    def work(pool: Annotated[Pool, Depends(get_pool)], /) -> str:
-        return ""
-
-    return [Tool(work)]
 
 
 def get_named_pool(name: str = "main") -> Pool:
@@ -689,62 +603,11 @@ def by_name(name: Annotated[str, Depends(get_name, scope="call")]) -> str:
     return name
 
 
-@remedy(lambda: [by_name], name="by_name")
-def a_provider_that_outlives_what_it_needs() -> Any:
-    def work(name: Annotated[str, Depends(get_name)]) -> str:
-        return ""
-
-    return [Tool(work)]
-
-
 INTEGER = {"type": "integer"}
 
 
-def right_parameters() -> Any:
+def RIGHT() -> Any:
     return [Tool(work_on, parameters={"properties": {"a": INTEGER}, "required": ["a"]})]
-
-
-@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
-def parameters_that_the_function_does_not_take() -> Any:
-    return [Tool(work_on, parameters={"properties": {"b": INTEGER}})]
-
-
-@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
-def parameters_that_the_function_needs_and_the_schema_does_not() -> Any:
-    return [Tool(work_on, parameters={"properties": {"a": INTEGER}})]
-
-
-@remedy(
-    lambda: [Tool(lambda **arguments: len(arguments), name="work", parameters={"additionalProperties": True})],
-    arguments='{"b": 1}',
-)
-def parameters_that_let_others_through() -> Any:
-    return [Tool(work, parameters={"additionalProperties": True})]
-
-
-@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
-def parameters_whose_root_is_no_object() -> Any:
-    return [Tool(work_on, parameters={"type": "array"})]
-
-
-@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
-def parameters_that_are_no_schema() -> Any:
-    return [Tool(work_on, parameters={"properties": {"a": {"type": "int"}}, "required": ["a"]})]
-
-
-@remedy(lambda: [Tool(work_on, examples=[{"a": 1}])], name="work_on", arguments='{"a": 1}')
-def an_example_that_does_not_work() -> Any:
-    return [Tool(work_on, examples=[{"b": 1}])]
-
-
-@remedy(lambda: [Tool(work, timeout_s=None)])
-def a_timeout_of_nothing() -> Any:
-    return [Tool(work, timeout_s=0)]
-
-
-@remedy(lambda: [Tool(work, retries=2, read_only=True)])
-def retries_of_what_may_not_be_repeated() -> Any:
-    return [Tool(work, retries=2)]
 
 
 @remedy(lambda: [Tool(work, isolation="process")])
@@ -763,11 +626,6 @@ not_renamed = renamed
 renamed = tidy
 
 
-@remedy(lambda: [Tool(tidy, isolation="process")], name="tidy")
-def a_name_that_stands_for_something_else() -> Any:
-    return [Tool(not_renamed, isolation="process")]
-
-
 class Shop:
     @tool(isolation="process")
     def work(self) -> str:
@@ -775,18 +633,8 @@ class Shop:
         return "done"
 
 
-@remedy(lambda: [Tool(work, isolation="process")])
-def a_method_in_another_process() -> Any:
-    return Workbench([Shop()])
-
-
 def with_pool_of_the_call(pool: Annotated[Pool, Depends(get_pool, scope="call")]) -> str:
     return type(pool).__name__
-
-
-@remedy(lambda: [Tool(with_pool_of_the_call, isolation="process")], name="with_pool_of_the_call")
-def a_pool_of_this_process_in_another() -> Any:
-    return [Tool(with_pool, isolation="process")]
 
 
 def sign(key: str) -> str:
@@ -795,11 +643,6 @@ def sign(key: str) -> str:
 
 def sign_secretly(key: SecretStr) -> str:
     return "signed"
-
-
-@remedy(lambda: [Tool(sign, isolation="process")], name="sign", arguments='{"key": "k"}')
-def a_hidden_value_to_another_process() -> Any:
-    return [Tool(sign_secretly, isolation="process")]
 
 
 class Noted(BaseModel):
@@ -814,29 +657,8 @@ def note_text(note: str) -> str:
     return note
 
 
-@remedy(lambda: [Tool(note_text, isolation="process")], name="note_text", arguments='{"note": "a"}')
-def a_field_that_is_never_written_to_another_process() -> Any:
-    return [Tool(note, isolation="process")]
-
-
 def count(rows: Annotated[list[int], Handle]) -> int:
     return len(rows)
-
-
-@remedy(lambda: [count], name="count", arguments='{"rows": [1]}')
-def handle_inside_another_type() -> Any:
-    def count(rows: list[Annotated[int, Handle]]) -> int:
-        return len(rows)
-
-    return [Tool(count)]
-
-
-@remedy(lambda: [count], name="count", arguments='{"rows": [1]}')
-def handles_of_any_number() -> Any:
-    def count(*rows: Annotated[int, Handle]) -> int:
-        return len(rows)
-
-    return [Tool(count)]
 
 
 class Worked(BaseModel):
@@ -892,30 +714,61 @@ def see_github() -> Any:
     return [work]
 
 
-@remedy(see_github)
-def auth_as_text() -> Any:
-    return [Tool(work, auth="github")]  # type: ignore[arg-type]
-
-
-@remedy(lambda: [Tool(Tool(work).fn, title="Work")])
-def a_tool_of_a_tool() -> Any:
-    return [Tool(Tool(work))]
-
-
-@remedy(lambda: [work, Tool(tidy, name="work2")])
-def two_names_that_differ_in_a_dash() -> Any:
-    return Registry([Tool(work, name="the_work"), Tool(tidy, name="the-work")])
-
-
 def replaced() -> Any:
     registry = Registry([Tool(tidy, name="work")])
     registry.replace(work)
     return registry
 
 
-@remedy(replaced)
-def one_name_twice() -> Any:
-    return Registry([work, Tool(tidy, name="work")])
+APART: Any = {"isolation": "process"}
+ON_A = ("work_on", '{"a": 1}')
+
+REMEDIES += [
+    Remedy(lambda: [Tool(lambda: "done")], lambda: [Tool(lambda: "done", name="work")]),
+    Remedy(lambda: [tool(timeout=3)(work)], lambda: [Tool(work, timeout_s=3)]),
+    Remedy(lambda: [Tool(Store)], lambda: [Store().work]),
+    Remedy(lambda: [Tool(max)], lambda: [largest], "largest", '{"numbers": [1, 2]}'),
+    Remedy(with_signature("pool: Pool"), lambda: [with_pool], "with_pool"),
+    Remedy(lambda: [Tool(get_pool)], lambda: [size], "size"),
+    Remedy(with_signature("pool: 'NotImported'"), lambda: [with_pool], "with_pool"),
+    Remedy(with_signature("locks: list[Any]=[threading.Lock()]"), lambda: [with_lock], "with_lock"),
+    Remedy(with_signature("pools: list[Annotated[Pool, Depends(get_pool)]]"), lambda: [with_pools], "with_pools"),
+    Remedy(with_signature("pool: Annotated[Pool, Depends(Pool())]"), lambda: [with_pool], "with_pool"),
+    Remedy(
+        with_signature("pool: Annotated[Pool, Depends(get_pool, scope='request')]"), lambda: [with_pool], "with_pool"
+    ),
+    Remedy(with_signature("one: Context, other: Context"), lambda: [who], "who"),
+    Remedy(with_signature("pool: Any=Depends(get_pool)"), lambda: [with_pool], "with_pool"),
+    Remedy(with_signature("pool: Annotated[Pool, Depends(get_pool)], /"), lambda: [slash], "slash", '{"a": 1}'),
+    Remedy(with_signature("name: Annotated[str, Depends(get_name)]"), lambda: [by_name], "by_name"),
+    Remedy(lambda: [Tool(work_on, parameters={"properties": {"b": INTEGER}})], RIGHT, *ON_A),
+    Remedy(lambda: [Tool(work_on, parameters={"properties": {"a": INTEGER}})], RIGHT, *ON_A),
+    Remedy(
+        lambda: [Tool(work, parameters={"additionalProperties": True})],
+        lambda: [Tool(lambda **arguments: len(arguments), name="work", parameters={"additionalProperties": True})],
+        "work",
+        '{"b": 1}',
+    ),
+    Remedy(lambda: [Tool(work_on, parameters={"type": "array"})], RIGHT, *ON_A),
+    Remedy(lambda: [Tool(work_on, parameters={"properties": {"a": {"type": "int"}}, "required": ["a"]})], RIGHT, *ON_A),
+    Remedy(lambda: [Tool(work_on, examples=[{"b": 1}])], lambda: [Tool(work_on, examples=[{"a": 1}])], *ON_A),
+    Remedy(lambda: [Tool(work, timeout_s=0)], lambda: [Tool(work, timeout_s=None)]),
+    Remedy(lambda: [Tool(work, retries=2)], lambda: [Tool(work, retries=2, read_only=True)]),
+    Remedy(lambda: [Tool(not_renamed, **APART)], lambda: [Tool(tidy, **APART)], "tidy"),
+    Remedy(lambda: Workbench([Shop()]), lambda: [Tool(work, **APART)]),
+    Remedy(lambda: [Tool(with_pool, **APART)], lambda: [Tool(with_pool_of_the_call, **APART)], "with_pool_of_the_call"),
+    Remedy(lambda: [Tool(sign_secretly, **APART)], lambda: [Tool(sign, **APART)], "sign", '{"key": "k"}'),
+    Remedy(lambda: [Tool(note, **APART)], lambda: [Tool(note_text, **APART)], "note_text", '{"note": "a"}'),
+    Remedy(with_signature("rows: list[Annotated[int, Handle]]"), lambda: [count], "count", '{"rows": [1]}'),
+    Remedy(with_signature("*rows: Annotated[int, Handle]"), lambda: [count], "count", '{"rows": [1]}'),
+    Remedy(lambda: [Tool(work, auth="github")], see_github),
+    Remedy(lambda: [Tool(Tool(work))], lambda: [Tool(Tool(work).fn, title="Work")]),
+    Remedy(
+        lambda: Registry([Tool(work, name="the_work"), Tool(tidy, name="the-work")]),
+        lambda: [work, Tool(tidy, name="work2")],
+    ),
+    Remedy(lambda: Registry([work, Tool(tidy, name="work")]), replaced),
+]
 
 
 @contextmanager
@@ -926,7 +779,7 @@ def refused() -> Iterator[list[str]]:
     messages.append(str(caught.value))
 
 
-@pytest.mark.parametrize("one", REMEDIES, ids=lambda one: one.wrong.__name__)
+@pytest.mark.parametrize("one", REMEDIES)
 async def test_doing_what_a_definition_error_says_leads_to_a_tool_that_works(one: Remedy) -> None:
     with refused():
         one.wrong()
@@ -944,7 +797,7 @@ def test_the_ways_out_in_the_documentation_are_those_tested_here() -> None:
             one.wrong()
         matching = [way_out for way_out in ways_out if re.search(_pattern(way_out), messages[0], re.S)]
         assert len(matching) == 1, f"{messages[0]!r} matches {matching}"
-        shown_for[matching[0]].append(one.wrong.__name__)
+        shown_for[matching[0]].append(messages[0])
     if sys.version_info >= (3, 12):
         del shown_for["Write: from typing_extensions import TypedDict."]
     assert [way_out for way_out, by in shown_for.items() if not by] == []

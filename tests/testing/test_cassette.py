@@ -13,6 +13,8 @@ from pydantic import BaseModel, Field, SecretBytes, SecretStr
 from toolcrib import Caller, Context, File, Image, SetupError, Text, Tool, ToolError, Workbench, tool
 from toolcrib.testing import Cassette, CassetteError
 
+pytest_plugins = ["pytester"]
+
 SECRET = "hush-hush-1234"
 
 
