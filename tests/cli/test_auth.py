@@ -186,12 +186,6 @@ def test_a_code_is_entered_on_another_device(provider: LoopbackProvider, toolcri
     assert toolcrib("call", "me").returncode == 0
 
 
-def test_a_code_that_nobody_enters_ends_the_login(provider: LoopbackProvider, toolcrib: Run) -> None:
-    provider.device_lives_s = 1
-    done = toolcrib("auth", "login", "test", "--device")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Error: The code for Test was not entered in time.")
-
-
 @pytest.mark.parametrize(
     ("typed", "status"),
     [(b"", 2), (b" \n", 2), (b"abc", 1), (b"\xff" * 20, 2), (b"x" * 1_000_000, 2), (b"key\x00\x1b[31m", 2)],

@@ -1,6 +1,5 @@
 """`toolcrib chat`: an agent at a terminal, and without one."""
 
-import inspect
 import json
 import re
 import signal
@@ -11,11 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from toolcrib.agent import Agent
-from toolcrib.cli.chat import chat
-
-from ..agent.wire import events, refusal, wire
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 AtTerminal = Callable[..., AbstractContextManager[Any]]
@@ -220,37 +214,6 @@ def test_the_error_for_what_cannot_be_chatted_with_names_the_way_out(
     assert re.sub(r"^Error( \(unauthorized\))?: ", "", done.stderr).startswith(error), done.stderr
 
 
-def _chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
-    head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
-    return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
-
-
-def test_openai_is_asked_over_the_wire_and_its_refusal_is_shown(toolcrib: Run) -> None:
-    asked = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
-    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
-    calling = events(_chunk({"content": "I add."}), _chunk({"tool_calls": [asked]}, "tool_calls"), "[DONE]")
-    saying = events(_chunk({"content": "It is 3."}, "stop"), _chunk({}, choices=[], usage=usage), "[DONE]")
-    no = refusal(401, {"error": {"message": "Incorrect API key provided: sk-test-0123456789."}})
-    with wire(calling, saying, no) as provider:
-        done = toolcrib(
-            "chat",
-            *("-m", "openai:m"),
-            typed=b"What is 1 + 2?\nAnd now?\nNever asked.\n",
-            OPENAI_BASE_URL=provider.url,
-            OPENAI_API_KEY="sk-test-0123456789",
-        )
-    assert (done.returncode, done.stdout) == (1, "I add.\nIt is 3.\n")
-    assert timeless(done.stderr).splitlines()[:2] == [
-        '[add {"a": 1, "b": 2}] 3 (TIME)',
-        "Tokens: 9 in, 2 out; in total 9 in, 2 out.",
-    ]
-    assert "Error (unauthorized): Model 'openai:m' answered with status 401: Incorrect API key" in done.stderr
-    assert "sk-test-0123456789" not in done.stderr
-    sent = [[message["role"] for message in request.body["messages"]] for request in provider.requests]
-    assert sent == [["user"], ["user", "assistant", "tool"], ["user", "assistant", "tool", "assistant", "user"]]
-    assert provider.requests[0].body["tools"][0]["function"]["name"] == "add"
-
-
 def test_an_evening_at_the_terminal(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
 ) -> None:
@@ -340,29 +303,6 @@ Tokens: 0 in, 0 out; in total 7 in, 2 out.
     )
 
 
-EDITING = b"\x1b[?2004h"
-"""What a prompt begins with, on a terminal that can move its cursor."""
-
-
-def test_lines_can_be_edited_and_recalled(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
-) -> None:
-    terminal = environment | {"TERM": "xterm-256color"}
-    with at_terminal(folder, terminal, "chat", "-m", scripted("Hi."), columns=80) as session:
-        session.read_to(EDITING)
-        session.press(b"/toolz\x7fx\x1b[D\x1b[3~s\r")  # backspace, another letter, left, delete
-        session.read_past(b"Ask for a name.")
-        session.read_to(EDITING)
-        session.press(b"\x1b[A\r")  # the line before
-        session.read_past(b"Ask for a name.")
-        session.read_to(EDITING)
-        session.press(b"half a line\x03")
-        session.read_to(b"To exit: Ctrl-C again")
-        session.press(b"\x03")
-        status, seen = session.read_to_end()
-    assert (status, seen.count("Cancelled."), "\x1b[6n" in seen) == (130, 1, False)
-
-
 def test_the_words_of_a_model_are_wrapped_at_a_terminal(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
 ) -> None:
@@ -430,19 +370,3 @@ def test_a_chat_that_reads_lines_ends_before_they_do(
         # Standard input stays open: the command does not wait for its end.
         ended = process.wait(30), process.stdout.read(), process.stderr.read()
         assert ended == ((0, "", "") if how == "/quit" else (130, "", "Cancelled.\n"))
-
-
-def test_the_commands_of_a_chat_are_listed_and_the_options_are_the_agents(
-    toolcrib: Run, scripted: Callable[..., str]
-) -> None:
-    done = toolcrib("chat", "-m", scripted("Hi."), typed=b"/help\n/help me\n")
-    assert (done.returncode, done.stdout) == (0, "Hi.\n")
-    assert done.stderr.splitlines() == [
-        "/help   show these lines",
-        "/tools  list the tools",
-        "/quit   exit; so does Ctrl-D",
-        "Ctrl-C stops the model and its calls. Anything else is sent to the model.",
-    ]
-    ours, theirs = (inspect.signature(one).parameters for one in (chat, Agent))
-    shared = ("instructions", "tool_choice", "max_steps")
-    assert [ours[name].default for name in shared] == [theirs[name].default for name in shared]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
+import pytest
 from mcp import Client, StdioServerParameters
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -152,6 +153,7 @@ def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(tmp_path: Path, 
         assert asyncio.run(listed(url, "add")) == ["add"]
 
 
+@pytest.mark.full
 def test_what_is_printed_while_a_file_is_loaded_again_is_no_part_of_the_protocol(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -122,28 +122,6 @@ def test_a_locked_folder_of_this_computer_is_the_one_that_was_locked(toolcrib: R
     assert toolcrib("call", "echo/", "echo", "a=1").returncode == 0
 
 
-def test_python_of_a_source_from_outside_runs_only_where_it_is_trusted(
-    toolcrib: Run, repository: Repository, folder: Path
-) -> None:
-    repository.commit(
-        {"python/hello.py": PYTHON, "hello.py": PYTHON, "setup.py": "import setuptools", "bad/tool.toml": "x"}
-    )
-    done = toolcrib("list", "git+./repository#python")
-    assert (done.returncode, done.stdout, "it runs" in done.stderr) == (1, "", False)
-    assert "write `trusted = true` in its [[source]]" in done.stderr
-    done = toolcrib("list", "git+./repository")
-    assert (done.returncode, [line.split("\t")[0] for line in done.stdout.splitlines()]) == (1, ["echo", "other"])
-    assert [word in done.stderr for word in ("hello.py", "bad/tool.toml", "setup.py", "it runs")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    (folder / "toolcrib.toml").write_text('[[source]]\nfrom = "git+repository#python"\ntrusted = true\n')
-    done = toolcrib("call", "hello")
-    assert (done.returncode, done.stdout, "it runs" in done.stderr) == (0, "hello\n", True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -185,42 +185,6 @@ def test_what_a_login_lacks_is_named_without_a_traceback(
     assert done.stderr.startswith("Error: ") and part in done.stderr
 
 
-def test_names_of_providers_complete_in_the_shell(provider: LoopbackProvider, toolcrib: Run) -> None:
-    for line, offered in [
-        ("auth login gith", ["github"]),
-        ("auth login tes", ["test"]),
-        ("auth show lin", ["linear", "linkedin"]),
-        ("auth revoke tes", ["test"]),
-        ("auth log", ["login"]),
-    ]:
-        words = f"toolcrib {line}"
-        done = toolcrib(_TOOLCRIB_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(line.split())))
-        assert (line, sorted(done.stdout.split()), done.stderr) == (line, offered, "")
-
-
-def test_what_was_done_is_also_printed_as_json(provider: LoopbackProvider, toolcrib: Run, folder: Path) -> None:
-    def run(*arguments: str, typed: bytes = b"") -> object:
-        done = toolcrib(*arguments, "--json", typed=typed)
-        assert (done.returncode, done.stderr) == (0, ""), done.stderr
-        return json.loads(done.stdout)
-
-    key = {"provider": "test", "handler": "token", "profile": "work", "scopes": [], "expires_at": None}
-    key |= {"refreshed": False, "damaged": None}
-    assert run("auth", "login", "test", "--token", "-", "--profile", "work", typed=b"canary-key") == key
-    assert run("secrets", "set", "NAME", typed=b"canary-secret") == {"name": "NAME", "profile": "default"}
-    assert run("auth", "rotate-key") == {"sealed": 2}
-    assert run("secrets", "remove", "NAME") == {"name": "NAME", "profile": "default"}
-    assert run("auth", "revoke", "test", "--profile", "work") == [key]
-    (folder / "tools.py").write_text("from toolcrib import tool\n@tool\ndef drop(t: str) -> str:\n    return t\n")
-    settings(folder, after='\n[[rule]]\ndo = "ask"\n')
-    for command in ("approve", "deny"):
-        waiting = toolcrib("call", "drop", f"t={command}", "--json")
-        pending = json.loads(waiting.stdout)["pending"]
-        assert run("pending", "show", pending["id"]) == pending
-        assert run("pending", command, pending["id"], "--by", "bob") == pending
-    assert toolcrib("call", "drop", "t=approve").stdout == "approve\n"
-
-
 # Stores that cannot be used
 
 COMMANDS: list[tuple[str, ...]] = [

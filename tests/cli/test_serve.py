@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -109,15 +108,3 @@ def test_a_port_in_use_is_one_line_that_names_the_option(toolcrib: Run) -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 2)
     assert f"port {port}" in done.stderr
     assert done.stderr.endswith("The port is set with --port.\n")
-
-
-def test_a_missing_extra_is_named(folder: Path, environment: dict[str, str]) -> None:
-    code = (
-        "import sys; sys.modules['mcp'] = None; sys.modules['uvicorn'] = None; from toolcrib.cli import main;"
-        "sys.exit(main(['serve', 'tools.py']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 2)
-    assert done.stderr.endswith("pip install 'toolcrib[serve]'\n")

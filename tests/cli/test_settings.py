@@ -4,7 +4,6 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -148,41 +147,6 @@ def test_the_file_is_found_by_option_by_variable_or_here(toolcrib: Run, folder: 
     assert (absent.returncode, absent.stderr) == (1, "Error: There is no file absent.toml.\n")
     shown = toolcrib("show", "my_idle", "-c", "deep/toolcrib.toml")
     assert shown.stdout.endswith("Call it\n  toolcrib call -c deep/toolcrib.toml my_idle\n")
-
-
-def test_serve_follows_the_settings(folder: Path, environment: dict[str, str]) -> None:
-    process = subprocess.Popen(
-        [environment["PROGRAM"], "serve", "--stdio"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
-    hello: Any = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    with process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        wire_in, wire_out = process.stdin, process.stdout
-
-        def ask(number: int, method: str, params: Any) -> Any:
-            wire_in.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n")
-            wire_in.flush()
-            return json.loads(wire_out.readline())["result"]
-
-        def call(number: int, tool: str, **arguments: str) -> str:
-            answer = ask(number, "tools/call", {"name": tool, "arguments": arguments})
-            return str(answer["content"][0]["text"])
-
-        ask(1, "initialize", hello)
-        wire_in.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
-        listed = [tool["name"] for tool in ask(2, "tools/list", {})["tools"]]
-        assert listed == ["my_peek", "my_wipe", "my_idle", "my_fail"]
-        assert call(3, "my_peek") == "{'key': 'Bearer [secret]', 'region': 'north'} within True"
-        assert call(4, "my_wipe", disk="sda").endswith(": That is a real disk.")
-        assert call(5, "my_idle").startswith("Tool 'my_idle' did not answer")
-        process.communicate(timeout=30)
 
 
 def test_mistakes_in_settings_are_reported_with_their_lines(toolcrib: Run, folder: Path) -> None:

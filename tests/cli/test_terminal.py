@@ -64,7 +64,7 @@ def inner() -> None:
 """
 
 
-@pytest.mark.parametrize(("kind", "options"), [("def", ""), ("async def", ""), ("def", '(isolation="process")')])
+@pytest.mark.parametrize(("kind", "options"), [("async def", ""), ("def", '(isolation="process")')])
 def test_a_failure_at_a_terminal_is_shown_with_the_frames_of_the_tool_alone(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], kind: str, options: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_failure_at_a_terminal_is_shown_with_the_frames_of_the_tool_alone(
     assert lines[-1].startswith("Error (failed): Tool 'outer' failed: Oops (reference ")
 
 
-@pytest.mark.parametrize("tool", ["nap", "doze", "executor", "block"])
+@pytest.mark.parametrize("tool", ["nap", "doze", "block"])
 def test_ctrl_c_cancels_whatever_runs(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], tool: str
 ) -> None:

@@ -259,8 +259,8 @@ def _names(page: Path) -> str:
 
 # Those of the bridges run beside their frameworks: see tests/bridges/.
 HERE = [
-    # That on tests runs tests, which takes ten seconds.
-    pytest.param(page, marks=pytest.mark.full if page.name == "testing.md" else ())
+    # One runs tests, the others start several servers: ten seconds each.
+    pytest.param(page, marks=pytest.mark.full if page.name in ("testing.md", "web.md", "dev.md") else ())
     for page in PAGES
     if blocks(page) and page.parent.name != "bridges"
 ]

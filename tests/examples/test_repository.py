@@ -144,17 +144,6 @@ async def test_a_file_swapped_for_a_link_out_of_the_repository_is_not_read(ask: 
     assert failure(await ask("read_lines", path="src/outside.txt"))[0] == "failed"
 
 
-async def test_long_lines_and_very_many_matches_are_bounded(ask: Ask, repository: Path) -> None:
-    (repository / "readme.txt").write_text("needle " + "x" * 100_000 + "\n" + "needle in a haystack\n" * 50_000)
-    git(repository, "commit", "-q", "-a", "-m", "Grow")
-    result = await ask("search_files", query="needle", path="readme.txt", limit=200)
-    assert result.unwrap().more is True
-    assert len(result.text) < 50_000
-    lines = (await ask("read_lines", path="readme.txt", line_count=1_000)).unwrap()
-    assert len(lines.text) < 25_000
-    assert lines.text.count("\n") + 1 == lines.last_line < 1_000
-
-
 async def test_a_commit_says_who_and_when(ask: Ask) -> None:
     commit = (await ask("history", limit=1)).unwrap().commits[0]
     assert (commit.author, commit.at.isoformat(), len(commit.id)) == ("Łukasz", "2024-03-01T12:00:00+00:00", 40)
@@ -207,17 +196,6 @@ async def test_variables_of_git_do_not_lead_to_another_repository(
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other" / ".git" / "index"))
     assert len((await ask("history")).unwrap().commits) == 3
     assert len((await ask("search_files", query="needle")).unwrap().matches) == 3
-
-
-@pytest.mark.parametrize("place", ["src", ".git", "readme.txt", "nowhere", ".."])
-async def test_a_setting_that_names_no_top_folder_is_reported(
-    repository: Path, examples: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.setenv("TOOLCRIB_EXAMPLE_REPOSITORY", str(repository / place))
-    async with Workbench([examples / "repository.py"]) as bench:
-        code, message = failure(await bench.call("history"))
-    assert code == "unavailable"
-    assert message.startswith("TOOLCRIB_EXAMPLE_REPOSITORY does not name the top folder")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the slow git is a shell script")

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,15 +118,6 @@ async def test_which_calls_meet_a_fault_is_the_same_for_a_seed_however_they_run(
     assert one == await injected(7, parallel=True)
     assert one != await injected(8, parallel=True)
     assert 5 < len(one) < 35
-
-
-async def test_faults_come_over_tools_in_processes_too(tmp_path: Path) -> None:
-    (tmp_path / "apart.py").write_text(
-        "from toolcrib import tool\n\n@tool(isolation='process')\ndef apart() -> int:\n    return 1\n"
-    )
-    faults = Faults({"apart": failing().on(2)})
-    async with Workbench([faults(tmp_path / "apart.py")]) as bench:
-        assert codes([await bench.call("apart") for _ in range(3)]) == [None, "unavailable", None]
 
 
 def test_a_plan_that_cannot_work_is_refused() -> None:

@@ -172,18 +172,22 @@ def command(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(function, include_extras=True)
         _, *own = inspect.signature(function).parameters.values()
-        shared = [_SHARED[word] for word in takes.split()]
+        shared_options = [_SHARED[word] for word in takes.split()]
 
         @wraps(function)
         def run(context: typer.Context, **values: Any) -> int:
             session: Session = context.find_root().obj
-            for parameter in shared:
+            for parameter in shared_options:
                 setattr(session, parameter.name, values.pop(parameter.name))
             status = function(session, **values)
             return (session.run(status) if inspect.iscoroutine(status) else status) or 0
 
         first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        parameters = [first, *(parameter.replace(annotation=hints[parameter.name]) for parameter in own), *shared]
+        parameters = [
+            first,
+            *(parameter.replace(annotation=hints[parameter.name]) for parameter in own),
+            *shared_options,
+        ]
         vars(run).update(
             __signature__=inspect.Signature(parameters),
             __annotations__={parameter.name: parameter.annotation for parameter in parameters},

@@ -75,7 +75,7 @@ def call(
     log_to_stderr(tracebacks=shows_errors(settings, show_errors) or is_terminal(2), prepare=transcript.pause)
     prompter = Prompter(transcript.pause)
     with prints_to_stderr():
-        opened = open_sources(
+        sources = open_sources(
             [*read.sources, *(source or ())],
             settings,
             example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
@@ -89,12 +89,12 @@ def call(
             show_errors=show_errors,
             max_result_chars=max_result_chars,
         )
-    opened.echo_problems()
-    bench = opened.bench
+    sources.echo_problems()
+    bench = sources.bench
 
     async def work() -> int:
         async with bench:
-            if opened.has_servers and name not in bench.registry:
+            if sources.has_servers and name not in bench.registry:
                 await _connect(bench, prompter, transcript)
             schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
             to_make = Call(name, to_json(arguments, schema) if schema else None)
@@ -114,8 +114,8 @@ def call(
                 if not session.as_json:
                     _echo_pending(result.pending, stored=bool(bench.crib.database))
                 return PENDING_STATUS
-            saved = _save(result, save_to) if save_to is not None else ()
-            parts = [] if session.as_json else [part for part in result.content if part not in saved]
+            files = _save(result, save_to) if save_to is not None else ()
+            parts = [] if session.as_json else [part for part in result.content if part not in files]
             for part in parts:
                 transcript.content(part)
             if any(isinstance(part, Image | Audio | File) for part in parts):

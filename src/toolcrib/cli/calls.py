@@ -76,10 +76,10 @@ async def _answer(session: Session, pending_id: str, answer: Answer, by: str) ->
 
 
 async def _find(crib: "Crib", pending_id: str) -> Pending:
-    stored = await crib.pending.store.get(pending_id)
-    if stored is None:
+    row = await crib.pending.store.get(pending_id)
+    if row is None:
         raise ToolcribError(f"Nothing waits under '{one_line(pending_id)[:100]}'. See: toolcrib pending list")
-    return stored.pending
+    return row.pending
 
 
 # The log of calls
@@ -228,8 +228,8 @@ async def revoke_keys(
     with session.opened_store() as store:
         from ..serve.keys import AccessKeys
 
-        stored = AccessKeys(store)
-        unknown = [key_id for key_id in ids if not await stored.revoke(key_id)]
+        access_keys = AccessKeys(store)
+        unknown = [key_id for key_id in ids if not await access_keys.revoke(key_id)]
     if unknown:
         names = ", ".join(f"'{one_line(key_id)[:60]}'" for key_id in unknown)
         raise ToolcribError(f"There is no key {names}. See: toolcrib keys list")

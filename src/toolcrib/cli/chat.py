@@ -82,7 +82,7 @@ def chat(
     redactor = Redactor(settings.secrets)
     transcript = ChatTranscript(output, redactor, as_json=session.as_json, is_over=lambda: interrupts.came)
     prompter = Prompter(transcript.pause)
-    opened = open_sources(
+    bench_parts = open_sources(
         sources or (),
         settings,
         only=tool or (),
@@ -94,8 +94,8 @@ def chat(
         show_errors=show_errors,
         max_result_chars=max_result_chars,
     )
-    opened.echo_problems()
-    bench = opened.bench
+    bench_parts.echo_problems()
+    bench = bench_parts.bench
     _require_choice(tool_choice, bench.specs())
     agent = Agent(provider, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
 
@@ -201,7 +201,7 @@ class Chat:
                 return None
             case "/help":
                 width = max(map(len, _COMMANDS))
-                echo("\n".join(f"{command:<{width}}  {what}" for command, what in _COMMANDS.items()))
+                echo("\n".join(f"{command:<{width}}  {text}" for command, text in _COMMANDS.items()))
                 echo("Ctrl-C stops the model and its calls. Anything else is sent to the model.")
             case "/tools":
                 echo("\n".join(map(signature, self._bench.specs())) or "There are none.")

@@ -143,20 +143,20 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         if output.is_terminal or not session.as_json:
             raise
         return _Report(str(file), [], [_finding("problem", problem) for problem in error.problems], {})
-    loaded = load_sources(settings.sources, settings)
-    specs = [tool.spec for source in loaded for tool in source.tools]
+    listings = load_sources(settings.sources, settings)
+    specs = [tool.spec for source in listings for tool in source.tools]
     findings = [
         *(
             Finding("problem", message.removeprefix(f"{source.named.place}: "), str(source.named.place))
-            for source in loaded
+            for source in listings
             for message in source.problems
         ),
         *(_finding("problem", mistake) for mistake in (*_wrong_rules(settings, specs), *_wrong_clients(settings))),
-        *(_finding("warning", warning) for warning in _warnings(settings, specs, loaded)),
+        *(_finding("warning", warning) for warning in _warnings(settings, specs, listings)),
     ]
     if connects:
-        findings += [*_answers(loaded, settings), *_store_answers(settings, session.store)]
-    counts = {"source": len(loaded), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
+        findings += [*_answers(listings, settings), *_store_answers(settings, session.store)]
+    counts = {"source": len(listings), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
     sources = [
         _Source(
             source.named.written,
@@ -164,7 +164,7 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
             source.named.place,
             "its tools are known when it is connected to" if source.is_listed_at_start else "no tools",
         )
-        for source in loaded
+        for source in listings
     ]
     return _Report(str(file), sources, findings, counts)
 
@@ -209,12 +209,12 @@ def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def _warnings(
-    settings: Settings, specs: Sequence[ToolSpec], loaded: Sequence[LoadedSource]
+    settings: Settings, specs: Sequence[ToolSpec], listings: Sequence[LoadedSource]
 ) -> Iterator[SettingsProblem]:
     yield from unknown_variables()
     if not settings.sources:
         yield _at(settings, "There is no [[source]], so there are no tools.")
-    for source in loaded:
+    for source in listings:
         if not source.tools and not source.problems and not source.is_listed_at_start:
             message = "The filters of this source leave none of its tools."
             yield SettingsProblem(str(source.named.place), message, source.named.line)
@@ -259,21 +259,21 @@ def _at(settings: Settings, message: str, *keys: str | int) -> SettingsProblem:
 
 def _answers(sources: Sequence[LoadedSource], settings: Settings) -> Iterator[Finding]:
     """Connect to each source that has to be connected to."""
-    for named in (source.named for source in sources):
+    for named_source in (source.named for source in sources):
         try:
-            loaded = load(named.granted(named.source))
-            if _is_server(loaded):
-                started = time.monotonic()
-                asyncio.run(connect(loaded))
-                took = f"{counted(len(loaded.tools), 'tool')} in {time.monotonic() - started:.2f} s"
-                problems = "; ".join(settings.redact(str(problem)) for problem in loaded.problems)
-                yield Finding("problem" if problems else "ok", problems or took, named.written)
+            listing = load(named_source.granted(named_source.source))
+            if _is_server(listing):
+                start = time.monotonic()
+                asyncio.run(connect(listing))
+                took = f"{counted(len(listing.tools), 'tool')} in {time.monotonic() - start:.2f} s"
+                problems = "; ".join(settings.redact(str(problem)) for problem in listing.problems)
+                yield Finding("problem" if problems else "ok", problems or took, named_source.written)
         except ToolcribError as error:
-            yield Finding("problem", settings.redact(str(error)), named.written)
+            yield Finding("problem", settings.redact(str(error)), named_source.written)
 
 
-def _is_server(loaded: Loaded) -> bool:
-    return bool(getattr(loaded.source, "listed_at_start", False))
+def _is_server(listing: Loaded) -> bool:
+    return bool(getattr(listing.source, "listed_at_start", False))
 
 
 def _store_answers(settings: Settings, where: str | None) -> Iterator[Finding]:
@@ -345,16 +345,16 @@ async def _checked(source: str, *, connects: bool) -> tuple[list[str], list[Find
     # A stranger's Python is not imported for this. What any other tool needs is looked at, and is not given to it.
     permissions = Permissions(trusted=not is_git_address(source))
     try:
-        loaded = load(permissions.to(source))
-        if connects and _is_server(loaded):
-            await connect(loaded)
+        listing = load(permissions.to(source))
+        if connects and _is_server(listing):
+            await connect(listing)
     except ToolcribError as error:
         return [], [Finding("problem", str(error), source)]
-    of_tools = [Finding("problem", str(problem), source) for problem in loaded.problems]
-    for tool in loaded.tools:
+    of_tools = [Finding("problem", str(problem), source) for problem in listing.problems]
+    for tool in listing.tools:
         subject = f"{source}: {tool.spec.name}"
         of_tools += [replace(finding, subject=subject) for finding in (*findings(tool), *await _tried(tool))]
-    return [tool.spec.name for tool in loaded.tools], of_tools
+    return [tool.spec.name for tool in listing.tools], of_tools
 
 
 def findings(tool: Tool[..., Any]) -> Iterator[Finding]:

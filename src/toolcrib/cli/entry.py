@@ -46,8 +46,8 @@ def _run(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
         command = typer.main.get_command(app)
         args = None if arguments is None else list(arguments)
         # Without standalone mode the errors come here, and the value is what the command returned or its exit status.
-        returned = command.main(args, prog_name="toolcrib", standalone_mode=False, obj=Session(interrupts))
-        return returned if isinstance(returned, int) else 0
+        value = command.main(args, prog_name="toolcrib", standalone_mode=False, obj=Session(interrupts))
+        return value if isinstance(value, int) else 0
     except UsageError as error:
         return _fail(str(error), 2)
     except (ToolcribError, ToolError) as error:

@@ -45,42 +45,42 @@ async def log_in(
     broker = crib.credentials.broker
     await broker.discover(required.provider)
     absent = broker.missing(required.provider)  # raises where there is no such provider
-    needed = broker.needed(required, required.provider)
+    need = broker.needed(required, required.provider)
     # A client without a secret may be a public one.
-    if {*absent} - {"client_secret"} and secret is None and needed.handler_name == "oauth2":
-        raise SetupError(_configuration(needed, absent, broker.redirect_uri))
+    if {*absent} - {"client_secret"} and secret is None and need.handler_name == "oauth2":
+        raise SetupError(_configuration(need, absent, broker.redirect_uri))
     # And what is waited for already: so one login is enough.
-    asked = await broker.open_scopes(needed, caller)
-    needed = replace(needed, scopes=tuple({*needed.scopes, *asked}))
-    if secret is not None or needed.handler_name != "oauth2":
-        await _save_key(crib, needed, caller, secret)
+    scopes = await broker.open_scopes(need, caller)
+    need = replace(need, scopes=tuple({*need.scopes, *scopes}))
+    if secret is not None or need.handler_name != "oauth2":
+        await _save_key(crib, need, caller, secret)
     elif device:
-        await _by_device(crib, needed, caller)
+        await _by_device(crib, need, caller)
     else:
-        await _by_browser(crib, needed, caller, port, browser=browser)
-    return needed.owner(caller)
+        await _by_browser(crib, need, caller, port, browser=browser)
+    return need.owner(caller)
 
 
-def _configuration(needed: "Needed", absent: Sequence[str], redirect_uri: str | None) -> str:
+def _configuration(need: "Needed", absent: Sequence[str], redirect_uri: str | None) -> str:
     """Return what to do before a login can work."""
     address = redirect_uri or f"http://127.0.0.1:PORT{CALLBACK_PATH}"
     port = "" if redirect_uri else " PORT is any, unless the provider wants an exact address: then log in with --port."
     return (
-        f"{needed.entry.title} does not know this program yet. Register an application there "
-        f"({needed.entry.source}), with the redirect address {address}.{port} Then write into the settings, under "
-        f"[auth.{needed.provider}]: {', '.join(absent)}."
+        f"{need.entry.title} does not know this program yet. Register an application there "
+        f"({need.entry.source}), with the redirect address {address}.{port} Then write into the settings, under "
+        f"[auth.{need.provider}]: {', '.join(absent)}."
     )
 
 
-async def _save_key(crib: Crib, needed: "Needed", caller: Caller, secret: str | None) -> None:
+async def _save_key(crib: Crib, need: "Needed", caller: Caller, secret: str | None) -> None:
     from ..auth import Grant
 
     forms = {"basic": "user:password", "keypair": "key:secret"}
-    form = forms.get(needed.handler_name, "key")
-    text = read_secret(f"The {form} for {needed.entry.title}: ") if secret is None else secret
+    form = forms.get(need.handler_name, "key")
+    text = read_secret(f"The {form} for {need.entry.title}: ") if secret is None else secret
     if form != "key" and ":" not in text:
-        raise ToolcribError(f"'{needed.provider}' takes {form}, with a colon between them.")
-    await crib.credentials.save(needed.owner(caller), Grant(text))
+        raise ToolcribError(f"'{need.provider}' takes {form}, with a colon between them.")
+    await crib.credentials.save(need.owner(caller), Grant(text))
 
 
 def read_secret(prompt: str) -> str:
@@ -102,10 +102,10 @@ def read_secret(prompt: str) -> str:
     return text
 
 
-async def _by_device(crib: Crib, needed: "Needed", caller: Caller) -> None:
+async def _by_device(crib: Crib, need: "Needed", caller: Caller) -> None:
     broker = crib.credentials.broker
-    flow = broker.flow(needed)
-    scopes = broker.scopes_of(needed)
+    flow = broker.flow(need)
+    scopes = broker.scopes_of(need)
     code = await flow.start_device(scopes)
     echo(f"Open {code.verification_url} and enter the code {code.user_code}")
     pause_s = code.interval_s
@@ -115,48 +115,48 @@ async def _by_device(crib: Crib, needed: "Needed", caller: Caller) -> None:
         if grant == "slow_down":
             pause_s += 5  # RFC 8628, 3.5
         elif grant != "pending":
-            await crib.credentials.save(needed.owner(caller), grant)
+            await crib.credentials.save(need.owner(caller), grant)
             return
-    raise ToolcribError(f"The code for {needed.entry.title} was not entered in time.")
+    raise ToolcribError(f"The code for {need.entry.title} was not entered in time.")
 
 
-async def _by_browser(crib: Crib, needed: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
+async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
     broker = crib.credentials.broker
     is_elsewhere = port is None and broker.redirect_uri is not None
     with ExitStack() as stack:
         callback = None if is_elsewhere else stack.enter_context(_callback(crib, caller, port or 0))
-        asked = await broker.ask(needed, caller, needed.provider, redirect_uri=callback.url if callback else None)
-        pending = await crib.credentials.open(asked)
+        question = await broker.ask(need, caller, need.provider, redirect_uri=callback.url if callback else None)
+        pending = await crib.credentials.open(question)
         if pending.url is None:
-            raise SetupError(f"'{needed.provider}' has no authorization endpoint. Try --device, or --token -.")
+            raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
         echo(f"Open this address in a browser, and grant access:\n{pending.url}")
         if browser and has_person():
             await asyncio.to_thread(webbrowser.open, pending.url)
         if callback is None:
             # The registered address is that of another server: it completes the login, in the shared store.
             if not await crib.credentials.wait_for(pending, None):
-                raise ToolcribError(f"Nothing was granted at {needed.entry.title}, or not in time. {_AGAIN}")
+                raise ToolcribError(f"Nothing was granted at {need.entry.title}, or not in time. {_AGAIN}")
             return
         try:
-            await asyncio.wait_for(callback.granted, (pending.expires_at - crib.pending.clock()).total_seconds())
+            await asyncio.wait_for(callback.completion, (pending.expires_at - crib.pending.clock()).total_seconds())
         except TimeoutError:
-            raise ToolcribError(f"Nothing was granted at {needed.entry.title} in time. {_AGAIN}") from None
+            raise ToolcribError(f"Nothing was granted at {need.entry.title} in time. {_AGAIN}") from None
         await asyncio.sleep(0.1)  # for the page, which a thread writes
 
 
 @dataclass(frozen=True, slots=True)
 class _Callback:
-    """An address on loopback that a provider sends the browser back to; *granted* is done when a grant is stored."""
+    """An address on loopback that a provider sends the browser back to; *completion* is done when a grant is stored."""
 
     url: str
-    granted: asyncio.Future[None]
+    completion: asyncio.Future[None]
 
 
 @contextmanager
 def _callback(crib: Crib, caller: Caller, port: int) -> Generator[_Callback]:
     """Listen for the answer of a provider. Raises SetupError where the port is taken."""
     loop = asyncio.get_running_loop()
-    granted: asyncio.Future[None] = loop.create_future()
+    completion: asyncio.Future[None] = loop.create_future()
 
     async def complete(url: str) -> str:
         """Complete the authorization that *url* belongs to. Returns the text of the page."""
@@ -165,11 +165,11 @@ def _callback(crib: Crib, caller: Caller, port: int) -> Generator[_Callback]:
         try:
             await crib.credentials.complete(url, caller)
         except CallbackError as error:
-            if error.reason not in ("unknown", "foreign") and not granted.done():
-                granted.set_exception(error)
+            if error.reason not in ("unknown", "foreign") and not completion.done():
+                completion.set_exception(error)
             return str(error).rstrip(".")
-        if not granted.done():
-            granted.set_result(None)
+        if not completion.done():
+            completion.set_result(None)
         return "Granted"
 
     class Handler(BaseHTTPRequestHandler):
@@ -193,7 +193,7 @@ def _callback(crib: Crib, caller: Caller, port: int) -> Generator[_Callback]:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield _Callback(f"http://127.0.0.1:{server.server_port}{CALLBACK_PATH}", granted)
+        yield _Callback(f"http://127.0.0.1:{server.server_port}{CALLBACK_PATH}", completion)
     finally:
         server.shutdown()
         server.server_close()

@@ -51,8 +51,8 @@ def clear(
         raise UsageError(f"There is no cache '{unknown[0]}'. There are: {', '.join(CACHES)}.")
     data: list[dict[str, Any]] = []
     for name in names:
-        removed, size_bytes = clear(name)
-        data.append({"cache": name, "removed": removed, "size_bytes": size_bytes, "in_use": len(entries(name))})
+        count, size_bytes = clear(name)
+        data.append({"cache": name, "removed": count, "size_bytes": size_bytes, "in_use": len(entries(name))})
     session.show(data, columns=("cache", "removed", "size_bytes", "in_use"))
 
 

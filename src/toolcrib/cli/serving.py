@@ -105,10 +105,10 @@ def _serve(
 
     with prints_to_stderr():
         opening["defaults"] = {"timeout_s": DEFAULT_TIMEOUT_S}
-        opened = open_sources(sources, settings, only=tools, serves=True, store=session.store, **opening)
+        parts = open_sources(sources, settings, only=tools, serves=True, store=session.store, **opening)
     if shows_calls:
-        opened.record_lines()
-    for problem in opened.problems:
+        parts.record_lines()
+    for problem in parts.problems:
         report(f"Not loaded: {problem}")
     from ..serve import serve_http, serve_stdio
     from ..serve.authentication import configured_identify
@@ -117,7 +117,7 @@ def _serve(
     if stdio:
         if sys.stdin.isatty() and not is_json:
             echo(_stdio_text(command))
-        session.run(serve_stdio(opened.crib))
+        session.run(serve_stdio(parts.crib))
         return
     session.interrupts.grace_s += at.grace_s
 
@@ -128,8 +128,8 @@ def _serve(
     try:
         session.run(
             serve_http(
-                opened.crib,
-                configured_identify(settings, opened.crib.database),
+                parts.crib,
+                configured_identify(settings, parts.crib.database),
                 host=host or at.host,
                 port=at.port if port is None else port,
                 base_url=at.public_base_url,

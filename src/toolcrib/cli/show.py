@@ -44,8 +44,8 @@ def list_tools(session: Session, sources: SourceNames = None, tool: ToolNames = 
     """List the tools of sources."""
     output = session.output
     example = "For example: toolcrib list toolcrib.demo"
-    opened = open_sources(sources or (), session.settings, only=tool or (), example=example)
-    specs = opened.listed().specs()
+    entries = open_sources(sources or (), session.settings, only=tool or (), example=example)
+    specs = entries.listed().specs()
     if session.as_json:
         output.json([spec.to_dict() for spec in specs])
     else:
@@ -54,8 +54,8 @@ def list_tools(session: Session, sources: SourceNames = None, tool: ToolNames = 
             for spec in specs
         ]
         output.table(rows, ("tool", "what_it_does", "arguments", "flags"))
-    opened.echo_problems()
-    return 1 if opened.problems else 0
+    entries.echo_problems()
+    return 1 if entries.problems else 0
 
 
 @command(app, "show", example="toolcrib show tools.py search")
@@ -81,17 +81,17 @@ def show(
         raise UsageError(f"Unexpected argument '{read.arguments[0][:60]}'. Write: toolcrib show SOURCE TOOL")
     output, settings = session.output, session.settings
     example = f"To show '{name}', name its source: toolcrib show tools.py {name}"
-    opened = open_sources([*read.sources, *(source or ())], settings, example=example)
-    chosen = opened.listed().registry.get(name)
-    opened.echo_problems()
+    entries = open_sources([*read.sources, *(source or ())], settings, example=example)
+    entry = entries.listed().registry.get(name)
+    entries.echo_problems()
     if provider is not None:
-        _write_provider_definition(chosen.spec, provider, output, as_json=session.as_json)
+        _write_provider_definition(entry.spec, provider, output, as_json=session.as_json)
     elif session.as_json:
-        output.json(chosen.spec.to_dict())
+        output.json(entry.spec.to_dict())
     else:
         options = [word for name in source or () for word in ("-s", name)]
         options += [] if session.config is None else ["-c", str(session.config)]
-        write_tool(chosen, settings, [*options, *read.sources], output)
+        write_tool(entry, settings, [*options, *read.sources], output)
 
 
 def signature(spec: ToolSpec) -> str:
@@ -186,9 +186,9 @@ def _members(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozen
             ]
         )
         lines += _inside(view.members[name], depth + 1, above | {view})
-    others = view.schema.get("additionalProperties")
-    if isinstance(others, dict) or (others is True and depth == 1):
-        kind = describe(others, view.root.schema) if isinstance(others, dict) else "any value"
+    rest = view.schema.get("additionalProperties")
+    if isinstance(rest, dict) or (rest is True and depth == 1):
+        kind = describe(rest, view.root.schema) if isinstance(rest, dict) else "any value"
         lines.append([(f"{indent}…  ", "cyan"), (one_line(kind), "green"), ("  under any other name", "")])
     return lines
 

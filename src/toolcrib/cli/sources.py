@@ -81,15 +81,15 @@ class Opened:
             echo(f"Not loaded: {problem}")
 
 
-async def connect(loaded: "Loaded") -> None:
-    """Have the source of *loaded* list its tools, which it knows once it has started. Raises LoadError."""
-    source: Any = loaded.source
+async def connect(listing: "Loaded") -> None:
+    """Have the source of *listing* list its tools, which it knows once it has started. Raises LoadError."""
+    source: Any = listing.source
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await source.start()
     except TimeoutError:
         raise LoadError(f"It did not answer within {CONNECT_TIMEOUT_S:g} seconds.") from None
-    loaded.tools, loaded.problems = list(source.tools()), list(source.problems)
+    listing.tools, listing.problems = list(source.tools()), list(source.problems)
     await source.stop()
 
 
@@ -122,22 +122,22 @@ def open_sources(
     from ..workbench.config import load_sources
     from ..workbench.named_source import NamedSource
 
-    named = tuple(NamedSource(source, source) for source in sources) or settings.sources
-    if not named:
+    named_sources = tuple(NamedSource(source, source) for source in sources) or settings.sources
+    if not named_sources:
         where = f", and {settings.file} names none" if settings.file else ""
         raise UsageError(f"No source of tools is named{where}. {SOURCE_FORMS}. {example}")
     log_fetches()
-    loaded = load_sources(named, settings, followed=_followed if follow else None)
-    problems = tuple(problem for source in loaded for problem in source.problems)
-    has_servers = any(source.is_listed_at_start for source in loaded)
-    is_waiting = may_wait and any(source.source != () for source in loaded)
+    listings = load_sources(named_sources, settings, followed=_followed if follow else None)
+    problems = tuple(problem for source in listings for problem in source.problems)
+    has_servers = any(source.is_listed_at_start for source in listings)
+    is_waiting = may_wait and any(source.source != () for source in listings)
     if only:
-        loaded = _only(only, loaded, is_complete=not (problems or has_servers))
-    if problems and not is_waiting and not any(source.tools for source in loaded):
+        listings = _only(only, listings, is_complete=not (problems or has_servers))
+    if problems and not is_waiting and not any(source.tools for source in listings):
         raise ToolcribError("\n".join(problems))
     return Opened(
-        [source.source for source in loaded],
-        {**_credentials(loaded, settings, store, serves=serves), **settings.options(defaults, **options)},
+        [source.source for source in listings],
+        {**_credentials(listings, settings, store, serves=serves), **settings.options(defaults, **options)},
         problems,
         has_servers=has_servers,
     )
@@ -160,7 +160,7 @@ def log_lines(name: str, formatter: logging.Formatter) -> None:
 
 
 def _credentials(
-    loaded: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, serves: bool
+    listings: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, serves: bool
 ) -> dict[str, Any]:
     """Return the options `store` and `broker`, where a call may need them: their imports take a while."""
     from ..workbench.credentials import configured
@@ -170,7 +170,7 @@ def _credentials(
         or bool(settings.values.rule)
         or any(
             source.is_listed_at_start or any(tool.spec.auth or tool.needs_context for tool in source.tools)
-            for source in loaded
+            for source in listings
         )
     )
     has_extra = all(find_spec(name) is not None for name in ("sqlalchemy", "cryptography", "authlib"))
@@ -178,16 +178,16 @@ def _credentials(
     return configured(settings, options, default_store=needs_store and has_extra)
 
 
-def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", *, is_complete: bool) -> "list[LoadedSource]":
+def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_complete: bool) -> "list[LoadedSource]":
     """Return the sources with the tools of these *names* alone. Raises UsageError for one that is in none of them."""
     from ..schema.describe import closest_match, did_you_mean, display_name
 
-    known = [tool.spec.name for source in loaded for tool in source.tools]
-    unknown = [name for name in names if name not in known]
+    tool_names = [tool.spec.name for source in listings for tool in source.tools]
+    unknown = [name for name in names if name not in tool_names]
     if unknown and is_complete:
-        hint = did_you_mean(closest_match(unknown[0], known))
+        hint = did_you_mean(closest_match(unknown[0], tool_names))
         raise UsageError(
-            f"--tool: there is no tool '{display_name(unknown[0])}'.{hint} The tools are: {', '.join(known)}."
+            f"--tool: there is no tool '{display_name(unknown[0])}'.{hint} The tools are: {', '.join(tool_names)}."
         )
     return [
         replace(
@@ -195,12 +195,12 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", *, is_complete
             source=only_named(source.source, names),
             tools=tuple(tool for tool in source.tools if tool.spec.name in names),
         )
-        for source in loaded
+        for source in listings
         if source.is_listed_at_start or any(tool.spec.name in names for tool in source.tools)
     ]
 
 
-def _followed(source: Any, named: "NamedSource") -> Any:
+def _followed(source: Any, named_source: "NamedSource") -> Any:
     """Return *source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
     from ..tools.git import DOCUMENT, is_document
     from ..tools.remote import is_remote
@@ -214,12 +214,12 @@ def _followed(source: Any, named: "NamedSource") -> Any:
         from ..tools.openapi import openapi_source
         from ..tools.watch import WatchedDocument
 
-        read = partial(openapi_source, document, permissions=named.permissions, **named.openapi)
+        read = partial(openapi_source, document, permissions=named_source.permissions, **named_source.openapi)
         return WatchedDocument(document, read)
     file, colon, _ = str(source).rpartition(":")
     path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
     if webassembly_in(path) and path.exists():
         from ..tools.watch import WatchedSandboxed
 
-        return WatchedSandboxed(path, named.permissions)
+        return WatchedSandboxed(path, named_source.permissions)
     return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source

@@ -208,8 +208,8 @@ class ChatTranscript(CallTranscript):
         text = result.text if result.pending is None else f"waits: {result.pending.message}"
         first, _, more = self._redact(text).strip().partition("\n")
         outcome = f"{error}{one_line(first)}{' …' if more else ''}"
-        repaired = f", {len(result.repairs)} repaired" if result.repairs else ""
-        end = f"({max(0.0, result.duration_s):.2f} s{repaired})"
+        repairs = f", {len(result.repairs)} repaired" if result.repairs else ""
+        end = f"({max(0.0, result.duration_s):.2f} s{repairs})"
         width = (terminal_width() or 80) - 1 if is_terminal(2) else MAX_LINE_CHARS
         # Errors are read, so they may run over the line.
         room = MAX_ERROR_CHARS if error else max(40, width - len(begin) - len(end) - 2)

@@ -76,12 +76,12 @@ def add_duration(start: datetime, duration: timedelta, zone: str = "UTC", if_twi
         zone: The IANA name of the zone to tell the answer in, and that of start where it has no offset.
         if_twice: Which one is meant where the clocks of the zone show the start twice.
     """
-    begun = _local(start, zone, if_twice) if start.tzinfo is None else start
+    start_at = _local(start, zone, if_twice) if start.tzinfo is None else start
     try:
-        ended = begun.astimezone(UTC) + duration
+        end_at = start_at.astimezone(UTC) + duration
     except OverflowError:
         raise _out_of_calendar() from None
-    return _moment(ended, zone)
+    return _moment(end_at, zone)
 
 
 @tool(title="Days between dates", read_only=True, idempotent=True, open_world=False)
@@ -106,25 +106,25 @@ def _weekdays_before(day: date) -> int:
 
 def _moment(time: datetime, zone: str) -> Moment:
     try:
-        there = time.astimezone(_zone(zone))
+        local = time.astimezone(_zone(zone))
     except OverflowError:
         raise _out_of_calendar() from None
     # As text of our own: some offsets of old days have seconds, and not every JSON encoder keeps them.
-    return Moment(there.isoformat(), zone, there.tzname() or "", _WEEKDAYS[there.weekday()])
+    return Moment(local.isoformat(), zone, local.tzname() or "", _WEEKDAYS[local.weekday()])
 
 
 def _local(time: datetime, zone: str, if_twice: Twice | None) -> datetime:
     """Return *time* as the clocks of *zone* show it. Raises ToolError for one that they never show, or show twice."""
-    there = _zone(zone)
-    first, second = time.replace(tzinfo=there, fold=0), time.replace(tzinfo=there, fold=1)
+    clock = _zone(zone)
+    first, second = time.replace(tzinfo=clock, fold=0), time.replace(tzinfo=clock, fold=1)
     try:
         if first.utcoffset() == second.utcoffset():
             return first
-        shown = [moment.astimezone(UTC).astimezone(there) for moment in (second, first)]
+        moments = [moment.astimezone(UTC).astimezone(clock) for moment in (second, first)]
     except OverflowError:
         raise _out_of_calendar() from None
-    if shown[0].replace(tzinfo=None) != time:
-        before, after = (moment.isoformat() for moment in shown)
+    if moments[0].replace(tzinfo=None) != time:
+        before, after = (moment.isoformat() for moment in moments)
         raise ToolError(
             f"The clocks of {zone} never show {time.isoformat()}: they are put forward over it. "
             f"Ask for {before} or {after}.",
@@ -145,14 +145,14 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        known = available_timezones()
-    if not known:
+        names = available_timezones()
+    if not names:
         raise ToolError(
             "This machine has no time zone data, so only UTC is known. Install it: pip install tzdata.",
             "unavailable",
             retry="never",
         )
-    near = _nearest(name, known)
+    near = _nearest(name, names)
     hint = f"The nearest names are: {', '.join(near)}." if near else "Names are like Europe/Paris, Asia/Tokyo or UTC."
     raise ToolError(
         f"There is no time zone named {name[:60]!r}. {hint}", "invalid_arguments", details={"nearest": near}

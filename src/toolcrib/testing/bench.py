@@ -77,9 +77,9 @@ class MakeBench:
             return self.bench(tools, caller, **options)
 
     def bench(self, sources: Any, caller: Caller | None, **options: Unpack[Options]) -> Bench:
-        made = Bench(sources, self, caller=caller, **options)
-        self._benches.append(made)
-        return made
+        bench = Bench(sources, self, caller=caller, **options)
+        self._benches.append(bench)
+        return bench
 
     def finish(self) -> None:
         """Stop every bench that was made, the newest first."""

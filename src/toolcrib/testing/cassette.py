@@ -106,20 +106,20 @@ class Cassette:
     async def __call__(self, tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
         repairs: tuple[Repair, ...] = ()
         try:
-            checked, repairs = tool.check(call.arguments, True)
-            arguments: Any = self._plain(tool, checked)
+            values, repairs = tool.check(call.arguments, True)
+            arguments: Any = self._plain(tool, values)
         except ToolError:
             if tool.handles is None:
                 return await go_on()  # where it is refused again
             arguments = self._as_sent(call)
-        recorded: _Recorded = {"tool": tool.spec.name, "arguments": arguments}
+        entry: _Recorded = {"tool": tool.spec.name, "arguments": arguments}
         if caller.principal != "local":
-            recorded = {"tool": tool.spec.name, "caller": caller.principal, "arguments": arguments}
-        key = _key(recorded)
+            entry = {"tool": tool.spec.name, "caller": caller.principal, "arguments": arguments}
+        key = _key(entry)
         number = self._counts[key]
         self._counts[key] += 1
         if not self.records:
-            replayed = self._find(recorded, number, tool.spec)
+            replayed = self._find(entry, number, tool.spec)
             now = datetime.now(UTC)
             return Result(replayed.value, replayed.content, replayed.error, repairs, now, now, call.id, call.tool)
         result = await go_on()
@@ -128,7 +128,7 @@ class Cassette:
             outcome: _Recorded = {"content": [_redacted(part, self._redactor) for part in result.content]}
             if result.error is not None:
                 outcome = {"error": redacted_data(result.error.to_dict(), self._redactor.redact)}
-            self._new.append((key, number, recorded | outcome))
+            self._new.append((key, number, entry | outcome))
         return result
 
     def _find(self, call: _Recorded, number: int, spec: ToolSpec) -> Result[Any]:
@@ -144,8 +144,8 @@ class Cassette:
         if results:
             times = "once" if len(results) == 1 else f"{len(results)} times"
             raise self._problem(f"{self.path} has {_text(call)} {times}, and it was made once more.")
-        calls = [recorded for same in self._results.values() for recorded, _ in same]
-        texts = [_text(recorded) for recorded in calls if recorded["tool"] == spec.name] or [*map(_text, calls)]
+        calls = [entry for entries in self._results.values() for entry, _ in entries]
+        texts = [_text(entry) for entry in calls if entry["tool"] == spec.name] or [*map(_text, calls)]
         near = next(iter(difflib.get_close_matches(_text(call), texts, n=1, cutoff=0.0)), None)
         hint = f"The nearest that it has is {near}." if near else "It has no calls."
         raise self._problem(f"{self.path} has no call {_text(call)}. {hint}")
@@ -190,9 +190,9 @@ class Cassette:
         if not isinstance(data.get("tools"), dict) or not isinstance(data.get("calls"), list):
             raise ValueError("it has no `tools` and `calls`")
         self._schemas = data["tools"]
-        for number, recorded in enumerate(data["calls"]):
+        for number, entry in enumerate(data["calls"]):
             try:
-                self._results[_key(recorded)].append((recorded, _result(recorded)))
+                self._results[_key(entry)].append((entry, _result(entry)))
             except KeyError as error:
                 raise ValueError(f"calls[{number}] has no {error}") from None
             except (TypeError, ValueError, AttributeError) as error:
@@ -204,7 +204,7 @@ class Cassette:
             data = {
                 "version": VERSION,
                 "tools": dict(sorted(self._schemas.items())),
-                "calls": [recorded for *_, recorded in sorted(self._new, key=lambda call: call[:2])],
+                "calls": [entry for *_, entry in sorted(self._new, key=lambda call: call[:2])],
             }
             self.path.parent.mkdir(parents=True, exist_ok=True)
             beside = self.path.with_name(f".{self.path.name}.new")
@@ -238,13 +238,13 @@ def _text(call: _Recorded) -> str:
     return f"{call['tool']} {json.dumps(call['arguments'], ensure_ascii=False)}{by}"
 
 
-def _result(recorded: _Recorded) -> Result[Any]:
+def _result(entry: _Recorded) -> Result[Any]:
     """Return the result in the record of a call. Raises KeyError, TypeError or ValueError for anything else."""
-    if "error" in recorded:
-        data = recorded["error"]
+    if "error" in entry:
+        data = entry["error"]
         error = ToolError(data["message"], data["code"], retry=data["retry"], details=data.get("details"))
         return Result(None, (Text(error.message),), error)
-    content = tuple(map(content_from_dict, recorded["content"]))
+    content = tuple(map(content_from_dict, entry["content"]))
     values = [
         part.value if isinstance(part, Data) else part.text if isinstance(part, Text) else part for part in content
     ]
@@ -255,8 +255,8 @@ def _redacted(part: Content, redactor: Redactor) -> dict[str, Any]:
     """Return *part* as JSON data without secrets: those in a file are redacted in its bytes, which stay base64."""
     data = content_to_dict(part)
     if isinstance(part, Text | Data):
-        redacted: dict[str, Any] = redacted_data(data, redactor.redact)
-        return redacted
+        clean_data: dict[str, Any] = redacted_data(data, redactor.redact)
+        return clean_data
     inside = redactor.redact(part.data.decode("latin-1")).encode("latin-1")
     names = {name: redactor.redact(data[name]) for name in ("name", "media_type") if data.get(name)}
     return {**data, **names, "data": base64.b64encode(inside).decode()}
@@ -296,7 +296,13 @@ def _ordered(value: Any) -> Any:
 
 def _masked(value: Any, views: "Iterable[SchemaView]", secrets: set[str]) -> Any:
     """Return *value* without what its schemas, *views*, mark as secret. The texts of that are added to *secrets*."""
-    places = [form for view in views for form in (view, *view.alternatives)]
+    places: dict[SchemaView, None] = {}  # these, and all that their references and branches lead to
+    waiting = list(views)
+    while waiting:
+        if (view := waiting.pop()) not in places:
+            places[view] = None
+            waiting += [] if view.target is None else [view.target]
+            waiting += [branch for keyword in ("allOf", "anyOf", "oneOf") for branch in view.branches(keyword)]
     if any(form.schema.get("format") == "password" or form.schema.get("writeOnly") is True for form in places):
         secrets.update(_texts(value))
         return value if value is None else HIDDEN

@@ -138,7 +138,7 @@ class Faults:
 
     def _with_faults(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         name = tool.spec.name
-        faults = [fault for _, names, some in self._plan if names.fullmatch(name) for fault in some]
+        faults = [fault for _, names, of_names in self._plan if names.fullmatch(name) for fault in of_names]
         if not faults:
             return tool
         return tool.wrapped(lambda work: _faulty(work, self, name, faults))
@@ -177,24 +177,19 @@ def _faulty(work: Work, faults: Faults, name: str, plan: Sequence[Fault]) -> Wor
 
 
 def _grown(value: Any, chars: int) -> Any:
+    """Return *value* with at least *chars* characters, of the same type where it has a text or a list to repeat."""
     larger = _larger(value, chars)
-    return ("too much\n" * (chars // 9 + 1)) if larger is None else larger
+    return "too much\n" * (chars // 9 + 1) if larger is None else larger
 
 
 def _larger(value: Any, chars: int) -> Any:
-    """Return *value* with at least *chars* characters, of the same type; None if it cannot be made larger."""
-    match value:
-        case str() if value:
-            return value * (chars // len(value) + 1)
-        case list() if value:
-            return value * (chars // max(1, len(_text(value)) - 1) + 1)
-        case dict():
-            for name, inner in value.items():
-                if (larger := _larger(inner, chars)) is not None:
-                    return {**value, name: larger}
-            return None
-        case _:
-            return None
+    if isinstance(value, str | list) and value:
+        length = len(value) if isinstance(value, str) else len(_text(value)) - 1
+        return value * (chars // max(1, length) + 1)
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if (larger := _larger(inner, chars)) is not None:
+            return {**value, name: larger}
+    return None
 
 
 def _garbled(value: Any, chance: random.Random) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .cassette import Cassette
 
 _RECORD = "--record-cassettes"
-_failed = pytest.StashKey[bool]()
+_has_failed = pytest.StashKey[bool]()
 
 
 @pytest.fixture
@@ -46,18 +46,17 @@ def cassette(request: pytest.FixtureRequest) -> Iterator["Cassette"]:
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
     path = request.path.parent / "cassettes" / f"{request.path.stem}.{name}.json"
     record: Any = request.config.getoption(_RECORD)
-    made = Cassette(path, record=record)
-    yield made
-    failed = request.node.stash.get(_failed, False)
-    if not failed or not made.records:
-        made.finish()
+    tape = Cassette(path, record=record)
+    yield tape
+    if not request.node.stash.get(_has_failed, False) or not tape.records:
+        tape.finish()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.when == "call":
-        item.stash[_failed] = report.failed
+        item.stash[_has_failed] = report.failed
     return report
 
 
