@@ -18,6 +18,7 @@ import typer
 
 from ..call import may_be_repeated
 from ..core import Secret, SetupError, StoreError, ToolAuth, ToolcribError, ToolSpec, compile_globs
+from ..schema import SchemaView
 from ..schema.describe import closest_match, did_you_mean, display_name
 from ..tools import Loaded, Permissions, Tool, load
 from ..tools.git import is_git_address
@@ -399,7 +400,7 @@ def _schema_findings(schema: Mapping[str, Any]) -> Iterator[Finding]:
         keywords: Mapping[str, Any] = member if isinstance(member, Mapping) else {}
         if _SECRET_NAME.search(name) and keywords.get("type", "string") == "string":
             yield Finding("warning", f"Argument '{name}' looks like a credential, which a model would write. Use auth.")
-        if not {"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"} & keywords.keys():
+        if not SchemaView(keywords).is_typed:
             yield Finding("warning", f"Argument '{name}' has no type.")
         if not keywords.get("description") and "$ref" not in keywords:
             yield Finding("warning", f"Argument '{name}' has no description.")

@@ -14,7 +14,7 @@ from ..core import Hints, Requirement, Secret, ToolAuth, ToolSpec
 from ..schema import SchemaView
 from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, display_name
 from ..schema.handles import REFERENCE
-from ..schema.view import steps
+from ..schema.view import UNIONS, steps
 from ..tools import Tool
 from ..tools.loading import place_of
 from .app import Session, command, group
@@ -32,7 +32,7 @@ MAX_DEPTH = 8
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mcp")
 
 _DESCRIBED = frozenset(
-    {"type", "$ref", "anyOf", "oneOf", "enum", "const", "items", "properties", "required", "default", "description"}
+    {"type", "$ref", *UNIONS, "enum", "const", "items", "properties", "required", "default", "description"}
     | {"title", "$defs", "format", "additionalProperties", "examples", *LIMITS}
 )
 

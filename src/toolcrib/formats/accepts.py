@@ -5,8 +5,9 @@ anything else with an error for the whole request.
 """
 
 from ..schema.dialect import Accepts
+from ..schema.view import COMBINING
 
-_ROOT = frozenset({"oneOf", "anyOf", "allOf", "enum", "const", "not", "$ref", "$dynamicRef"})
+_ROOT = frozenset({*COMBINING, "enum", "const", "not", "$ref", "$dynamicRef"})
 
 _DESCRIBING = frozenset({"title", "description"})
 

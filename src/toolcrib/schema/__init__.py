@@ -1,6 +1,5 @@
 """JSON Schema from Python types; validation, repair and errors of what a model sent; schemas for providers."""
 
-from .dereference import inlined
 from .describe import closest_match, did_you_mean, display_name
 from .docstring import Doc, read_docstring
 from .elicitation import Elicitation
@@ -23,7 +22,7 @@ from .signature import (
 )
 from .to_model import model_from_schema
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
-from .view import SchemaNames, SchemaView
+from .view import SchemaNames, SchemaView, inlined
 from .written import display_arguments, to_json_values, written
 
 __all__ = [

@@ -5,49 +5,14 @@ The table of providers is in `formats.accepts`.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .view import KINDS
+from .view import ASSERTIONS, COMBINING, STRUCTURE
 
-_NUMBER, _STRING, _ARRAY, _OBJECT = ({"integer", "number"}, {"string"}, {"array"}, {"object"})
-
-ASSERTIONS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), frozenset(_NUMBER)),
-    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), frozenset(_STRING)),
-    **dict.fromkeys(("minItems", "maxItems", "uniqueItems"), frozenset(_ARRAY)),
-    **dict.fromkeys(("minProperties", "maxProperties", "dependentRequired"), frozenset(_OBJECT)),
-}
-"""Keywords with a plain value, and the JSON types of which they demand something."""
-
-CONDITIONS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("not", "if"), frozenset(KINDS)),
-    **dict.fromkeys(("contains", "unevaluatedItems"), frozenset(_ARRAY)),
-    **dict.fromkeys(("propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties"), frozenset(_OBJECT)),
-}
-"""Keywords that only a dialect with all keywords takes, and the JSON types of which they demand something."""
-
-_STRUCTURE = frozenset(
-    {"type", "enum", "const", "properties", "required", "patternProperties", "additionalProperties", "prefixItems"}
-    | {"items"}
-)
-_IN_PLACE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "then", "else", "minContains", "maxContains"})
-
-PLAIN = (
-    _STRUCTURE | ASSERTIONS.keys() - {"patternProperties"} | {"anyOf", "title", "description", "default", "examples"}
-)
+PLAIN = STRUCTURE | ASSERTIONS.keys() - {"patternProperties"} | {"anyOf", "title", "description", "default", "examples"}
 """The keywords that can be rewritten, and those that describe."""
-
-
-def is_annotation(keyword: str) -> bool:
-    """Return whether *keyword* demands nothing."""
-    return (
-        keyword not in _STRUCTURE
-        and keyword not in ASSERTIONS
-        and keyword not in CONDITIONS
-        and keyword not in _IN_PLACE
-    )
 
 
 Recursion = Literal["any", "optional", "none"]
@@ -154,7 +119,7 @@ def subject(path: str) -> str:
             inside = True
         elif keyword in ("prefixItems", "patternProperties"):
             inside, _ = True, next(steps, None)
-        elif keyword in ("dependentSchemas", "allOf", "anyOf", "oneOf"):
+        elif keyword in ("dependentSchemas", *COMBINING):
             next(steps, None)
     what = f"'{name}'" if name else "the arguments"
     return f"the values inside {what}" if inside else what

@@ -210,9 +210,8 @@ class _Walk:
         if not all(view.satisfies(value, word) for word in ("type", "enum", "const") if word in schema):
             yield self._another_kind(value, view, path)
             return
-        for part in (view.target, *view.branches("allOf")):
-            if part is not None:
-                yield from self.problems(value, part, path)
+        for part in view.parts:
+            yield from self.problems(value, part, path)
         for keyword in UNIONS:
             if keyword in schema:
                 yield from self._union(value, view, keyword, path)

@@ -18,8 +18,8 @@ from typing import Any
 import jsonschema_rs
 
 from .describe import either, in_words, with_sentences
-from .dialect import ASSERTIONS, CONDITIONS, PLAIN, Accepts, Loss, Weight, is_annotation, omitted, subject
-from .view import KINDS, UNIONS, SchemaView, kind, steps
+from .dialect import PLAIN, Accepts, Loss, Weight, omitted, subject
+from .view import ASSERTIONS, COMBINING, CONDITIONS, KINDS, UNIONS, SchemaView, is_annotation, kind, steps
 
 __all__ = ["Accepts", "Lift", "Loss", "Lowered", "Restore", "lower"]
 
@@ -31,7 +31,7 @@ MAX_NESTING = 64
 _MAX_OPEN = 32  # definitions inside one another, each a required part of the one before
 _MAX_GROUPS = 2_000  # groups of places that may describe the same value
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
-_COMPOSING = frozenset({"$ref", "allOf", *UNIONS})
+_COMPOSING = frozenset({"$ref", *COMBINING})
 _IDLE_AT_ZERO = frozenset({"minLength", "minItems", "minProperties", "uniqueItems"})
 # The formats that jsonschema-rs checks. Others are up to the reader of the schema.
 _FORMATS = frozenset(
@@ -269,8 +269,8 @@ class _Rewrite:
                     "required together; Toolcrib still checks it."
                 )
                 self.lose(part, word, meaning, grave=True)
-            inner = [part.target, *(branch for word in _COMPOSING for branch in part.branches(word))]
-            parts += [place for place in inner if place is not None and place not in parts]
+            inner = [*part.parts, *(branch for word in UNIONS for branch in part.branches(word))]
+            parts += [place for place in inner if place not in parts]
         other_names = [f"'{name}'" for name in members if name not in view.members]
         if other_names and view.additional is not None and (view.additional.is_false or view.additional.schema):
             meaning = (
@@ -328,7 +328,7 @@ class _Rewrite:
         if len(unions) == 1 and {*words} <= {"type", *unions}:
             return self._union(view, unions[0])
         composing = _COMPOSING.intersection(words)
-        parts = [part for part in (view.target, *view.branches("allOf")) if part is not None]
+        parts = view.parts
         if parts and composing and {*words}.isdisjoint(("type", "properties")):
             # The first of several parts says most; the others are left out.
             for word in {*words} - {"$ref"}:

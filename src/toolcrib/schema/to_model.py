@@ -12,9 +12,9 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from ..core import ToolError
-from .dereference import inlined
 from .required import require_schema
 from .validate import json_schema_check
+from .view import KINDS, SchemaView
 
 _ANY: Any = Any
 _LITERAL: Any = Literal
@@ -46,49 +46,49 @@ def model_from_schema(schema: Mapping[str, Any], name: str) -> type[BaseModel]:
         def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
             return {"title": name, **checked_schema}
 
-    return _model(inlined(checked_schema), name, Shown)
+    return _model(SchemaView(checked_schema), name, Shown)
 
 
-def _model(schema: Mapping[str, Any], name: str, base: type[BaseModel]) -> type[BaseModel]:
-    more = schema.get("additionalProperties")
-    extra: Any = "forbid" if more is False else "ignore" if more is None else "allow"
+def _model(view: SchemaView, name: str, base: type[BaseModel]) -> type[BaseModel]:
+    extra: Any = "ignore" if view.additional is None else "forbid" if view.additional.is_false else "allow"
     config = ConfigDict(extra=extra, protected_namespaces=(), serialize_by_alias=True)
     config_base = cast(type[BaseModel], type(base.__name__, (base,), {"model_config": config}))
-    required = schema.get("required", ())
     fields: dict[str, Any] = {}
-    for number, (key, of) in enumerate(schema.get("properties", {}).items()):
+    for number, (key, member) in enumerate(view.members.items()):
         is_free = key.isidentifier() and not key.startswith("_") and not hasattr(BaseModel, key)
         options: dict[str, Any] = {} if is_free else {"alias": key}
-        kind = _type(of, f"{name}_{key}")
-        if key not in required:
-            default = of.get("default") if isinstance(of, Mapping) else None
+        kind = _type(member, f"{name}_{key}")
+        if key not in view.required:
+            default = member.schema.get("default")
             options["default_factory"] = lambda default=default: default
             kind = kind if default is not None or kind is Any else kind | None
         fields[key if is_free else f"field_{number}"] = (kind, Field(**options))
     return create_model(name, __base__=config_base, **fields)
 
 
-def _type(schema: Any, name: str) -> Any:
-    """Return the Python type of what *schema* allows; Any where none says as much."""
-    if not isinstance(schema, Mapping):
+def _type(view: SchemaView, name: str) -> Any:
+    """Return the Python type of what is allowed at *view*; Any where it does not say as much, or contains itself."""
+    forms = view.alternatives
+    if forms != (view,):
+        return _union(_type(form, f"{name}_{number}" if len(forms) > 1 else name) for number, form in enumerate(forms))
+    if view.constants is not None:
+        is_plain = all(choice is None or isinstance(choice, str | int | bool) for choice in view.constants)
+        return _LITERAL[tuple(view.constants)] if is_plain else _ANY
+    if view.is_recursive:
         return _ANY
-    if choices := [schema["const"]] if "const" in schema else schema.get("enum"):
-        is_plain = all(choice is None or isinstance(choice, str | int | bool) for choice in choices)
-        return _LITERAL[tuple(choices)] if is_plain else _ANY
-    if branches := schema.get("anyOf") or schema.get("oneOf"):
-        return _union(_type(branch, f"{name}_{number}") for number, branch in enumerate(branches))
-    kinds = schema.get("type")
-    if isinstance(kinds, list):
-        return _union(_type({**schema, "type": kind}, name) for kind in kinds)
-    if kinds == "array":
-        return _LIST[_type(schema.get("items"), f"{name}_item")]
-    if kinds != "object":
-        return _SCALARS.get(kinds, _ANY)
-    if schema.get("properties"):
-        return _model(schema, name, BaseModel)
-    return _DICT[str, _type(schema.get("additionalProperties"), f"{name}_value")]
+    return _union(_of_kind(view, kind, name) for kind in KINDS if kind in view.kinds)
+
+
+def _of_kind(view: SchemaView, kind: str, name: str) -> Any:
+    if kind == "array":
+        return _LIST[_type(view.at("items"), f"{name}_item")]
+    if kind != "object":
+        return _SCALARS[kind]
+    if view.members:
+        return _model(view, name, BaseModel)
+    return _DICT[str, _ANY if view.additional is None else _type(view.additional, f"{name}_value")]
 
 
 def _union(kinds: Any) -> Any:
-    types = list(kinds)
+    types = list(kinds) or [_ANY]
     return _ANY if _ANY in types else reduce(or_, types)

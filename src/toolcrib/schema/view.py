@@ -27,6 +27,34 @@ UNIONS = ("anyOf", "oneOf")
 MAX_REFERENCES = 32
 """How many references may lead on from one to the next."""
 
+_NUMBER, _STRING, _ARRAY, _OBJECT = ({"integer", "number"}, {"string"}, {"array"}, {"object"})
+
+ASSERTIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), frozenset(_NUMBER)),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), frozenset(_STRING)),
+    **dict.fromkeys(("minItems", "maxItems", "uniqueItems"), frozenset(_ARRAY)),
+    **dict.fromkeys(("minProperties", "maxProperties", "dependentRequired"), frozenset(_OBJECT)),
+}
+"""Keywords with a plain value, and the JSON types of which they demand something."""
+
+CONDITIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("not", "if"), frozenset(KINDS)),
+    **dict.fromkeys(("contains", "unevaluatedItems"), frozenset(_ARRAY)),
+    **dict.fromkeys(("propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties"), frozenset(_OBJECT)),
+}
+"""Keywords that only a dialect with all keywords takes, and the JSON types of which they demand something."""
+
+STRUCTURE = frozenset(
+    {"type", "enum", "const", "properties", "required", "patternProperties", "additionalProperties", "prefixItems"}
+    | {"items"}
+)
+_IN_PLACE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "then", "else", "minContains", "maxContains"})
+
+SAME_VALUE = frozenset({"allOf", *UNIONS, "not", "if", "then", "else", "dependentSchemas", "dependencies"})
+"""Keywords whose schemas apply to the value itself, not to its members or items."""
+
+COMBINING = ("allOf", *UNIONS)
+
 _BASE = "urn:toolcrib:arguments"
 _ONE = frozenset(
     {"additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames", "contentSchema"}
@@ -111,6 +139,16 @@ class SchemaView:
         entries = self.schema.get(keyword)
         return [self.at(keyword, index) for index in range(len(entries))] if isinstance(entries, list) else []
 
+    @property
+    def parts(self) -> "list[SchemaView]":
+        """The places whose demands hold here too: where its `$ref` leads, and what its `allOf` lists."""
+        return [*([] if self.target is None else [self.target]), *self.branches("allOf")]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it says what kind of value it takes."""
+        return not self.schema.keys().isdisjoint(_TYPING)
+
     @cached_property
     def alternatives(self) -> "Sequence[SchemaView]":
         """What a value may be here: references, unions and a single `allOf` followed, each place once.
@@ -186,7 +224,7 @@ class SchemaView:
     def takes_anything(self) -> bool:
         """Whether some value in it is left open: there a reader takes whatever comes, `1e999` as infinity too."""
         views = {self, *self.reach()}
-        return any(not view.is_false and view.schema.keys().isdisjoint(_TYPING) for view in views)
+        return not all(view.is_false or view.is_typed for view in views)
 
     # -- what is there ---------------------------------------------------------------------------------------------
 
@@ -229,7 +267,7 @@ class SchemaView:
     def names(self) -> "SchemaNames":
         """The names of members here and in all that applies to the same value: references, `allOf`, unions."""
         self.__dict__["names"] = SchemaNames()  # of what leads back to itself
-        parts = [view.names for view in (self.target, *self.branches("allOf")) if view is not None]
+        parts = [view.names for view in self.parts]
         required = frozenset(self.required).union(*(part.required for part in parts))
         for keyword in UNIONS:
             if branches := [branch.names for branch in self.branches(keyword)]:
@@ -288,6 +326,40 @@ class SchemaView:
     @property
     def _reference(self) -> str:
         return f"{self._document.base}#{quote(self.pointer, safe='/~')}"
+
+
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *schema* with what its `$ref`s lead to in the place of each.
+
+    What stands beside a `$ref` goes before what it leads to. Definitions that contain themselves cannot be put in
+    place: they stay in `$defs`, and the `$ref`s to them stay too. A `$ref` that leads anywhere but into `$defs` stays.
+    """
+    definitions = SchemaView({"$defs": schema.get("$defs", {})})
+    recursive_names: set[str] = set()
+
+    def put(view: SchemaView) -> Any:
+        inner = view.rebuilt(put)
+        if isinstance(discriminator := inner.get("discriminator"), Mapping):
+            # OpenAPI's: its mapping leads to definitions, and these are gone.
+            inner["discriminator"] = {name: value for name, value in discriminator.items() if name != "mapping"}
+        reference = view.schema.get("$ref")
+        path = steps(reference) if isinstance(reference, str) and reference.startswith("#/$defs/") else []
+        if len(path) != 2 or path[1] not in definitions.schema["$defs"]:
+            return inner
+        target = definitions.at(*path)
+        if target.is_recursive:
+            recursive_names.add(path[1])
+            return inner
+        del inner["$ref"]
+        return {**put(target), **inner}
+
+    names = ("$id", "$schema")
+    whole: dict[str, Any] = put(SchemaView({key: value for key, value in schema.items() if key != "$defs"}))
+    done: dict[str, Any] = {}
+    while left := recursive_names - done.keys():
+        done |= {name: put(definitions.at("$defs", name)) for name in sorted(left)}
+    whole = {**{name: schema[name] for name in names if name in schema}, **whole}
+    return {**whole, "$defs": done} if done else whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +443,16 @@ def _has_identity(part: Any) -> bool:
     if isinstance(part, dict):
         return isinstance(part.get("$id"), str) or any(map(_has_identity, part.values()))
     return isinstance(part, list) and any(map(_has_identity, part))
+
+
+def is_annotation(keyword: str) -> bool:
+    """Return whether *keyword* demands nothing."""
+    return (
+        keyword not in STRUCTURE
+        and keyword not in ASSERTIONS
+        and keyword not in CONDITIONS
+        and keyword not in _IN_PLACE
+    )
 
 
 def pointer(path: Iterable[str | int]) -> str:

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from ..core import Pending, Suspended, ToolError, redacted_data
 from ..schema import Elicitation, inlined
+from ..schema.view import UNIONS
 from .mcp_request import ClientRequest, current_request
 
 _TIMEOUT_S = 600.0
@@ -202,6 +203,6 @@ def _field(schema: Any) -> dict[str, Any] | None:
         return _field({**{key: schema[key] for key in schema if key not in ("anyOf", "default")}, **branches[0]})
     if schema.get("type") == "array":
         items = schema.get("items")
-        is_choice = isinstance(items, Mapping) and ("enum" in items or "anyOf" in items or "oneOf" in items)
+        is_choice = isinstance(items, Mapping) and not items.keys().isdisjoint(("enum", *UNIONS))
         return dict(schema) if is_choice else None
     return dict(schema) if schema.get("type") in _SIMPLE else None

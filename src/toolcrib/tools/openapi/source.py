@@ -16,8 +16,8 @@ import pydantic_core
 
 from ...core import DefinitionError, Encode, Hints, LoadError, SetupError, Source, ToolError, ToolSpec, in_thread
 from ...schema import json_schema_check
-from ...schema.expansion import MOST, is_plainly_bounded, leads_to_itself, times_looked
 from ...schema.json_schema_validator import validator
+from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
 from ..from_schema import from_work
 from ..function import Tool
 from ..git import DOCUMENT
@@ -351,7 +351,7 @@ def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
     def check() -> Any:
         # A stranger's schema may look at one value more often than there are seconds.
         is_bounded = is_plainly_bounded(output_schema) or (
-            leads_to_itself(output_schema) is None and times_looked(output_schema) <= MOST
+            leads_to_itself(output_schema) is None and times_looked(output_schema) <= MAX_LOOKS
         )
         try:
             return validator(output_schema, formats=False) if is_bounded else None
