@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import copy
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -19,7 +18,6 @@ from toolcrib.dialects.autogen.tools import (
     BaseToolWithState,
     FunctionTool,
     ImageResultContent,
-    StaticStreamWorkbench,
     StaticWorkbench,
     TextResultContent,
     ToolOverride,
@@ -275,18 +273,6 @@ async def test_names_that_models_could_not_call_work_as_in_autogen():
 
 
 # State
-
-
-@pytest.mark.parametrize("kind", [StaticWorkbench, StaticStreamWorkbench])
-async def test_a_copy_has_state_and_calls_of_its_own(kind: type[StaticWorkbench]):
-    first = kind([Counter(), FunctionTool(greet, "Greet.")], secrets=["Hello"])
-    await first.call_tool("counter")
-    second = copy.deepcopy(first)
-    await second.call_tool("counter")
-    assert [(await each.call_tool("counter")).to_text() for each in (first, second)] == ['{"count": 2}', '{"count": 3}']
-    assert (await second.call_tool("greet", {"name": "Zoë"})).to_text() == "[secret] Zoë"
-    await second.reset()
-    assert await second.save_state() != await first.save_state()
 
 
 # As data, and in Toolcrib

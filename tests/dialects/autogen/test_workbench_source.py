@@ -5,9 +5,8 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import PIL.Image
-import pytest
 
-from toolcrib import SetupError, Workbench
+from toolcrib import Workbench
 from toolcrib.core import Data, Emitted
 from toolcrib.dialects.autogen import CancellationToken, Image
 from toolcrib.dialects.autogen.tools import (
@@ -102,19 +101,6 @@ async def test_tools_that_come_with_a_call_are_there_after_it() -> None:
         assert missing.text == "Tool 'write_note' takes no argument 'nte'. Did you mean 'note'? It takes: note."
         failed = await bench.call("write_note", {"note": ""})
         assert (failed.status, failed.text) == ("error", "There is nothing to write.")
-
-
-async def test_one_that_cannot_list_its_tools_is_stopped_and_keeps_the_workbench_from_starting() -> None:
-    class Broken(Notebook):
-        async def list_tools(self) -> list[ToolSchema]:
-            raise OSError("no connection")
-
-    broken = Broken()
-    with pytest.raises(Exception, match="no connection") as raised:
-        async with Workbench([broken]):
-            pass
-    assert isinstance(raised.value, OSError | SetupError)
-    assert broken.log == ["start", "stop"]
 
 
 class Counting(Notebook, StreamWorkbench):

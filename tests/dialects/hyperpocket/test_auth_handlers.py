@@ -11,7 +11,6 @@ from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request, GoogleOAuth2Response
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
-from toolcrib.dialects.hyperpocket.auth.slack.context import SlackAuthContext
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
@@ -60,44 +59,6 @@ def query_of(text: str) -> dict[str, str]:
 def google(**changes: Any) -> GoogleOAuth2Response:
     values = {"access_token": "access-1", "expires_in": 3600, "scope": "drive", "token_type": "made-up"}
     return GoogleOAuth2Response(**{**values, **changes})
-
-
-async def test_slacks_user_token_is_found_where_it_is_nested(answers: Answers) -> None:
-    handler = SlackOAuth2AuthHandler()
-    request = handler.make_request(["chat:write", "users:read"])
-    query = query_of(handler.prepare(request, "alice", "default", "the-uid"))
-    assert query["user_scope"] == "chat:write,users:read"
-    FutureStore.resolve_future("the-uid", "the-code")
-    user = {"id": "U1", "access_token": "xoxp-1", "refresh_token": "xoxe-1", "expires_in": 43200}
-    given = SlackOAuth2Response(ok=True, authed_user=user)
-    answers(response(given))
-    context = await handler.authenticate(request, "the-uid")
-    assert isinstance(context, SlackOAuth2AuthContext)
-    assert isinstance(context, SlackAuthContext)
-    assert (context.access_token, context.refresh_token) == ("xoxp-1", "xoxe-1")
-    assert context.detail == given
-    assert context.to_profiled_dict("work") == {"WORK_SLACK_BOT_TOKEN": "xoxp-1"}
-
-
-async def test_githubs_answer_is_read_as_a_form_too(answers: Answers) -> None:
-    from toolcrib.dialects.hyperpocket.auth.github.oauth2_handler import GitHubOAuth2AuthHandler
-    from toolcrib.dialects.hyperpocket.config.auth import GithubAuthConfig
-
-    config().auth.github = GithubAuthConfig(client_id="github-id", client_secret="github-secret")
-    handler = GitHubOAuth2AuthHandler()
-    request = handler.make_request(["repo"])
-    handler.prepare(request, "alice", "default", "the-uid")
-    FutureStore.resolve_future("the-uid", "the-code")
-    answers(httpx2.Response(200, content=b"access_token=gho-1&scope=repo&token_type=bearer"))
-    context = await handler.authenticate(request, "the-uid")
-    assert context.to_dict() == {"GITHUB_TOKEN": "gho-1"}
-    assert context.detail.model_dump() == {
-        "access_token": "gho-1",
-        "expires_in": None,
-        "refresh_token": None,
-        "scope": "repo",
-        "token_type": "bearer",
-    }
 
 
 def test_recommended_scopes_are_those_of_hyperpocket_unless_the_settings_say_otherwise() -> None:

@@ -93,25 +93,6 @@ def person(request: pytest.FixtureRequest, server: Imitation, settings: Settings
     return Person(request.param, server, settings)
 
 
-async def test_a_refresh_gives_another_token_and_the_refresh_token_that_counts(person: Person) -> None:
-    context = await person.granted()
-    before = context.model_copy(deep=True)
-    new = await person.handler.refresh(person.request, context)
-    assert new.access_token != context.access_token
-    assert person.server.tokens[new.access_token] == person.name
-    rotates = QUIRKS[person.name].rotates
-    assert (new.refresh_token != context.refresh_token) == rotates  # type: ignore[attr-defined]
-    assert context == before
-    again = await person.handler.refresh(person.request, new)
-    assert person.server.tokens[again.access_token] == person.name
-
-
-async def test_a_context_is_the_same_after_it_was_json(person: Person) -> None:
-    """As sessions in Redis are."""
-    context = await person.granted()
-    assert type(context).model_validate(json.loads(context.model_dump_json())) == context
-
-
 def test_each_of_the_19_urls_has_what_a_callback_is_matched_by(settings: Settings) -> None:
     names = [name for name, entry in load_catalogue().items() if entry.oauth2 is not None]
     client = 'client_id = "the-id"\nclient_secret = "s"\ndomain_url = "https://acme.my.salesforce.com"\n'

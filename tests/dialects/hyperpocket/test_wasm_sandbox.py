@@ -82,23 +82,6 @@ def test_until_python_is_built_a_call_says_how_to_build_it(place: Path) -> None:
     assert "toolcrib sandbox build-python" in text
 
 
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
-        ({"lib/fast.cpython-314-x86_64-linux-gnu.so": "x"}, "It has native code (lib/fast"),
-        ({"requirements.txt": "pydantic\nslack-sdk\n"}, "It needs packages that are not in it (pydantic, slack-sdk)"),
-        ({"main.py": None}, "it has no main.py, and 0 packages with a __main__.py"),
-        ({"main.py": None, "a/__main__.py": "", "b/__main__.py": ""}, "2 packages with a __main__.py"),
-    ],
-)
-def test_what_cannot_run_in_the_sandbox_says_why(files: dict[str, str | None], reason: str, place: Path) -> None:
-    for name, content in files.items():
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).unlink(missing_ok=True) if content is None else (place / name).write_text(content)
-    with Pocket(["echo"]) as pocket:
-        assert reason in pocket.invoke("echo", {})
-
-
 def test_a_folder_that_was_changed_since_it_was_loaded_does_not_run(place: Path) -> None:
     with Pocket(["echo"]) as pocket:
         (place / "main.py").write_text("print('another')")

@@ -275,23 +275,3 @@ async def test_a_pending_call_ends_the_run_with_an_error() -> None:
 
 
 # History
-
-
-async def test_the_next_run_continues_the_conversation() -> None:
-    agent, model = agent_with(
-        [ADD, "It is 3.", "As I said."], [add], preload_messages=["Hello", {"role": "assistant", "content": "Hi."}]
-    )
-    await agent.process("Add.")
-    await agent.process("Really?")
-    assert agent.get_history() == [
-        {"role": "user", "content": [{"text": "Hello"}]},
-        {"role": "assistant", "content": [{"text": "Hi."}]},
-        {"role": "user", "content": [{"text": "Add."}]},
-        {"role": "assistant", "content": [{"text": "It is 3."}]},
-        {"role": "user", "content": [{"text": "Really?"}]},
-        {"role": "assistant", "content": [{"text": "As I said."}]},
-    ]
-    assert agent.messages == agent.get_history() == agent.state["messages"]
-    assert len(model.requests[-1].turns) == 5
-    agent.clear_history()
-    assert agent.get_history() == []

@@ -129,14 +129,6 @@ class CustomModel(Model):
 TOOL_USE = {"role": "assistant", "content": None, "stop_reason": "tool_use", "tool_calls": [TOOL_CALL]}
 
 
-async def test_an_exception_of_a_custom_model_is_reported() -> None:
-    result = await Agent(AgentConfig(model=CustomModel(KeyError("choices")))).process("Hello")
-    assert (result.content["error"], result.content["category"]) == (
-        "Model 'CustomModel' failed: KeyError: 'choices'",
-        "model_call",
-    )
-
-
 async def test_every_spark_model_is_a_model_of_a_native_agent() -> None:
     @tool
     def add(a: int) -> int:

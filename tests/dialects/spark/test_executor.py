@@ -175,17 +175,3 @@ async def test_too_many_values_or_wrong_ones_are_error_results() -> None:
     assert (await run(Join(), [{"x": 1}]))["metadata"]["code"] == "invalid_arguments"
     none = await executor(Join()).execute_tool_use({"toolUseId": "u", "name": "join", "input": None})
     assert text_of(none) == ("success", "- -")
-
-
-async def test_the_executor_sees_changes_of_the_registry() -> None:
-    registry = ToolRegistry()
-    made = ToolCallExecutor(registry, CONFIG, loop=asyncio.get_running_loop())
-    assert (await made.execute_tool_use(use("add")))["status"] == "error"
-    registry.register_tool(tool(add))
-    assert text_of(await made.execute_tool_use(use("add", {"a": 1}))) == ("success", "3")
-    registry.registry["add"] = tool(lambda a: a * 10, name="add")
-    assert text_of(await made.execute_tool_use(use("add", {"a": 1}))) == ("success", "10")
-    registry.registry["other"] = tool(add)
-    assert text_of(await made.execute_tool_use(use("other", {"a": 1}))) == ("success", "3")
-    registry.registry.clear()
-    assert text_of(await made.execute_tool_use(use("add", {"a": 1})))[1].endswith("There are no tools here.")

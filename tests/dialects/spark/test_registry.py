@@ -97,18 +97,6 @@ def test_a_taken_name_is_refused() -> None:
     assert registry.get_tool("search") is search
 
 
-def test_methods_of_two_objects_are_two_tools() -> None:
-    class Box:
-        @tool
-        def open(self) -> None: ...
-
-    first, second, registry = Box(), Box(), ToolRegistry()
-    registry.register_tool(first.open)
-    registry.register_tool(first.open)
-    with pytest.raises(ValueError, match="already exists"):
-        registry.register_tool(second.open)
-
-
 @pytest.mark.parametrize(("first", "second"), [("my-tool", "my_tool"), ("my_tool", "my-tool")])
 def test_names_that_differ_in_dashes_only_are_refused(first: str, second: str) -> None:
     registry = ToolRegistry()

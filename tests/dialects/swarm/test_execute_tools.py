@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -82,28 +81,6 @@ async def test_the_next_call_begins_when_the_one_before_commits_and_not_when_it_
         {"role": "tool", "tool_call_id": "1", "content": "early"},
         {"role": "tool", "tool_call_id": "2", "content": '{"é":1}'},
     ]
-
-
-async def test_a_commit_returns_when_no_call_follows() -> None:
-    released: list[str] = []
-    abort = CancellationToken()
-
-    async def commits(dto: Any) -> None:
-        if dto.params["query"] == "abort":
-            abort.cancel()
-        with suppress(asyncio.CancelledError):
-            await commit_tool_output(dto.tool_id, "early", dto.client_id, dto.agent_name)
-        released.append(dto.tool_id)
-
-    async def fails(dto: Any) -> None:
-        raise KeyError("x")
-
-    tools = [make("a", commits), make("fails", fails)]
-    done = await execute_tools("client", "agent", [requests("a", "1"), requests("fails", "2")], tools)
-    assert (done.status, released, dict(done.outputs)) == ("error", ["1"], {"1": "early"})
-    aborted = [requests("a", "3", query="abort"), requests("a", "4")]
-    done = await execute_tools("client", "agent", aborted, tools, abort=abort)
-    assert (done.status, released) == ("aborted", ["1", "3"])
 
 
 async def test_a_commit_by_force_needs_no_agent() -> None:
