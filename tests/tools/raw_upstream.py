@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib import Workbench
-from toolcrib.tools.remote import url_source
+from toolcrib.tools.mcp.targets import MCPSource
 
 ANY: dict[str, Any] = {"type": "object"}
 HINTS = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
@@ -155,7 +155,7 @@ async def connected(says: Mapping[str, Answer], **options: Any) -> AsyncIterator
     """Such a server, whose tools are those that it says something for, and a workbench of it."""
     listed = {"tools/list": {"tools": [tool(key.split()[1]) for key in says if key.startswith("tools/call ")]}}
     async with raw_upstream({**listed, **says}) as upstream:
-        source = url_source(upstream.url, name="upstream")
+        source = MCPSource(url=upstream.url).source("upstream")
         source.restart_after_s = 0.05
         async with Workbench([source], **options) as bench:
             await until(lambda: bool(bench.specs()))

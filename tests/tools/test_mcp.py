@@ -15,15 +15,15 @@ from toolcrib import Call, Input, Text, Workbench, tool
 from toolcrib.core import LoadError, OffersChange
 from toolcrib.tools import load
 from toolcrib.tools.mcp.process import StderrTail, process
-from toolcrib.tools.mcp.targets import Command
-from toolcrib.tools.remote import command_source, remote_source, url_source
+from toolcrib.tools.mcp.targets import MCPSource
+from toolcrib.tools.remote import remote_source
 from toolcrib.workbench import prefixed
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 
 
 def server(mode: str = "well", state: str = "", **options: Any) -> Any:
-    source = command_source([sys.executable, "-S", SERVER, mode, state], name=mode, **options)
+    source = MCPSource(command=[sys.executable, "-S", SERVER, mode, state], **options).source(mode)
     source.restart_after_s = 0.05
     return source
 
@@ -173,7 +173,7 @@ async def test_no_process_is_left_by_a_session_that_is_cancelled_again_while_it_
     started: list[int] = []
 
     async def hold() -> None:
-        command = Command((sys.executable, "-S", SERVER, "slow"), {}, None)
+        command = MCPSource(command=[sys.executable, "-S", SERVER, "slow"])
         async with process(command, lambda: None, StderrTail()):
             while not started:
                 await asyncio.sleep(0.01)  # until it runs our program
@@ -275,8 +275,8 @@ def test_text_that_names_a_server(tmp_path: Path) -> None:
     assert str(load("mcp:https://example.com/mcp").source) == "https://example.com/mcp"
     assert str(load("http://127.0.0.1:9/mcp").source) == "http://127.0.0.1:9/mcp"
     assert load(f"{sys.executable} -m nothing").source is not None
-    first, second = (url_source(f"https://example.com/mcp?key=hush-{n}") for n in "ab")
-    for shown in (str(first), repr(first), first.name, str(first.target)):
+    first, second = (MCPSource(url=f"https://example.com/mcp?key=hush-{n}").source() for n in "ab")
+    for shown in (str(first), repr(first), first.name, first.target.label):
         assert ("example.com/mcp" in shown, "hush" in shown) == (True, False)
     assert first.state_key != second.state_key
     file = tmp_path / "clients.json"
@@ -285,7 +285,7 @@ def test_text_that_names_a_server(tmp_path: Path) -> None:
     )
     bench = Workbench([f"mcp:{file}#a", f"mcp:{file}#b"])
     assert bench is not None
-    assert remote_source(f"mcp:{file}#a").target.command == ("x", os.environ["HOME"])
+    assert remote_source(f"mcp:{file}#a").target.command == ["x", os.environ["HOME"]]
     for wrong, why in (
         ("mcp:", "does not name"),
         ("mcp:http://example.com/mcp", "Use https"),
@@ -297,5 +297,5 @@ def test_text_that_names_a_server(tmp_path: Path) -> None:
         with pytest.raises(LoadError, match=why):
             load(wrong)
     with pytest.raises(LoadError) as caught:
-        url_source("https://user:hush-hush@example.com/")
+        MCPSource(url="https://user:hush-hush@example.com/").source()
     assert "hush" not in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib import Call, Caller, Crib, Input, Pending, Workbench
 from toolcrib.core import Answer, Progress
-from toolcrib.tools.remote import command_source
+from toolcrib.tools.mcp.targets import MCPSource
 
 SERVER = str(Path(__file__).with_name("scripted_server.py"))
 ANY: dict[str, Any] = {"type": "object"}
@@ -36,7 +36,7 @@ def source(tmp_path: Path) -> Callable[[Mapping[str, Any]], Any]:
     def made(says: Mapping[str, Any]) -> Any:
         script = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
         script.write_text(json.dumps(says))
-        return command_source([sys.executable, "-S", SERVER, str(script)], name="scripted")
+        return MCPSource(command=[sys.executable, "-S", SERVER, str(script)]).source("scripted")
 
     return made
 

@@ -11,7 +11,7 @@ from toolcrib import Call, Caller, Crib, Input, Pending, ToolError, Workbench
 from toolcrib.core import Answer as Answered
 from toolcrib.core import OffersChange
 from toolcrib.tools.mcp import offers, questions
-from toolcrib.tools.remote import url_source
+from toolcrib.tools.mcp.targets import MCPSource
 
 from .raw_upstream import ANY, EVENTS, NEW, OLD, Answer, Asked, connected, never, raw_upstream, text, tool, until
 
@@ -66,7 +66,7 @@ async def test_a_server_that_lists_slowly_keeps_nobody_waiting(monkeypatch: pyte
         await asked.result({"resources": listed})
 
     says = {**NEW, "resources/list": slow, "resources/templates/list": {"resourceTemplates": []}}
-    async with raw_upstream(says) as upstream, Crib([source := url_source(upstream.url)]) as crib:
+    async with raw_upstream(says) as upstream, Crib([source := MCPSource(url=upstream.url).source()]) as crib:
         crib.resources.add("own://one", "text")
         changes: list[OffersChange] = []
         source.on_offers_change(changes.append)
@@ -147,7 +147,7 @@ async def test_what_a_resource_asks_is_asked_of_no_call_that_runs_beside_it(era:
     says |= {"tools/list": {"tools": [tool("slow")]}, "resources/list": {"resources": [{"uri": "a:1", "name": "a"}]}}
     async with (
         raw_upstream(says) as upstream,
-        Crib([url_source(upstream.url)], ask=ask) as crib,
+        Crib([MCPSource(url=upstream.url).source()], ask=ask) as crib,
         crib.workbench(Caller("alice")) as alice,
         crib.workbench(Caller("bob")) as bob,
     ):
@@ -184,7 +184,7 @@ async def test_after_a_time_questions_are_asked_again_where_a_call_of_another_wa
     says["tools/list"] = {"tools": [tool("hangs"), tool("asks")]}
     async with (
         raw_upstream(says) as upstream,
-        Crib([url_source(upstream.url)], ask=ask) as crib,
+        Crib([MCPSource(url=upstream.url).source()], ask=ask) as crib,
         crib.workbench(Caller("alice")) as alice,
         crib.workbench(Caller("bob")) as bob,
     ):

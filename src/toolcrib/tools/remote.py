@@ -10,17 +10,16 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from ipaddress import ip_address
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..core import LoadError, SetupError, raise_missing_extra
+from ..core import LoadError, SetupError
 from ..schema.describe import closest_match, did_you_mean, display_name
 from .content import MAX_TEXT_BYTES, bytes_of
-from .mcp.targets import Address, Command, shown_url
+from .mcp.targets import MCPSource as MCPSource
+from .mcp.targets import shown_url
 
 if TYPE_CHECKING:
     from .mcp.source import MCPUpstream
@@ -30,43 +29,8 @@ FORMS = "mcp:https://HOST/mcp, 'mcp:COMMAND ARGUMENT...' or mcp:FILE.json#NAME o
 _PREFIX = "mcp:"
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TABLES = ("mcpServers", "servers")
 _ENDPOINTS = ("/mcp", "/mcp/", "/sse")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MCPSource:
-    """An MCP server as a source: a *command* that is started, by words, or the *url* of one that runs.
-
-    A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
-    request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
-    Where it is *required*, nothing starts without it.
-    """
-
-    command: Sequence[str] = ()
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    folder: str | None = None
-    allow: Sequence[str] = ()
-    required: bool = False
-
-    def __str__(self) -> str:
-        return f"{_PREFIX}{self.url or shlex.join(self.command)}"
-
-    def source(self) -> "MCPUpstream":
-        """Return the source, which connects when it starts. Raises LoadError."""
-        if bool(self.url) == bool(self.command) or isinstance(self.command, str):
-            raise LoadError(
-                "An MCP server is MCPSource(command=['npx', '-y', 'server']) or MCPSource(url='https://...')."
-            )
-        if self.url:
-            source = url_source(self.url, headers=self.headers, allow=self.allow)
-        else:
-            source = command_source(self.command, env=self.env, folder=self.folder)
-        source.required = self.required
-        return source
 
 
 # Text that names a server
@@ -118,7 +82,7 @@ def remote_source(source: "str | MCPSource") -> "MCPUpstream":
     if not text:
         raise LoadError(f"'{source}' does not name an MCP server: {FORMS}.")
     if _URL.match(text):
-        return url_source(text)
+        return MCPSource(url=text).source()
     file, name = _in_file(text)
     if file is not None:
         names = remote_names(source)
@@ -129,74 +93,13 @@ def remote_source(source: "str | MCPSource") -> "MCPUpstream":
         words = shlex.split(text)
     except ValueError:
         raise LoadError(f"'{display_name(text)}' is not a command: a quote in it is never closed.") from None
-    return command_source(words)
+    return MCPSource(command=words).source()
 
 
 def _in_file(source: str) -> tuple[str | None, str]:
     """Return the file of a client that *source* names, if it does, and the name of a server in it, or ""."""
     path, _, name = source.removeprefix(_PREFIX).partition("#")
     return (None, "") if not path.endswith(".json") or _URL.match(path) or " " in path else (path, name)
-
-
-# Sources
-
-
-def command_source(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    folder: str | None = None,
-    name: str | None = None,
-) -> "MCPUpstream":
-    """Return the MCP server that *command* starts, with *env* in its environment, in *folder*."""
-    if not command or not all(isinstance(word, str) and "\0" not in word for word in command) or not command[0]:
-        raise LoadError("A command is a list of words, the first of them the program: ['npx', '-y', 'server'].")
-    return _upstream(Command(tuple(command), dict(env or {}), folder), name)
-
-
-def url_source(
-    url: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    allow: Sequence[str] = (),
-    name: str | None = None,
-) -> "MCPUpstream":
-    """Return the MCP server at *url*, which the operator has named: so its host may be a private one.
-
-    *allow* are hosts and networks that may be reached by http, too. Raises LoadError for http to another computer.
-    """
-    label = display_name(shown_url(url))
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if not host or not url.isprintable() or " " in url or parts.username or parts.password:
-            raise ValueError
-    except ValueError:
-        raise LoadError(f"'{label}' is not the URL of a server. It has no name or password in it: {FORMS}.") from None
-    if parts.scheme.lower() == "http" and not (_is_private(host) or host in allow):
-        raise LoadError(
-            f"'{label}': over http it could be read and changed on the way. Use https; for a host of "
-            f'your own network, allow it in the settings: [net] allow = ["{host}"].'
-        )
-    for key, value in (headers or {}).items():
-        if not (_HEADER.fullmatch(key) and value.isascii() and value.isprintable()):
-            raise LoadError(f"'{label}': '{display_name(key)}' is not a header that can be sent.")
-    return _upstream(Address(url, dict(headers or {}), (host, *allow)), name)
-
-
-def _upstream(target: Command | Address, name: str | None) -> "MCPUpstream":
-    try:
-        from .mcp.source import MCPUpstream
-    except ModuleNotFoundError as missing:
-        raise_missing_extra(missing, "MCP servers need", "mcp")
-    return MCPUpstream(target, name=name)
-
-
-def _is_private(host: str) -> bool:
-    try:
-        return ip_address(host).is_private
-    except ValueError:
-        return host == "localhost"
 
 
 # A client's file
@@ -232,13 +135,13 @@ def _of_table(file: Path, name: str) -> "MCPUpstream":
         raise LoadError(f"{place} is disabled there.")
     if isinstance(url := server.get("url", server.get("serverUrl")), str):
         headers = _texts(server, "headers", place)
-        return url_source(_filled(url, place), headers=headers, name=f"{name} ({shown_url(url)})")
+        return MCPSource(url=_filled(url, place), headers=headers).source(f"{name} ({shown_url(url)})")
     arguments, folder = server.get("args", []), server.get("cwd")
     if not (isinstance(server.get("command"), str) and isinstance(arguments, list)):
         raise LoadError(f"{place} has neither a 'command' nor a 'url'.")
     words = [_filled(word, place) for word in (server["command"], *arguments)]
     folder = folder if isinstance(folder, str) else None
-    return command_source(words, env=_texts(server, "env", place), folder=folder, name=name)
+    return MCPSource(command=words, env=_texts(server, "env", place), folder=folder).source(name)
 
 
 def _texts(server: Mapping[str, Any], key: str, place: str) -> dict[str, str]:

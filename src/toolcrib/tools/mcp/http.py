@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import httpx2
@@ -21,7 +22,7 @@ from ...core import ToolError
 from ...net import Guard
 from ...net.client import GuardedTransport
 from .streams import bounded
-from .targets import MAX_BYTES, Address
+from .targets import MAX_BYTES, MCPSource
 
 HTTP_FAILED = -(2**31 + secrets.randbits(62))
 """The code of our own errors for requests that HTTP did not bring to the server, or that it refused.
@@ -46,13 +47,18 @@ _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"'
 
 @asynccontextmanager
 async def http(
-    target: Address, authorization: Callable[[], Mapping[str, str]], on_refused: Callable[[int, str], None]
+    target: MCPSource, authorization: Callable[[], Mapping[str, str]], on_refused: Callable[[int, str], None]
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Yield the streams of a server over HTTP, each request with what *authorization* returns then.
 
     *on_refused* is called with the status 401 or 403 and its challenge: to try the other era, the SDK passes over it.
     """
-    guarded = GuardedTransport(Guard(allow=target.allow), MAX_BYTES, _FOREVER_S, max_connections=_MAX_CONNECTIONS)
+    guarded = GuardedTransport(
+        Guard(allow=(urlsplit(target.url).hostname or "", *target.allow)),
+        MAX_BYTES,
+        _FOREVER_S,
+        max_connections=_MAX_CONNECTIONS,
+    )
     transport = _Transport(guarded, lambda: {**target.headers, **authorization()}, on_refused)
     async with (
         httpx2.AsyncClient(transport=transport, trust_env=False, timeout=httpx2.Timeout(None, connect=10.0)) as client,

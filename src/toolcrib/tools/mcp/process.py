@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from .streams import bounded
-from .targets import MAX_BYTES, Command
+from .targets import MAX_BYTES, MCPSource
 
 _GRACE_TIMEOUT_S = 2.0
 _LOCALE = ("LANG", "LC_ALL", "TMPDIR")
@@ -40,7 +40,7 @@ class StderrTail:
 
 
 @asynccontextmanager
-async def process(target: Command, on_end: Callable[[], None], tail: StderrTail) -> AsyncGenerator[tuple[Any, Any]]:
+async def process(target: MCPSource, on_end: Callable[[], None], tail: StderrTail) -> AsyncGenerator[tuple[Any, Any]]:
     """Start a process and yield its streams; with the block, it and its group end.
 
     *on_end* is called when it writes no more.
@@ -83,7 +83,7 @@ async def process(target: Command, on_end: Callable[[], None], tail: StderrTail)
             async for chunk in stderr:
                 for line in chunk.decode(errors="replace").splitlines():
                     tail.add(line)
-                    _log.debug("%s: %s", target, line[:2000])
+                    _log.debug("%s: %s", target.label, line[:2000])
 
     tasks = [asyncio.ensure_future(work()) for work in (read, write, log)]
     try:

@@ -31,7 +31,7 @@ from .http import HTTP_FAILED, http
 from .lists import TOOLS, ItemT, List, Malformed
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
-from .targets import Address, Command
+from .targets import MCPSource
 
 R = TypeVar("R")
 
@@ -64,7 +64,7 @@ class Session:
 
     def __init__(
         self,
-        target: Command | Address,
+        target: MCPSource,
         *,
         on_lost: Callable[[], None],
         on_change: Callable[[ServerEvent], None],
@@ -85,7 +85,7 @@ class Session:
         self._task: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
-        return str(self._target)
+        return self._target.label
 
     # Its life
 
@@ -111,7 +111,7 @@ class Session:
 
     async def _live(self, opened: "asyncio.Future[None]") -> None:
         """Hold the session open until `close`, or until it breaks."""
-        if isinstance(self._target, Command):
+        if self._target.command:
             streams = process(self._target, self._note_end, self._stderr)
         else:
             streams = http(self._target, self._authorization, self._note_refusal)
@@ -163,7 +163,7 @@ class Session:
                 return Refused(str(self), *self._refusal)
             reason = "it ended" if error.code == wire.CONNECTION_CLOSED else one_line(error.message)
             return LoadError(f"{reason}.{words}")
-        if isinstance(error, FileNotFoundError | PermissionError) and isinstance(self._target, Command):
+        if isinstance(error, FileNotFoundError | PermissionError) and self._target.command:
             return LoadError(f"there is no command '{self._target.command[0]}'.")
         return LoadError(f"it cannot be connected to ({type(error).__name__}).{words}")
 
@@ -201,7 +201,7 @@ class Session:
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         """Return the result of a call. What the server asks meanwhile, the caller is asked."""
-        running = RunningCall(context, str(self._target))
+        running = RunningCall(context, self._target.label)
         try:
             with self._running.run(running):
                 result = await self._call(name, arguments, running)

@@ -27,7 +27,7 @@ from ..modules import LoadProblem
 from .lists import TOOLS, Malformed
 from .offers import MCPOffers, offers_change
 from .session import Refused, Session
-from .targets import Address, Command
+from .targets import MCPSource
 from .tools import RemoteCall, tool_of
 
 R = TypeVar("R")
@@ -45,7 +45,7 @@ _log = logging.getLogger("toolcrib.mcp")
 
 
 class MCPUpstream(MCPOffers, Source):
-    """The tools of an MCP server at *target*: a Command that is started, or an Address of Streamable HTTP.
+    """The tools of an MCP server at *target*: a command that is started, or a URL of Streamable HTTP.
 
     Its tools are known once it has started. It speaks both eras of the protocol, follows changes of its lists, and is
     connected to again, with growing pauses, when it is lost. *required*: whether nothing starts without it.
@@ -54,12 +54,12 @@ class MCPUpstream(MCPOffers, Source):
     listed_at_start = True
     """Whether `tools` is empty until it has started."""
 
-    def __init__(self, target: Command | Address, *, required: bool = False, name: str | None = None) -> None:
+    def __init__(self, target: MCPSource, *, name: str | None = None) -> None:
         super().__init__()
         self.target = target
-        self.required = required
-        self.name = name or str(target)
-        self._id = name or (target.url if isinstance(target, Address) else self.name)  # not shown
+        self.required = target.required
+        self.name = name or target.label
+        self._id = name or target.url or self.name  # not shown
         self.problems: list[LoadProblem] = []
         self.hold: Hold | None = None
         """Decides which tools may be used, where a lock says so."""
@@ -192,7 +192,7 @@ class MCPUpstream(MCPOffers, Source):
 
     def _require_login(self, refused: Refused) -> None:
         """Give each caller a session of their own from now on. Raises *refused* where that would not help."""
-        if not isinstance(self.target, Address) or self.target.has_credentials:
+        if not self.target.url or self.target.has_credentials:
             raise refused
         if self._sessions is None:
             self._sessions = CallerSessions(self, self.target, refused.challenge)
@@ -234,7 +234,7 @@ class CallerSessions(Source):
 
     required = False
 
-    def __init__(self, parent: MCPUpstream, target: Address, challenge: str) -> None:
+    def __init__(self, parent: MCPUpstream, target: MCPSource, challenge: str) -> None:
         self.parent = parent
         self.target = target
         self.auth = ToolAuth(f"mcp:{target.url}", scopes=_scopes(challenge))
@@ -245,14 +245,14 @@ class CallerSessions(Source):
     @property
     def connecting(self) -> str:
         """The name of the tool by which a caller connects."""
-        host = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(self.target).partition("//")[2])
+        host = "".join(c if c.isalnum() and c.isascii() else "_" for c in self.target.label.partition("//")[2])
         return f"connect_{host}"[:64].rstrip("_")
 
     def connecting_tool(self, work: Callable[[dict[str, Any], Context], Any] | None = None) -> AnyTool:
         """Return the tool by which a caller is let in."""
         spec = ToolSpec(
             name=self.connecting,
-            description=f"Connect to the MCP server at {self.target}, which needs a login, to see its tools.",
+            description=f"Connect to the MCP server at {self.target.label}, which needs a login, to see its tools.",
             input_schema={"type": "object", "properties": {}, "additionalProperties": False},
             auth=self.auth,
         )

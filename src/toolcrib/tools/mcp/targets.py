@@ -4,10 +4,20 @@ This file does no I/O and needs no SDK. A key in the path of a URL, or in a plai
 """
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
+from ...core import LoadError, raise_missing_extra
+from ...schema.describe import display_name
+
+if TYPE_CHECKING:
+    from .source import MCPUpstream
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile(r"key|token|secret|passw|auth(?!or(?!iz))|credential|cookie|bearer", re.IGNORECASE)
 _NAMED = re.compile(r"(-*[\w.-]+)(=|:\s*)(.+)", re.DOTALL)
 _USER = re.compile(r"(?<=//)[^/\s]*@")
@@ -17,44 +27,83 @@ MIN_SECRET = 6
 """Shorter values are no secrets, and are words of other texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A *command* that speaks MCP over its standard input and output. It gets *env*, and little of ours."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPSource:
+    """An MCP server as a source: a *command* that is started, by words, or the *url* of one that runs.
 
-    command: Sequence[str]
+    A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
+    request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
+    Where it is *required*, nothing starts without it.
+    """
+
+    command: Sequence[str] = ()
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     folder: str | None = None
+    allow: Sequence[str] = ()
+    required: bool = False
+
+    def __str__(self) -> str:
+        return f"mcp:{self.url or shlex.join(self.command)}"
+
+    @property
+    def label(self) -> str:
+        """How it is called in messages: without its secrets."""
+        return shown_url(self.url) if self.url else shown_words(self.command)
 
     @property
     def secrets(self) -> Sequence[str]:
         """What is not shown of it, and goes to no model."""
         words = [secret for _, secrets in map(_read, self.command, ["", *self.command]) for secret in secrets]
-        return [*words, *_in_table(self.env)]
-
-    def __str__(self) -> str:
-        return shown_words(self.command)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A *url* of Streamable HTTP, the *headers* of each request, and what may be reached besides public addresses."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    allow: Sequence[str] = ()
+        return [*words, *_in_table(self.env), *_in_url(self.url), *_in_table(self.headers)]
 
     @property
     def has_credentials(self) -> bool:
         """Whether its headers say who asks: then it is the same for all callers."""
         return any(name.lower() == "authorization" for name in self.headers)
 
-    @property
-    def secrets(self) -> Sequence[str]:
-        """What is not shown of it, and goes to no model."""
-        return [*_in_url(self.url), *_in_table(self.headers)]
+    def source(self, name: str | None = None) -> "MCPUpstream":
+        """Return the source, which connects when it starts, and is called *name* in messages. Raises LoadError."""
+        if bool(self.url) == bool(self.command) or isinstance(self.command, str):
+            raise LoadError(
+                "An MCP server is MCPSource(command=['npx', '-y', 'server']) or MCPSource(url='https://...')."
+            )
+        if self.url:
+            self._require_url()
+        elif not self.command[0] or not all(isinstance(word, str) and "\0" not in word for word in self.command):
+            raise LoadError("A command is a list of words, the first of them the program: ['npx', '-y', 'server'].")
+        try:
+            from .source import MCPUpstream
+        except ModuleNotFoundError as missing:
+            raise_missing_extra(missing, "MCP servers need", "mcp")
+        return MCPUpstream(self, name=name)
 
-    def __str__(self) -> str:
-        return shown_url(self.url)
+    def _require_url(self) -> None:
+        """Raise LoadError for what is not the URL of a server, and for http to another computer."""
+        shown = display_name(self.label)
+        try:
+            parts = urlsplit(self.url)
+            host = parts.hostname or ""
+            if not host or not self.url.isprintable() or " " in self.url or parts.username or parts.password:
+                raise ValueError
+        except ValueError:
+            raise LoadError(f"'{shown}' is not the URL of a server. It has no name or password in it.") from None
+        if parts.scheme.lower() == "http" and not (_is_private(host) or host in self.allow):
+            raise LoadError(
+                f"'{shown}': over http it could be read and changed on the way. Use https; for a host of "
+                f'your own network, allow it in the settings: [net] allow = ["{host}"].'
+            )
+        for key, value in self.headers.items():
+            if not (_HEADER.fullmatch(key) and value.isascii() and value.isprintable()):
+                raise LoadError(f"'{shown}': '{display_name(key)}' is not a header that can be sent.")
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return host == "localhost"
 
 
 def shown_url(url: str) -> str:
