@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib import Workbench
-from toolcrib.tools.mcp.targets import MCPSource
+from toolcrib.tools.remote import MCPSource
 
 ANY: dict[str, Any] = {"type": "object"}
 HINTS = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}

@@ -15,8 +15,7 @@ from toolcrib import Call, Input, Text, Workbench, tool
 from toolcrib.core import LoadError, OffersChange
 from toolcrib.tools import load
 from toolcrib.tools.mcp.process import StderrTail, process
-from toolcrib.tools.mcp.targets import MCPSource
-from toolcrib.tools.remote import remote_source
+from toolcrib.tools.remote import MCPSource, remote_source
 from toolcrib.workbench import prefixed
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))

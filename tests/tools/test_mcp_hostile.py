@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib import Call, Caller, Crib, Input, Pending, Workbench
 from toolcrib.core import Answer, Progress
-from toolcrib.tools.mcp.targets import MCPSource
+from toolcrib.tools.remote import MCPSource
 
 SERVER = str(Path(__file__).with_name("scripted_server.py"))
 ANY: dict[str, Any] = {"type": "object"}

@@ -11,7 +11,7 @@ from toolcrib import Call, Caller, Crib, Input, Pending, ToolError, Workbench
 from toolcrib.core import Answer as Answered
 from toolcrib.core import OffersChange
 from toolcrib.tools.mcp import offers, questions
-from toolcrib.tools.mcp.targets import MCPSource
+from toolcrib.tools.remote import MCPSource
 
 from .raw_upstream import ANY, EVENTS, NEW, OLD, Answer, Asked, connected, never, raw_upstream, text, tool, until
 

@@ -10,16 +10,16 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..core import LoadError, SetupError
+from ..core import LoadError, SetupError, raise_missing_extra
 from ..schema.describe import closest_match, did_you_mean, display_name
 from .content import MAX_TEXT_BYTES, bytes_of
-from .mcp.targets import MCPSource as MCPSource
-from .mcp.targets import shown_url
+from .mcp.targets import Target, shown_url
 
 if TYPE_CHECKING:
     from .mcp.source import MCPUpstream
@@ -31,6 +31,36 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _TABLES = ("mcpServers", "servers")
 _ENDPOINTS = ("/mcp", "/mcp/", "/sse")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPSource(Target):
+    """An MCP server as a source: a *command* that is started, by words, or the *url* of one that runs.
+
+    A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
+    request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
+    Where it is *required*, nothing starts without it.
+    """
+
+    command: Sequence[str] = ()
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    folder: str | None = None
+    allow: Sequence[str] = ()
+    required: bool = False
+
+    def __str__(self) -> str:
+        return f"{_PREFIX}{self.url or shlex.join(self.command)}"
+
+    def source(self, name: str | None = None) -> "MCPUpstream":
+        """Return the source, which connects when it starts, and is called *name* in messages. Raises LoadError."""
+        self.require()
+        try:
+            from .mcp.source import MCPUpstream
+        except ModuleNotFoundError as missing:
+            raise_missing_extra(missing, "MCP servers need", "mcp")
+        return MCPUpstream(self, name=name)
 
 
 # Text that names a server

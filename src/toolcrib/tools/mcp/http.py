@@ -22,7 +22,7 @@ from ...core import ToolError
 from ...net import Guard
 from ...net.client import GuardedTransport
 from .streams import bounded
-from .targets import MAX_BYTES, MCPSource
+from .targets import MAX_BYTES, Target
 
 HTTP_FAILED = -(2**31 + secrets.randbits(62))
 """The code of our own errors for requests that HTTP did not bring to the server, or that it refused.
@@ -47,7 +47,7 @@ _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"'
 
 @asynccontextmanager
 async def http(
-    target: MCPSource, authorization: Callable[[], Mapping[str, str]], on_refused: Callable[[int, str], None]
+    target: Target, authorization: Callable[[], Mapping[str, str]], on_refused: Callable[[int, str], None]
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Yield the streams of a server over HTTP, each request with what *authorization* returns then.
 

@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from .streams import bounded
-from .targets import MAX_BYTES, MCPSource
+from .targets import MAX_BYTES, Target
 
 _GRACE_TIMEOUT_S = 2.0
 _LOCALE = ("LANG", "LC_ALL", "TMPDIR")
@@ -40,7 +40,7 @@ class StderrTail:
 
 
 @asynccontextmanager
-async def process(target: MCPSource, on_end: Callable[[], None], tail: StderrTail) -> AsyncGenerator[tuple[Any, Any]]:
+async def process(target: Target, on_end: Callable[[], None], tail: StderrTail) -> AsyncGenerator[tuple[Any, Any]]:
     """Start a process and yield its streams; with the block, it and its group end.
 
     *on_end* is called when it writes no more.

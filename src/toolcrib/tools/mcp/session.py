@@ -31,7 +31,7 @@ from .http import HTTP_FAILED, http
 from .lists import TOOLS, ItemT, List, Malformed
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
-from .targets import MCPSource
+from .targets import Target
 
 R = TypeVar("R")
 
@@ -64,7 +64,7 @@ class Session:
 
     def __init__(
         self,
-        target: MCPSource,
+        target: Target,
         *,
         on_lost: Callable[[], None],
         on_change: Callable[[ServerEvent], None],

@@ -27,7 +27,7 @@ from ..modules import LoadProblem
 from .lists import TOOLS, Malformed
 from .offers import MCPOffers, offers_change
 from .session import Refused, Session
-from .targets import MCPSource
+from .targets import Target
 from .tools import RemoteCall, tool_of
 
 R = TypeVar("R")
@@ -54,7 +54,7 @@ class MCPUpstream(MCPOffers, Source):
     listed_at_start = True
     """Whether `tools` is empty until it has started."""
 
-    def __init__(self, target: MCPSource, *, name: str | None = None) -> None:
+    def __init__(self, target: Target, *, name: str | None = None) -> None:
         super().__init__()
         self.target = target
         self.required = target.required
@@ -234,7 +234,7 @@ class CallerSessions(Source):
 
     required = False
 
-    def __init__(self, parent: MCPUpstream, target: MCPSource, challenge: str) -> None:
+    def __init__(self, parent: MCPUpstream, target: Target, challenge: str) -> None:
         self.parent = parent
         self.target = target
         self.auth = ToolAuth(f"mcp:{target.url}", scopes=_scopes(challenge))

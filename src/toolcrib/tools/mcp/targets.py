@@ -4,18 +4,13 @@ This file does no I/O and needs no SDK. A key in the path of a URL, or in a plai
 """
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
-from ...core import LoadError, raise_missing_extra
+from ...core import LoadError
 from ...schema.describe import display_name
-
-if TYPE_CHECKING:
-    from .source import MCPUpstream
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile(r"key|token|secret|passw|auth(?!or(?!iz))|credential|cookie|bearer", re.IGNORECASE)
@@ -28,13 +23,8 @@ MIN_SECRET = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MCPSource:
-    """An MCP server as a source: a *command* that is started, by words, or the *url* of one that runs.
-
-    A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
-    request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
-    Where it is *required*, nothing starts without it.
-    """
+class Target:
+    """An MCP server that is reached by a *command* or a *url*: see `MCPSource`."""
 
     command: Sequence[str] = ()
     url: str = ""
@@ -43,9 +33,6 @@ class MCPSource:
     folder: str | None = None
     allow: Sequence[str] = ()
     required: bool = False
-
-    def __str__(self) -> str:
-        return f"mcp:{self.url or shlex.join(self.command)}"
 
     @property
     def label(self) -> str:
@@ -63,8 +50,8 @@ class MCPSource:
         """Whether its headers say who asks: then it is the same for all callers."""
         return any(name.lower() == "authorization" for name in self.headers)
 
-    def source(self, name: str | None = None) -> "MCPUpstream":
-        """Return the source, which connects when it starts, and is called *name* in messages. Raises LoadError."""
+    def require(self) -> None:
+        """Raise LoadError for what cannot be reached: neither a command nor the URL of a server."""
         if bool(self.url) == bool(self.command) or isinstance(self.command, str):
             raise LoadError(
                 "An MCP server is MCPSource(command=['npx', '-y', 'server']) or MCPSource(url='https://...')."
@@ -73,11 +60,6 @@ class MCPSource:
             self._require_url()
         elif not self.command[0] or not all(isinstance(word, str) and "\0" not in word for word in self.command):
             raise LoadError("A command is a list of words, the first of them the program: ['npx', '-y', 'server'].")
-        try:
-            from .source import MCPUpstream
-        except ModuleNotFoundError as missing:
-            raise_missing_extra(missing, "MCP servers need", "mcp")
-        return MCPUpstream(self, name=name)
 
     def _require_url(self) -> None:
         """Raise LoadError for what is not the URL of a server, and for http to another computer."""
