@@ -118,24 +118,6 @@ async def test_a_tool_that_swallows_its_cancellation_is_answered_for_and_named(
     await asyncio.sleep(0)
 
 
-async def test_work_that_was_left_behind_takes_no_time_from_later_calls() -> None:
-    release = asyncio.Event()
-
-    @tool(timeout_s=0.05)
-    async def stubborn() -> None:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-
-    bench = Workbench([stubborn, sleep])
-    assert (await bench.call("stubborn")).status == "error"
-    assert (await bench.call("sleep", {"seconds": 0.1})).value == "slept"
-    release.set()
-    await asyncio.sleep(0)
-
-
 async def test_failures_and_timeouts_inside_a_tool_are_the_tool_s_own_under_a_deadline() -> None:
     @tool(timeout_s=30)
     async def careful(how: str) -> str:
@@ -202,14 +184,6 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
     assert "The event loop is blocked, and tool 'rude' is" in caplog.text
     assert "in rude" in caplog.text
     assert "polite" not in caplog.text
-
-
-async def test_one_thread_watches_all_calls_also_after_pauses() -> None:
-    async with Workbench([sleep], timeout_s=60) as bench:
-        for _ in range(3):
-            await bench.call("sleep", {"seconds": 0})
-            await asyncio.sleep(0.3)  # it has nothing to see, and goes to sleep
-    assert [thread.name for thread in threading.enumerate()].count("toolcrib-watchdog") == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -310,23 +284,6 @@ async def test_a_linked_future_is_cancelled_and_a_done_one_is_let_go() -> None:
     assert token.link_future(loop.create_future()).cancelled()
 
 
-async def test_a_thread_learns_of_a_cancelled_caller_also_without_any_deadline() -> None:
-    began, ended = threading.Event(), threading.Event()
-
-    @tool
-    def patient(ctx: Context) -> None:
-        ctx.cancellation.add_callback(ended.set)
-        began.set()
-        ended.wait(30)
-
-    waiting = asyncio.create_task(Workbench([patient]).call("patient"))
-    await asyncio.to_thread(began.wait, 10)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert await asyncio.to_thread(ended.wait, 10)
-
-
 async def test_a_generator_in_a_thread_ends_when_its_reader_has_left() -> None:
     closed = threading.Event()
     given: list[int] = []
@@ -366,67 +323,6 @@ async def test_a_token_ends_a_call_that_has_no_deadline(with_context: bool) -> N
         result = await asyncio.wait_for(call, 20)
     assert result.error is not None
     assert result.error.code == "cancelled"
-
-
-@pytest.mark.parametrize("how", ["ended", "cancelled", "late"])
-async def test_a_call_that_has_ended_is_not_cancelled_any_more(how: str) -> None:
-    token = CancellationToken()
-
-    @tool
-    async def work() -> str:
-        await asyncio.sleep(0)
-        if how == "cancelled":
-            token.cancel()
-        if how != "ended":
-            await asyncio.Event().wait()
-        return "done"
-
-    result = await Workbench([work]).call(Call("work", timeout_s=0.1, cancellation=token))
-    assert (result.error and result.error.code) == {"cancelled": "cancelled", "late": "timeout"}.get(how)
-    token.cancel()
-    await asyncio.sleep(0.3)  # the deadline passes, and the time in which cancelled work may clean up
-
-
-async def test_a_deadline_that_passes_while_cancelled_work_cleans_up_does_not_cut_that_short(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(execute, "_GRACE_S", 30)
-    token, cleaned = CancellationToken(), False
-
-    @tool
-    async def work() -> None:
-        nonlocal cleaned
-        asyncio.get_running_loop().call_soon(token.cancel)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0.2)
-            cleaned = True
-
-    await Workbench([work]).call(Call("work", timeout_s=0.1, cancellation=token))
-    assert cleaned
-
-
-async def test_a_call_that_a_cancelled_task_makes_leaves_its_cancellation_as_it_was() -> None:
-    codes, counts = list[Any](), list[int]()
-
-    async def clean_up() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for seconds in (0, 30):
-                result = await Workbench([sleep]).call("sleep", {"seconds": seconds}, timeout_s=0.5 if seconds else 60)
-                codes.append(result.error and result.error.code)
-                counts.append(task.cancelling())
-
-    task = asyncio.create_task(clean_up())
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (codes, counts) == ([None, "timeout"], [1, 1])
 
 
 async def test_whoever_is_cancelled_while_late_work_cleans_up_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,8 @@
 """What the host provides is opened when needed, shared within its scope, and closed in reverse order."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -183,38 +181,6 @@ async def test_overrides_take_the_place_of_providers_nested_ones_too() -> None:
         assert result.value == "a in transaction on fake, fake"
 
 
-async def test_an_override_finds_its_provider_in_a_file_that_was_loaded_by_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "bank_tools.py").write_text(
-        "import functools\nfrom typing import Annotated\nfrom toolcrib import Depends, tool\n"
-        "def connect() -> str:\n    return 'real'\n"
-        "class Settings:\n    name = 'real'\n"
-        "@functools.cache\ndef cached() -> str:\n    return 'real'\n"
-        "def made(what):\n    def provide() -> str:\n        return what\n    return provide\n"
-        "one, other = made('one'), made('other')\n"
-        "@tool\ndef pay(bank: Annotated[str, Depends(connect)], settings: Annotated[Settings, Depends(Settings)],\n"
-        "        kept: Annotated[str, Depends(cached)], first: Annotated[str, Depends(one)],\n"
-        "        second: Annotated[str, Depends(other)]) -> str:\n"
-        "    return ' '.join((bank, settings.name, kept, first, second))\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import bank_tools  # type: ignore[import-not-found]
-
-    class Fake:
-        name = "fake"
-
-    replaced = {provider: lambda: "fake" for provider in (bank_tools.connect, bank_tools.cached)}
-    async with doubled([str(tmp_path / "bank_tools.py")], overrides={**replaced, bank_tools.Settings: Fake}) as bench:
-        assert (await bench.call("pay")).value == "fake fake fake one other"
-    async with doubled([bank_tools], overrides={**replaced, bank_tools.one: lambda: "fake"}) as bench:
-        assert (await bench.call("pay")).value == "fake real fake fake other"
-    # A function that is made anew in each module cannot be told from the others: better an error than the wrong one.
-    with pytest.raises(SetupError, match=r"No tool uses the provider 'made\.<locals>\.provide'"):
-        await doubled([str(tmp_path / "bank_tools.py")], overrides={bank_tools.one: lambda: "fake"}).start()
-    del sys.modules["bank_tools"]
-
-
 async def test_an_override_that_no_tool_uses_is_an_error() -> None:
     def unused() -> str:
         return "nothing"
@@ -234,14 +200,6 @@ async def test_an_override_that_no_tool_uses_is_an_error() -> None:
         assert (await bench.call("query", {"sql": "a"})).value == "a in transaction on fake, fake"
     async with doubled([query], overrides={get_pool: lambda: Pool("fake"), get_settings: fake}) as bench:
         assert (await bench.call("query", {"sql": "a"})).value == "a in transaction on fake, fake"
-
-
-def test_sync_code_gets_the_same_and_closes_it_at_the_end() -> None:
-    with Workbench([query]) as bench:
-        assert bench.call_sync("query", {"sql": "a"}).value == "a in transaction on real, real"
-        assert bench.call_sync("query", {"sql": "b"}).status == "success"
-    assert events.count("open settings") == 1
-    assert events[-2:] == ["close pool in the same task", "close settings"]
 
 
 async def test_reset_closes_and_the_next_call_opens_anew() -> None:

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolcrib import Call, Caller, CancellationToken, Context, Crib, Depends, Tool, ToolError, Workbench, tool
+from toolcrib import Call, Caller, CancellationToken, Context, Crib, Depends, Tool, Workbench, tool
 from toolcrib.core import Variables
 
 from .. import fuzz
-from ..doubled import doubled
 
 WAIT_S = 60.0
 
@@ -138,40 +137,6 @@ async def test_plain_and_async_providers_of_a_plain_tool_open_in_order_and_close
     assert threads != {threading.get_ident()}
 
 
-async def test_a_plain_tool_that_returns_a_coroutine_has_its_values_until_that_has_ended() -> None:
-    book = Book()
-
-    def plain() -> Iterator[Book]:
-        yield book
-        book.close("plain")
-
-    async def later(book: Book) -> list[str]:
-        await asyncio.sleep(0)
-        return book.closed()
-
-    def use(book: Annotated[Book, Depends(plain, scope="call")]) -> Any:
-        return later(book)
-
-    async with Workbench([use]) as bench:
-        assert (await bench.call("use")).value == []
-    assert book.closed() == ["plain"]
-
-
-async def test_an_override_of_another_kind_is_opened_where_it_belongs() -> None:
-    async def real() -> sqlite3.Connection:
-        raise AssertionError
-
-    @tool
-    def count(db: Annotated[sqlite3.Connection, Depends(real, scope="call")]) -> int:
-        return db.execute("SELECT count(*) FROM parts").fetchone()[0]  # type: ignore[no-any-return]
-
-    async with doubled([count], overrides={real: connect}) as bench:
-        assert (await bench.call("count")).value == 0
-
-
-# Closed, whatever happens
-
-
 def kinds(book: Book, release: threading.Event) -> dict[str, Tool[..., Any]]:
     """Tools that go on until they are released or cancelled, with two values each, one made of the other."""
 
@@ -277,29 +242,6 @@ async def test_a_thousand_calls_cancelled_at_random_moments_close_all_that_they_
     await storm(seed, 1000)
 
 
-async def test_a_hundred_late_calls_close_what_they_have_opened() -> None:
-    book = Book()
-    begun: list[str] = []
-    release = threading.Event()
-
-    def slow() -> Iterator[str]:
-        begun.append("slow")
-        release.wait(0.05)
-        book.open("slow")
-        yield "slow"
-        book.close("slow")
-
-    @tool
-    async def use(value: Annotated[str, Depends(slow, scope="call")]) -> str:
-        await asyncio.sleep(60)
-        return value
-
-    async with Workbench([use], timeout_s=0.02) as bench:
-        results = await bench.call_many([("use", None)] * 100)
-        assert {result.error.code for result in results if result.error} == {"timeout"}
-        await until(lambda: len(begun) == len(book.opened()) == len(book.closed()))
-
-
 def test_a_loop_that_ends_closes_what_its_calls_have_opened() -> None:
     book = Book()
 
@@ -333,95 +275,6 @@ def test_a_loop_that_ends_closes_what_its_calls_have_opened() -> None:
 
 
 # A stop
-
-
-@pytest.mark.parametrize("kind", ["async", "plain"])
-@pytest.mark.parametrize("scope", ["call", "session", "program"])
-async def test_stop_does_not_wait_for_a_provider_that_is_still_opening(scope: Any, kind: str) -> None:
-    opening, release, closed = threading.Event(), threading.Event(), threading.Event()
-
-    async def endless() -> AsyncIterator[None]:
-        opening.set()
-        await asyncio.Event().wait()
-        yield
-
-    def endless_in_thread() -> Iterator[None]:
-        opening.set()
-        release.wait(WAIT_S)
-        yield
-        closed.set()
-
-    @tool
-    async def use(
-        value: Annotated[None, Depends(endless if kind == "async" else endless_in_thread, scope=scope)],
-    ) -> None:
-        raise AssertionError
-
-    bench = Workbench([use])
-    waiting = asyncio.create_task(bench.call("use"))
-    await until(lambda: opening.is_set() or waiting.done())
-    assert not waiting.done(), waiting.result()
-    if scope == "call":
-        waiting.cancel()
-    await asyncio.wait_for(bench.stop(), 30)
-    if scope == "call":
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-    else:
-        result = await waiting
-        assert result.error is not None
-        assert result.error.code == "unavailable"
-    release.set()
-    if kind == "plain":
-        await until(closed.is_set)
-
-
-# A provider that exits
-
-
-@pytest.mark.parametrize("scope", ["call", "session"])
-@pytest.mark.parametrize("kind", ["async", "plain"])
-@pytest.mark.parametrize("when", ["opening", "closing"])
-@pytest.mark.parametrize("way", [SystemExit, GeneratorExit])
-async def test_a_provider_that_exits_ends_no_loop(
-    way: type[BaseException], when: str, kind: str, scope: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    def leave(now: str) -> None:
-        if when == now:
-            raise way
-
-    async def on_loop() -> AsyncIterator[str]:
-        leave("opening")
-        yield "value"
-        leave("closing")
-
-    def in_thread() -> Iterator[str]:
-        leave("opening")
-        yield "value"
-        leave("closing")
-
-    provider: Any = on_loop if kind == "async" else in_thread
-
-    @tool
-    async def use(value: Annotated[str, Depends(provider, scope=scope)]) -> str:
-        return value
-
-    @tool
-    def use_in_thread(value: Annotated[str, Depends(provider, scope=scope)]) -> str:
-        return value
-
-    async with Workbench([use, use_in_thread]) as bench:
-        results = await bench.call_many([("use", None), ("use_in_thread", None)])
-    if when == "opening":
-        assert [result.error and result.error.code for result in results] == ["failed", "failed"]
-        assert all(way.__name__ in result.text for result in results)
-    else:
-        assert [result.value for result in results] == ["value", "value"]
-        assert way is GeneratorExit or "failed to close" in caplog.text
-    await asyncio.sleep(0)
-
-
-# The caller and the variables
 
 
 def tenant(caller: Caller, variables: Variables) -> str:
@@ -490,60 +343,3 @@ async def test_tools_may_take_the_caller_and_the_variables_too() -> None:
         refused = await bench.call("who", {"caller": {"principal": "root"}})
         assert refused.error is not None
         assert refused.error.code == "invalid_arguments"
-
-
-async def test_what_a_tool_raises_is_its_result_also_where_its_values_fail_to_close(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def bad() -> Iterator[str]:
-        yield "bad"
-        raise OSError("cannot close")
-
-    def twice() -> Iterator[str]:
-        yield "once"
-        yield "twice"
-
-    @tool
-    def use(a: Annotated[str, Depends(bad, scope="call")], b: Annotated[str, Depends(twice, scope="call")]) -> str:
-        raise ToolError("not today", "unavailable")
-
-    async with Workbench([use]) as bench:
-        result = await bench.call("use")
-    assert result.text == "not today"
-    assert "cannot close" in caplog.text
-    assert "yields more than once" in caplog.text
-
-
-def test_a_loop_that_ends_while_a_cancelled_call_closes_its_values_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.tools.depends._PATIENCE_S", 0.05)
-    closed: list[str] = []
-    is_closing = asyncio.Event()
-
-    async def outer() -> AsyncIterator[str]:
-        yield "outer"
-        closed.append("outer")
-
-    async def inner(outer: Annotated[str, Depends(outer, scope="call")]) -> AsyncIterator[str]:
-        yield f"inner of {outer}"
-        is_closing.set()
-        await asyncio.sleep(WAIT_S)
-
-    @tool
-    async def use(inner: Annotated[str, Depends(inner, scope="call")]) -> None:
-        await asyncio.sleep(WAIT_S)
-
-    async def main() -> None:
-        bench = Workbench([use])
-        await bench.start()
-        call = asyncio.create_task(bench.call("use"))
-        while not any(one.get_name() != call.get_name() and "Value" in repr(one) for one in asyncio.all_tasks()):
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        call.cancel()
-        await is_closing.wait()  # and now the loop ends, which cancels what closes
-
-    ending = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
-    ending.start()
-    ending.join(WAIT_S)
-    assert not ending.is_alive()
-    assert closed == ["outer"]

@@ -53,12 +53,6 @@ async def test_a_call_that_failed_is_made_again_and_each_attempt_is_noted(caplog
     assert "retries" not in (await bench.call("flaky")).metadata
 
 
-async def test_after_the_last_attempt_the_last_error_is_the_answer() -> None:
-    flaky = Flaky(*(ToolError(f"busy {number}", "unavailable") for number in range(9)))
-    result = await call(flaky, read_only=True)
-    assert (result.text, flaky.calls, len(result.metadata["retries"])) == ("busy 3", 4, 3)
-
-
 def chained(error: Exception, cause: Exception, *, by: str = "cause") -> Exception:
     try:
         try:
@@ -289,20 +283,6 @@ async def test_pauses_double_up_to_the_longest_and_any_time_below_them_may_be_ch
 def test_retries_that_cannot_be_are_refused(wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(SetupError, match=name):
         Retry(**wrong)
-
-
-def test_retries_by_default() -> None:
-    assert repr(Retry()) == "Retry(tools='*', times=2, first_s=0.2, most_s=20.0)"
-
-
-@pytest.mark.parametrize(("depth", "calls"), [(9, 2), (10, 1)])
-async def test_a_lost_connection_is_looked_for_in_ten_errors_at_most(depth: int, calls: int) -> None:
-    error: Exception = ConnectionResetError()
-    for _ in range(depth):
-        error = chained(ValueError(), error)
-    flaky = Flaky(error)
-    await call(flaky, idempotent=True)
-    assert flaky.calls == calls
 
 
 class Counted(CancellationToken):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any
@@ -496,11 +496,6 @@ async def test_a_policy_that_fails_lets_nothing_run_and_tells_no_secret(
     assert bank.paid == []
 
 
-async def test_a_policy_from_code_denies_with_its_reason(bank: Bank) -> None:
-    result = await bank.bench(policy=lambda *_: Deny("not on Sundays.")).call("pay", {"to": "eve", "amount": 5})
-    assert result.text == "Tool 'pay' is not allowed to run with these arguments: not on Sundays."
-
-
 async def test_a_denial_and_a_question_come_before_credentials_are_asked_for() -> None:
     @tool(auth=ToolAuth("github"))
     async def star() -> None: ...
@@ -710,16 +705,6 @@ async def test_a_tool_that_changes_its_arguments_before_it_asks_asks_about_what_
     assert (await bench.call("work", {"items": [1]})).value == "for one"
 
 
-async def test_a_question_is_asked_once_in_a_call() -> None:
-    @tool
-    async def work(ctx: Context) -> int:
-        return await ctx.ask("n", int, "n?") + await ctx.ask("n", int, "n?")
-
-    bench = Workbench([work])
-    await bench.answer(waiting(await bench.call("work")).id, Input(2), by="alice")
-    assert (await bench.call("work")).value == 4
-
-
 async def test_an_answer_holds_over_the_attempts_of_one_call() -> None:
     attempts: list[int] = []
 
@@ -798,16 +783,6 @@ async def test_a_tool_waits_for_what_the_calls_it_makes_wait_for(bank: Bank) -> 
         await inner.answer(waiting(result).id, Approve(), by="alice")
         assert (await bench.call(name, {"to": "eve"})).text == f"paid {amount} to eve"
     assert bank.paid == [("eve", 5), ("eve", 6)]
-
-
-async def test_a_pending_result_that_a_program_unwraps_raises_what_it_waits_for(bank: Bank) -> None:
-    result = await bank.bench().call("pay", {"to": "eve", "amount": 5})
-    with pytest.raises(ToolError) as raised:
-        result.unwrap()
-    assert raised.value.code == "unavailable"
-
-
-# Asking at once
 
 
 async def test_a_door_that_can_ask_answers_at_once(bank: Bank, ship: Callable[..., Any], steps: list[str]) -> None:
@@ -893,22 +868,6 @@ async def test_a_call_given_up_while_somebody_is_asked_is_cancelled(bank: Bank) 
     result = await bench.call(Call("pay", {"to": "eve", "amount": 5}, cancellation=token))
     assert (code(result), cancelled.is_set()) == ("cancelled", True)
     assert bank.paid == []
-
-
-async def test_pendings_are_data(bank: Bank) -> None:
-    pending = replace(waiting(await bank.bench().call("pay", {"to": "eve", "amount": 5})), id="p", digest="d")
-    pending = replace(pending, expires_at=datetime.fromtimestamp(0, UTC))
-    assert pending.to_dict() == {
-        "id": "p",
-        "kind": "approval",
-        "message": "May 'pay' run with these arguments?",
-        "digest": "d",
-        "tool": "pay",
-        "principal": "local",
-        "thread": "default",
-        "expires_at": "1970-01-01T00:00:00+00:00",
-        "arguments": '{"to": "eve", "amount": 5}',
-    }
 
 
 async def test_a_door_that_never_gives_what_was_asked_for_is_asked_three_times() -> None:

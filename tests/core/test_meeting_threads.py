@@ -62,29 +62,3 @@ def test_a_permit_that_two_release_at_the_same_moment_is_free_once() -> None:
         return visits.leave, visits.leave, look
 
     each_moment(semaphores.__file__, prepare)
-
-
-def test_a_permit_that_is_shared_while_it_is_released_is_held_or_is_not() -> None:
-    def prepare() -> Prepared:
-        visits, shared = Visits(Semaphore(1)), list[bool]()
-        visits.come()
-
-        def look() -> None:
-            assert shared == [not visits.semaphore.is_idle()]
-
-        return lambda: shared.append(visits.semaphore.share(visits.admitted[0])), visits.leave, look
-
-    each_moment(semaphores.__file__, prepare)
-
-
-def test_a_look_at_a_semaphore_gives_no_place_of_its_rate_back() -> None:
-    def prepare() -> Prepared:
-        visits = Visits(Semaphore(burst=1, per_s=0.001, clock=lambda: 0.0))
-
-        def look() -> None:
-            visits.come()
-            assert len(visits.admitted) == 1
-
-        return visits.semaphore.is_idle, visits.come, look
-
-    each_moment(semaphores.__file__, prepare)

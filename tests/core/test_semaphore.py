@@ -95,24 +95,6 @@ async def test_a_cycle_of_waits_is_a_deadlock_and_a_chain_is_none() -> None:
     assert all(semaphore.is_idle() for semaphore in (first, second, third))
 
 
-async def test_when_there_may_be_room_is_estimated_by_who_is_before_and_how_long_they_stay() -> None:
-    semaphore = Semaphore(2)
-    permits = [await semaphore.acquire() for _ in range(2)]
-    waiting: list[asyncio.Task[object]] = []
-    for retry_after_s in (0.5, 1.0, 1.5):
-        with pytest.raises(SemaphoreFull) as full:
-            await semaphore.acquire(patience_s=0)
-        assert full.value.retry_after_s == retry_after_s
-        waiting.append(asyncio.create_task(semaphore.acquire()))
-        await asyncio.sleep(0)
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    for permit in permits:
-        semaphore.release(permit)
-    assert semaphore.is_idle()
-
-
 async def test_who_has_waited_and_gone_on_keeps_nobody_from_waiting() -> None:
     first, second = Semaphore(1), Semaphore(1)
     outer, before = await first.acquire(), await second.acquire()

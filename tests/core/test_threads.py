@@ -44,34 +44,6 @@ def test_work_that_ends_after_its_loop_is_dropped_and_keeps_no_loop(monkeypatch:
     assert raised == []
 
 
-def test_what_a_loop_never_took_keeps_no_loop() -> None:
-    begun, goes_on, posted = threading.Event(), threading.Event(), threading.Event()
-
-    class Loop(asyncio.SelectorEventLoop):
-        def call_soon_threadsafe(self, *arguments: Any, **keywords: Any) -> asyncio.Handle:
-            handle = super().call_soon_threadsafe(*arguments, **keywords)
-            if goes_on.is_set():
-                posted.set()
-            return handle
-
-    def work() -> None:
-        begun.set()
-        goes_on.wait(60)
-
-    async def wait() -> None:
-        asyncio.ensure_future(in_thread(work))  # noqa: RUF006 - the loop is to end before it
-        await in_thread(begun.wait)
-
-    loop = Loop()
-    kept = weakref.ref(loop)
-    loop.run_until_complete(wait())
-    goes_on.set()
-    assert posted.wait(60), "the work has ended, and its loop does not run any more"
-    loop.close()
-    del loop
-    require_dropped(kept, begun.set)
-
-
 def require_dropped(kept: "weakref.ref[Any]", work: Callable[[], None]) -> None:
     """Use the pool from other loops until nothing is left of the one that was *kept*."""
     for _ in range(200):

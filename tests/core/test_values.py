@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Input, Result, Text, ToolError
+from toolcrib import Call, Input, Result, Text, ToolError
 from toolcrib.core import (
-    Ask,
-    CallRecord,
     Credential,
     Data,
-    Decision,
     Emitted,
     Pending,
     Repair,
@@ -34,16 +31,6 @@ def test_secrets_and_values_are_in_no_repr() -> None:
         Result("hunter2", ()),
     ]
     assert "hunter2" not in repr(shown)
-
-
-def test_values_by_default() -> None:
-    assert Emitted((), 1) == Emitted((), 2)
-    assert (Ask().others_only, Decision("ask").others_only, PENDING.others_only) == (False, False, False)
-    record = CallRecord("c1", "t", Caller(), NOW)
-    assert (record.status, record.duration_s, record.repairs, record.code) == ("started", 0.0, 0, None)
-    result = Result(None, ())
-    assert (result.started_at.timestamp(), result.finished_at.timestamp()) == (0, 0)
-    assert Caller() == Caller("local", "default", "default")
 
 
 @pytest.mark.parametrize(
