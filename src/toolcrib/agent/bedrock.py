@@ -7,10 +7,10 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing, closing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager
 from typing import Any, ClassVar
 
-from ..core import SetupError
+from ..core import SetupError, from_any_thread
 from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
 from .model import ModelError, ModelProblem, Request
@@ -177,13 +177,12 @@ class BedrockModel(SdkModel):
 
 async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]:
     """Yield the values of *request*, which blocks, from a thread of its own. Closed, it asks for no more of them."""
-    loop = asyncio.get_running_loop()
     values: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
     closed_by_reader = threading.Event()
+    put_item = from_any_thread(values.put_nowait)
 
     def put(value: Any, error: BaseException | None = None) -> None:
-        with suppress(RuntimeError):  # the loop may be closed
-            loop.call_soon_threadsafe(values.put_nowait, (value, error))
+        put_item((value, error))
 
     def work() -> None:
         try:

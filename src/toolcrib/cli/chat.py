@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from ..agent import Agent, Model, ModelError, Outcome, RunEvent, model_from_name
-from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec
+from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec, from_any_thread
 from ..formats import Turn, Usage, User
 from ..record import Redactor
 from ..schema.describe import closest_match, did_you_mean, display_name
@@ -151,13 +151,13 @@ class Chat:
 
     async def with_person(self) -> int:
         """Talk to the person at the terminal until they exit. Returns the exit status."""
-        loop = asyncio.get_running_loop()
         history: list[str] = []
+        stop_now = from_any_thread(self._stop_now)
 
         def pressed() -> bool:
             self._presses += 1
             if self._presses == 1:
-                loop.call_soon_threadsafe(self._stop_now)
+                stop_now()
             return self._presses == 1
 
         count = len(self._bench.specs())

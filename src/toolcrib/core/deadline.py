@@ -72,4 +72,4 @@ def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     context = copy_context()
     context.run(current_deadline.set, None)
     context.run(current_client.set, None)
-    return asyncio.get_running_loop().create_task(work, context=context)
+    return asyncio.create_task(work, context=context)

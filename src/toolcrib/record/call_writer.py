@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from secrets import token_hex
@@ -18,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ..core import CallRecord, log_failure
+from ..core import CallRecord, from_any_thread, log_failure
 from ..store import Store
 from ..store.rows import encode_time
 from .call_rows import PUT, STILL_RUNS, TOO_MANY, TOO_OLD, to_row
@@ -220,17 +219,12 @@ class CallWriter:
 
 def resolved(future: "asyncio.Future[None]") -> Done:
     """Return what ends the waiting for *future*, from any thread."""
-    loop = future.get_loop()
 
     def end() -> None:
         if not future.done():
             future.set_result(None)
 
-    def done() -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(end)
-
-    return done
+    return from_any_thread(end)
 
 
 def _put(connection: Connection, rows: dict[str, dict[str, Any]], beat: dict[str, Any] | None) -> None:

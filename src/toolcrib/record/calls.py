@@ -81,7 +81,7 @@ class DatabaseCalls(Recorder):
             self.unconfirmed += 1
             writer.put(record, is_start=True)
             return
-        is_written = asyncio.get_running_loop().create_future()
+        is_written: asyncio.Future[None] = asyncio.Future()
         if not writer.put(record, is_start=True, done=resolved(is_written)):
             self.unconfirmed += 1
             return
@@ -100,7 +100,7 @@ class DatabaseCalls(Recorder):
         writer = self._writer()
         if writer.is_idle:
             return
-        is_written = asyncio.get_running_loop().create_future()
+        is_written: asyncio.Future[None] = asyncio.Future()
         writer.put(None, done=resolved(is_written))
         try:
             async with asyncio.timeout(_FLUSH_TIMEOUT_S):

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from ..core import Caller, OffersChange
+from ..core import Caller, OffersChange, from_any_thread
 from ..workbench import Workbench
 from .callers import Callers
 from .sdk import closing_of, state_of
@@ -53,8 +53,8 @@ class Changes:
         self._sessions: dict[ServerSession, Workbench] = {}
         self._events: dict[ServerSession, dict[ServerEvent, None]] = defaultdict(dict)
         self._notifying: dict[ServerSession, asyncio.Task[None]] = {}
-        self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
+        self._wake, self._note = from_any_thread(self._woken.set), from_any_thread(self._add)
         self._changed: dict[_Addressed, None] = {}
         self._listed = self._lists()
 
@@ -115,18 +115,15 @@ class Changes:
 
     def check(self) -> None:
         """Notify the clients, soon, if a list of tools is another now. From any thread."""
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._woken.set)
+        self._wake()
 
     def changed(self, event: ServerEvent, caller: Caller | None = None) -> None:
         """Notify the clients, or those of *caller*, soon, of *event*. From any thread."""
+        self._note(event, caller)
 
-        def note() -> None:
-            self._changed[event, caller] = None
-            self._woken.set()
-
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(note)
+    def _add(self, event: ServerEvent, caller: Caller | None) -> None:
+        self._changed[event, caller] = None
+        self._woken.set()
 
     async def follow(self) -> None:
         """Notify of changes until cancelled."""

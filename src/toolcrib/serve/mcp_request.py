@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from ..core import current_client, redacted
+from ..core import current_client, from_any_thread, redacted
 from ..workbench import Workbench
 from .sdk import state_of
 
@@ -58,7 +58,7 @@ class ClientRequest:
         self.is_open = True
         self.close_stream = context.close_sse_stream
         self._id = context.request_id
-        self._loop = asyncio.get_running_loop()
+        self._wake_soon = from_any_thread(self._wake)
         self._allowed = allowed_log_levels(context.protocol_version, context.meta)
         self._lines: deque[tuple[wire.LoggingLevel, str, str]] = deque(maxlen=_MAX_LINES)
         self._sending = asyncio.Lock()
@@ -104,7 +104,7 @@ class ClientRequest:
             return
         text = redacted(record.getMessage(), self.bench.offers.redaction)
         self._lines.append((level, record.name.removeprefix("toolcrib.tool."), text))
-        self._loop.call_soon_threadsafe(self._wake)
+        self._wake_soon()
 
     async def flush(self) -> None:
         """Send what was logged and has not been sent yet, before the answer."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core import SetupError, Source, create_lasting_task
+from ..core import SetupError, Source, create_lasting_task, from_any_thread
 
 _log = logging.getLogger("toolcrib")
 
@@ -293,7 +293,7 @@ class _Retry:
         self.source = source
         self.lost = lost
         self.reason = "it is still starting" if lost is None else "it was lost"
-        self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.first: asyncio.Future[None] = asyncio.Future()
 
     def settle(self) -> None:
         if not self.first.done():
@@ -317,10 +317,9 @@ class SourceLife:
     ) -> None:
         self.source = source
         self.name = name
-        self._loop = asyncio.get_running_loop()
+        self._report_lost = from_any_thread(lambda: on_lost(self))
         self._describe = describe
-        self._on_lost = on_lost
-        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._started: asyncio.Future[None] = asyncio.Future()
         self._closing = asyncio.Event()
         self._is_stopped = False
         self._task = create_lasting_task(self._live())
@@ -380,10 +379,6 @@ class SourceLife:
             if unlink is not None:
                 unlink()
         await self._stop()
-
-    def _report_lost(self) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._on_lost, self)
 
     def _done(self, _: asyncio.Task[None]) -> None:
         _running.discard(self)

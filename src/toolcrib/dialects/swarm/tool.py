@@ -20,6 +20,7 @@ from ...core import (
     Redaction,
     ToolError,
     ToolSpec,
+    from_any_thread,
     in_thread,
 )
 from ...schema import require_schema, returns_awaitable, serialize_any
@@ -169,7 +170,7 @@ class ToolCall:
 
     def __post_init__(self) -> None:
         self.signal = AbortSignal()
-        self._loop = asyncio.get_running_loop()
+        self._set_committed, self._stop_turn = from_any_thread(self.committed.set), from_any_thread(self.on_stop)
         self._lock = threading.Lock()
         self._released: Future[None] = Future()
         self._released.set_running_or_notify_cancel()  # who stops waiting for it does not cancel it
@@ -197,7 +198,7 @@ class ToolCall:
                 return False
             self.output = text
         self.on_event("commit", self.tool_id)
-        self._loop.call_soon_threadsafe(self.committed.set)
+        self._set_committed()
         await asyncio.wrap_future(self._released)  # in any loop: a sync tool may run one of its own
         return True
 
@@ -214,7 +215,7 @@ class ToolCall:
     def stop(self) -> None:
         """Abort the signal of the call, and let no further call of its turn begin. From any thread."""
         self.signal.cancel()
-        self._loop.call_soon_threadsafe(self.on_stop)
+        self._stop_turn()
 
     async def run(self, context: Context) -> Any:
         """Call the tool, in a thread if it is sync. Returns its output: what it committed, or else what it returned."""

@@ -91,7 +91,7 @@ class Session:
 
     async def open(self) -> None:
         """Wait until it is open. Raises Refused, and LoadError with what failed."""
-        is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        is_open: asyncio.Future[None] = asyncio.Future()
         self._task = create_lasting_task(self._live(is_open))
         try:
             await asyncio.shield(is_open)
