@@ -27,9 +27,9 @@ class CheckedArguments(dict[str, Any]):
     def read(cls, tool: Tool, call: Call, *, repair: bool) -> "CheckedArguments":
         """Return the arguments of *call*, checked once more. Raises ToolError."""
         arguments, _ = tool.check(call.arguments, repair)
-        checked = cls(arguments)
-        checked.arguments, checked.tool, checked.call = arguments, tool, call
-        return checked
+        copy = cls(arguments)
+        copy.arguments, copy.tool, copy.call = arguments, tool, call
+        return copy
 
     def settled(self) -> tuple["CheckedArguments | None", str]:
         """Return the arguments that are validated from exactly the bytes of the document, and its identity.

@@ -1,4 +1,4 @@
-"""What runs in the background reports, on its way to whoever streams it. A slow reader slows it down."""
+"""The reports of work in the background, on their way to a reader. A slow reader slows the work down."""
 
 import asyncio
 from collections import deque
@@ -54,7 +54,7 @@ class EventQueue(Generic[E]):
 
 
 class EventStream(EventQueue[Event]):
-    """The events of one call. Of progress only the newest is kept, which waits for nobody."""
+    """The events of one call. Of progress only the newest is kept, which never waits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -109,7 +109,7 @@ async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context)
         return value
     except BaseException as raised:
         if isinstance(raised, asyncio.CancelledError):
-            context.cancellation.cancel()  # where there is no deadline, nobody else cancels it
+            context.cancellation.cancel()  # where there is no deadline, nothing else cancels it
         if pending_of(raised) is not None:
             await port.suspend()
         raise
@@ -203,11 +203,11 @@ async def _pause(wait_s: float, tool: str, cancellation: CancellationToken | Non
     if cancellation is None:
         await asyncio.sleep(wait_s)
         return
-    stopped = asyncio.Event()
-    unlink = cancellation.add_callback(from_any_thread(stopped.set))
+    stop = asyncio.Event()
+    unlink = cancellation.add_callback(from_any_thread(stop.set))
     try:
         async with asyncio.timeout(wait_s):
-            await stopped.wait()
+            await stop.wait()
     except TimeoutError:
         return
     finally:
@@ -231,7 +231,7 @@ class _Observed(EventStream):
 
 
 class CallPort:
-    """The `Port` of one call: what its tool reports goes to *events*, secrets redacted, if anybody listens."""
+    """The `Port` of one call: what its tool reports goes to *events*, secrets redacted, if there are any."""
 
     def __init__(self, tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, trail: Trail) -> None:
         self._tool = tool
@@ -259,8 +259,8 @@ class CallPort:
         redaction = self._runtime.redaction
         parts: list[Content] = []
         is_ready = isinstance(content, Emitted)
-        given = content.content if is_ready else content_of(content, partial(serialize_any, self._tool.spec.name))
-        for part in given:
+        items = content.content if is_ready else content_of(content, partial(serialize_any, self._tool.spec.name))
+        for part in items:
             if redaction is None:
                 parts.append(part)
             elif isinstance(part, Text):
@@ -294,17 +294,17 @@ class CallPort:
         from ..schema import Elicitation
 
         question = Elicitation(schema)
-        stored = await self._questions().ask("input", key, message, question)
-        if isinstance(stored.answer, Input):
-            return question.read(stored.answer.value)
-        answer = stored.answer if isinstance(stored.answer, Deny) else Deny()
-        raise denied(self._tool.spec.name, answer, stored.by)
+        entry = await self._questions().ask("input", key, message, question)
+        if isinstance(entry.answer, Input):
+            return question.read(entry.answer.value)
+        answer = entry.answer if isinstance(entry.answer, Deny) else Deny()
+        raise denied(self._tool.spec.name, answer, entry.by)
 
     async def approve(self, message: str, /) -> None:
         """Return once a person has approved this call, as where the policy has asked for that. Raises as `ask` does."""
-        stored = await self._questions().ask("approval", "", message)
-        if isinstance(stored.answer, Deny):
-            raise denied(self._tool.spec.name, stored.answer, stored.by)
+        entry = await self._questions().ask("approval", "", message)
+        if isinstance(entry.answer, Deny):
+            raise denied(self._tool.spec.name, entry.answer, entry.by)
 
     def _questions(self) -> Questions:
         questions = self._trail.questions
@@ -368,14 +368,14 @@ class Bounded:
                 dog.watched.pop(self, None)
 
     def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
-        """Drive the work on. From its first suspension there are timers, and a cancellation may be somebody else's.
+        """Drive the work on. From its first suspension there are timers, and a cancellation may be of another.
 
         Ours comes up to twice: at the deadline, or by the token, and after the grace that the work has then.
         """
         task = asyncio.current_task()
         assert task is not None
-        others = task.cancelling()
-        cancels = handled = 0
+        cancels_before = task.cancelling()
+        cancels = cancels_seen = 0
 
         def cancel() -> None:
             nonlocal cancels
@@ -389,12 +389,12 @@ class Bounded:
         try:
             while True:
                 try:
-                    sent = yield waiting
+                    value_sent = yield waiting
                 except BaseException as thrown:
                     # What was waited for has failed, or another cancels (a timeout inside the tool does): that is
                     # between them and the work.
-                    if cancels > handled and isinstance(thrown, asyncio.CancelledError):
-                        handled = cancels
+                    if cancels > cancels_seen and isinstance(thrown, asyncio.CancelledError):
+                        cancels_seen = cancels
                         if grace is not None:
                             is_detached = self._detach(thrown)
                             break
@@ -405,7 +405,7 @@ class Bounded:
                         grace = task.get_loop().call_later(_GRACE_S, cancel)
                     waiting = self._work.throw(thrown)
                 else:
-                    waiting = self._work.send(sent)
+                    waiting = self._work.send(value_sent)
         except StopIteration as ended:
             if grace is None:
                 return ended.value
@@ -422,7 +422,7 @@ class Bounded:
                 unlink()
             for _ in range(cancels):
                 task.uncancel()
-        if task.cancelling() > others:
+        if task.cancelling() > cancels_before:
             raise asyncio.CancelledError
         raise self._error(is_detached)
 
@@ -459,11 +459,11 @@ class Resumed:
         try:
             while True:
                 try:
-                    sent = yield waiting
+                    value_sent = yield waiting
                 except BaseException as thrown:
                     waiting = self._work.throw(thrown)
                 else:
-                    waiting = self._work.send(sent)
+                    waiting = self._work.send(value_sent)
         except StopIteration as ended:
             return ended.value
 

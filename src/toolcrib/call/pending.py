@@ -83,17 +83,17 @@ class PendingCalls:
         """Store *answer* to what is pending under *id*, given *by* a person, by name. Raises AnswerError."""
         if not isinstance(by, str) or not by:
             raise AnswerError('An answer needs a name: answer(id, Approve(), by="alice").', "foreign")
-        stored = await self.store.get(id)
-        if stored is None:
+        entry = await self.store.get(id)
+        if entry is None:
             raise AnswerError(
                 f"Nothing waits under '{str(id)[:100]}'. It may have expired long ago; `pendings()` lists what waits.",
                 "unknown",
             )
-        pending = stored.pending
-        if stored.state == "open" and (now := self.clock()) >= pending.expires_at:
+        pending = entry.pending
+        if entry.state == "open" and (now := self.clock()) >= pending.expires_at:
             await self.store.answer(pending.id, answer, by=by, now=now)  # refused, and seen to be expired
-            stored = replace(stored, state="expired")
-        self._require_open(stored)
+            entry = replace(entry, state="expired")
+        self._require_open(entry)
         if not await self.allows(pending, by):
             own = " The caller may not answer it." if pending.others_only and by == pending.principal else ""
             raise AnswerError(
@@ -102,7 +102,7 @@ class PendingCalls:
         if (problem := self._problem(pending, answer)) is not None:
             raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
         if not await self.store.answer(pending.id, answer, by=by, now=self.clock()):
-            self._require_open(await self.store.get(id) or stored)
+            self._require_open(await self.store.get(id) or entry)
             raise AnswerError(f"'{pending.id}' was answered at the same moment; that answer counts.", "replayed")
         return pending
 
@@ -110,13 +110,13 @@ class PendingCalls:
         """Return the answer of the caller, where they can be asked at once; None where they cannot."""
         if self.ask is None or not await self.allows(pending, pending.principal):
             return None
-        shown = pending
+        again = pending
         for _ in range(MAX_TRIES):
             try:
-                answer = await self.ask(shown)
+                answer = await self.ask(again)
             except Exception as error:
-                what = f"Asking failed whether '{pending.tool}' may run; the call waits"
-                log_failure(what, error, self.redaction)
+                need = f"Asking failed whether '{pending.tool}' may run; the call waits"
+                log_failure(need, error, self.redaction)
                 return None
             if answer is None:
                 return None
@@ -125,7 +125,7 @@ class PendingCalls:
                 return None
             if problem is None:
                 return StoredPending(pending, "taken", answer, pending.principal)
-            shown = replace(pending, message=f"{problem}\n{pending.message}")
+            again = replace(pending, message=f"{problem}\n{pending.message}")
         _log.warning("The answers to '%s' are not what was asked for; the call waits", pending.tool)
         return None
 
@@ -140,22 +140,22 @@ class PendingCalls:
         if self.may_answer is None:
             return True
         try:
-            allowed = self.may_answer(pending, by)
-            return (await allowed if isawaitable(allowed) else allowed) is True
+            verdict = self.may_answer(pending, by)
+            return (await verdict if isawaitable(verdict) else verdict) is True
         except Exception as error:
             log_failure(f"Whether '{by}' may answer could not be decided, so they may not", error, self.redaction)
             return False
 
-    def _require_open(self, stored: StoredPending) -> None:
-        pending = stored.pending
-        if stored.state in ("answered", "taken"):
-            was = "answered" if stored.state == "answered" else "answered and used"
+    def _require_open(self, entry: StoredPending) -> None:
+        pending = entry.pending
+        if entry.state in ("answered", "taken"):
+            was = "answered" if entry.state == "answered" else "answered and used"
             raise AnswerError(
-                f"'{pending.id}' is {was} already, by '{stored.by}'. An answer counts once: call again, and answer "
+                f"'{pending.id}' is {was} already, by '{entry.by}'. An answer counts once: call again, and answer "
                 "what is then asked.",
                 "replayed",
             )
-        if stored.state == "expired" or self.clock() >= pending.expires_at:
+        if entry.state == "expired" or self.clock() >= pending.expires_at:
             raise AnswerError(
                 f"'{pending.id}' has expired, at {pending.expires_at:%Y-%m-%d %H:%M:%S} UTC. "
                 "Call again to be asked again.",
@@ -194,8 +194,8 @@ class Questions:
     """The arguments that a person was shown, validated from the bytes of their document."""
     _digest: str = ""
     _arguments: str = ""
-    _made: str = ""
-    _taken: dict[tuple[str, str], StoredPending] = field(default_factory=dict[tuple[str, str], StoredPending])
+    _document: str = ""
+    _entries: dict[tuple[str, str], StoredPending] = field(default_factory=dict[tuple[str, str], StoredPending])
     _keys: dict[str, int] = field(default_factory=dict[str, int])
 
     def bind(self, arguments: CheckedArguments | None = None) -> None:
@@ -208,7 +208,7 @@ class Questions:
             identity = arguments.accepted.identity_as_sent
         else:
             self.approved, identity = arguments.settled()
-            self._made = arguments.accepted.bytes if self.approved and arguments.accepted.has_made else ""
+            self._document = arguments.accepted.bytes if self.approved and arguments.accepted.has_made else ""
             arguments = self.approved or arguments
         self._digest = call_digest(self.caller, self.tool, identity)
         self._arguments = self._text(arguments)
@@ -227,25 +227,25 @@ class Questions:
         if not self._digest:
             self.bind()
         store, now = self.pendings.store, self.pendings.clock()
-        stored = self._taken.get((kind, key)) or await store.take(self._digest, kind, key, now=now)
-        shown = self._read_made(stored.made) if stored is not None and stored.made else None
-        if stored is not None and stored.made and (shown is None or self._text(shown) != stored.pending.arguments):
-            stored = None  # what would run is not what was shown
-        if stored is not None and isinstance(stored.answer, Input) and question is not None:
+        entry = self._entries.get((kind, key)) or await store.take(self._digest, kind, key, now=now)
+        again = self._read_made(entry.made) if entry is not None and entry.made else None
+        if entry is not None and entry.made and (again is None or self._text(again) != entry.pending.arguments):
+            entry = None  # what would run is not what was shown
+        if entry is not None and isinstance(entry.answer, Input) and question is not None:
             # Answered where only the JSON Schema was known, or asked for something else by now.
-            problem = question.problems(stored.answer.value) or ""
-        if stored is None or problem or (others_only and stored.by == self.caller.principal):
+            problem = question.problems(entry.answer.value) or ""
+        if entry is None or problem or (others_only and entry.by == self.caller.principal):
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
-            stored, shown = await self._ask_again(kind, key, message, question, others_only), None
-        self.approved = shown or self.approved
-        self._taken[kind, key] = stored
-        return stored
+            entry, again = await self._ask_again(kind, key, message, question, others_only), None
+        self.approved = again or self.approved
+        self._entries[kind, key] = entry
+        return entry
 
     async def give_back(self) -> None:
         """The call ends waiting: the answers it had taken are there for it when it is made again."""
-        while self._taken:
-            _, stored = self._taken.popitem()
-            await self.pendings.store.give_back(replace(stored, state="answered"))
+        while self._entries:
+            _, entry = self._entries.popitem()
+            await self.pendings.store.give_back(replace(entry, state="answered"))
 
     async def _ask_again(
         self, kind: PendingKind, key: str, message: str, question: "Elicitation | None", others_only: bool
@@ -270,15 +270,15 @@ class Questions:
         if pendings.ask is not None:
             context = copy_context()
             context.run(current_client.set, self.client)
-            answered = await asyncio.create_task(pendings.ask_now(pending), context=context)
-            if answered is not None:
-                return replace(answered, made=self._made)
+            reply = await asyncio.create_task(pendings.ask_now(pending), context=context)
+            if reply is not None:
+                return replace(reply, made=self._document)
         now = pendings.clock()
         pending = replace(pending, expires_at=now + pendings.within)
-        made = {"made": self._made} if self._made else {}
-        stored = await pendings.store.open(pending, now=now, **made)
-        pendings.remember(stored.id, question)
-        raise Suspended(stored)
+        made = {"made": self._document} if self._document else {}
+        entry = await pendings.store.open(pending, now=now, **made)
+        pendings.remember(entry.id, question)
+        raise Suspended(entry)
 
     def _redacted_key(self, key: str) -> str:
         """Return *key* without secrets: two that differ in these are numbered, in the order in which they are asked."""
@@ -311,10 +311,10 @@ def pending_message(tool: str, pending: Pending) -> str:
     """Return what a model reads of a call that waits."""
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
-    what = {"approval": "approval", "input": "an answer", "authorization": "authorization"}.get(pending.kind, "a task")
+    need = {"approval": "approval", "input": "an answer", "authorization": "authorization"}.get(pending.kind, "a task")
     where = f" ({pending.url})" if pending.url else ""
     return (
-        f"Tool '{tool}' has not run: it waits for {what}: {message}{where} "
+        f"Tool '{tool}' has not run: it waits for {need}: {message}{where} "
         "Call it again with the same arguments when that is done."
     )
 

@@ -80,7 +80,8 @@ async def run(
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
                 call = await _with_values(tool, call, runtime, trail)
             arguments, repairs = tool.check(call.arguments, runtime.repair)
-            trail.repairs += repairs
+            if repairs:
+                trail.repairs += repairs
             if runtime.policy is not None or runtime.records_content:
                 await _decide(_checked(arguments, tool, call), sent, runtime, trail, outer or trail)
             credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
@@ -250,13 +251,13 @@ async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runti
     if checked.call.cancellation is not None:
         answer = Bounded(answer, name, None, checked.call.cancellation)
     with nullcontext() if deadline is None else deadline.paused():
-        stored: StoredPending = await answer
-    if isinstance(stored.answer, Deny):
-        trail.decision = replace(decision, by=stored.by)
-        raise denied(name, stored.answer, stored.by)
+        entry: StoredPending = await answer
+    if isinstance(entry.answer, Deny):
+        trail.decision = replace(decision, by=entry.by)
+        raise denied(name, entry.answer, entry.by)
     if questions.approved is not None:
         checked.become(questions.approved)
-    return replace(decision, by=stored.by)
+    return replace(decision, by=entry.by)
 
 
 # Authorize
@@ -279,14 +280,14 @@ async def _authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, C
     deadline = current_deadline.get()
     if deadline is not None or call.cancellation is not None:
         answer = Bounded(answer, tool.spec.name, deadline, call.cancellation)
-    granted = await answer
-    if isinstance(granted, Pending):
+    answer = await answer
+    if isinstance(answer, Pending):
         # Without a digest nothing says what it is about, so it is not put beside others.
         store, now = runtime.pending.store, runtime.pending.clock()
-        raise Suspended(await store.open(granted, now=now) if granted.digest else granted)
-    for credential in granted:
+        raise Suspended(await store.open(answer, now=now) if answer.digest else answer)
+    for credential in answer:
         runtime.redact_also(credential.secrets)
-    return {credential.provider: credential for credential in granted}
+    return {credential.provider: credential for credential in answer}
 
 
 # Normalize
@@ -328,8 +329,8 @@ def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None
     if result.repairs and redaction is not None:
         result.repairs = _redacted_repairs(result.repairs, redaction)
     if (decision := trail.decision) is not None:
-        known = {"do": decision.do, "rule": decision.rule, "by": decision.by}
-        result.metadata["decision"] = {name: value for name, value in known.items() if value is not None}
+        members = {"do": decision.do, "rule": decision.rule, "by": decision.by}
+        result.metadata["decision"] = {name: value for name, value in members.items() if value is not None}
     if trail.failures:
         result.metadata["retries"] = list(trail.failures)
 
@@ -392,8 +393,8 @@ async def _give_back(trail: Trail, call: Call, redaction: Redaction | None) -> N
     try:
         await trail.questions.give_back()
     except Exception as error:
-        what = f"The approval of a call of '{call.tool}' could not be stored; it will be asked for again"
-        log_failure(what, error, redaction)
+        log_text = f"The approval of a call of '{call.tool}' could not be stored; it will be asked for again"
+        log_failure(log_text, error, redaction)
 
 
 def _reworded(error: ToolError, raised: BaseException, call: Call, runtime: Runtime) -> ToolError:
@@ -403,7 +404,7 @@ def _reworded(error: ToolError, raised: BaseException, call: Call, runtime: Runt
         if not isinstance(message, str):
             raise TypeError(f"error_message returned {type(message).__name__}, not text")
     except Exception as failure:
-        what = f"error_message failed for a call of '{call.tool}'; the message stays as it is"
-        log_failure(what, failure, runtime.redaction)
+        log_text = f"error_message failed for a call of '{call.tool}'; the message stays as it is"
+        log_failure(log_text, failure, runtime.redaction)
         return error
     return ToolError(redacted(message, runtime.redaction), error.code, retry=error.retry, details=error.details)

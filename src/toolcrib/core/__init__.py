@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 from .call import Call, Caller
 from .cancel import CancellationToken
-from .content import Audio, Content, Data, File, Image, Text, content_from_dict, content_to_dict
+from .content import (
+    Audio,
+    Content,
+    Data,
+    Emitted,
+    Event,
+    File,
+    Image,
+    Progress,
+    Text,
+    content_from_dict,
+    content_to_dict,
+)
 from .context import (
     HOST_VARIABLES,
     ApprovalPort,
@@ -23,7 +35,6 @@ from .context import (
 )
 from .credentials import Credential
 from .deadline import Deadline, create_lasting_task, current_client, current_deadline
-from .decision import Ask, Decision, Do, PolicyAnswer
 from .digest import call_digest, canonical, definition_digest
 from .errors import (
     CODES,
@@ -40,7 +51,6 @@ from .errors import (
     UnknownToolError,
     raise_missing_extra,
 )
-from .events import Emitted, Event, Progress
 from .failure import is_thrown, leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import (
@@ -70,12 +80,15 @@ from .pending import (
     answer_from,
 )
 from .protocols import (
+    Ask,
     Asker,
     AtDeadline,
     Availability,
     Broker,
     Check,
     Checked,
+    Decision,
+    Do,
     Encode,
     ErrorMessage,
     MayAnswer,
@@ -83,6 +96,7 @@ from .protocols import (
     Next,
     PendingStore,
     Policy,
+    PolicyAnswer,
     Recorder,
     Tool,
     Work,

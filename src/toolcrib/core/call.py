@@ -41,7 +41,7 @@ class Call:
     """One request: which tool, with which arguments as they were written, under which id.
 
     *arguments* is JSON text or a mapping of JSON values; None means no arguments. *timeout_s* is the longest it may
-    take, in seconds, in addition to the limits of the tool and the workbench. *cancellation* lets anybody cancel it.
+    take, in seconds, in addition to the limits of the tool and the workbench. *cancellation* cancels it, from anywhere.
     *data* is the host's, for this one call: a tool finds it in `Context.call.data`; no model sees or sets it.
     *traceparent* (W3C Trace Context) is the trace that the call is a part of.
     Treat it as a value. (Not frozen: one is made for every call, and freezing makes that three times as slow.)

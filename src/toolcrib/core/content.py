@@ -1,9 +1,9 @@
-"""What a result is made of, and what may be shown of it."""
+"""What a result is made of, what may be shown of it, and what a running call reports before its result."""
 
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -130,8 +130,8 @@ def content_from_dict(data: Mapping[str, Any]) -> Content:
         case "file":
             return File(_bytes(data), _string(data, "media_type"), _string(data, "name") if data.get("name") else None)
         case _:
-            found = f"'{kind[:40]}'" if isinstance(kind, str) else "missing"
-            raise ValueError(f"Content is an object with a 'type' of {', '.join(_KINDS)}; the type is {found}.")
+            type_text = f"'{kind[:40]}'" if isinstance(kind, str) else "missing"
+            raise ValueError(f"Content is an object with a 'type' of {', '.join(_KINDS)}; the type is {type_text}.")
 
 
 def _string(data: Mapping[str, Any], name: str) -> str:
@@ -151,3 +151,26 @@ def _bytes(data: Mapping[str, Any]) -> bytes:
 
 def _placeholder(what: str, media_type: str, data: bytes) -> str:
     return f"[{what}: {media_type}, {len(data)} bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call is: *done* of *total* (None where that is not known), with a message."""
+
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Content that a call gives while it still runs. Not a part of its result.
+
+    *value* is for the program, and is not redacted: a tool that emits an Emitted may put one there.
+    """
+
+    content: tuple[Content, ...]
+    value: Any = field(default=None, repr=False, compare=False)
+
+
+Event = Progress | Emitted

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from .call import Call, Caller
 from .cancel import CancellationToken
+from .content import Progress
 from .credentials import Credential
 from .deadline import Deadline
 from .errors import ToolcribError
-from .events import Progress
 from .loops import run_on
 from .redaction import Redaction
 
@@ -23,7 +23,7 @@ Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 class Port(Protocol):
-    """Carries what a running tool reports and asks to whoever waits for its result."""
+    """Carries what a running tool reports and asks to the caller."""
 
     def progress(self, progress: Progress, /) -> None: ...
     async def emit(self, content: Any, /) -> None: ...

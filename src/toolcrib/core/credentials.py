@@ -36,7 +36,7 @@ class Credential:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The texts in it that nobody may see. A user name alone is not one."""
+        """The texts in it that are redacted. A user name alone is not one."""
         if self.kind not in ("basic", "keypair"):
             return (self.secret,)
         parts = self.secret.partition(":")

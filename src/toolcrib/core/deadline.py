@@ -64,7 +64,7 @@ current_deadline: ContextVar[Deadline | None] = ContextVar("toolcrib_deadline", 
 """The deadline of the running call: what it calls has no more time than it has itself."""
 
 current_client: ContextVar[Any] = ContextVar("toolcrib_client", default=None)
-"""Who waits for the running call, as the door by which it came knows them; None where that knows nobody."""
+"""The client that waits for the running call, as the door by which it came knows it; None where it does not."""
 
 
 def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -23,7 +23,7 @@ def definition_digest(spec: ToolSpec, body: str = "") -> str:
 
     *body* is the identity of what it does, where that is known.
     """
-    auth = [each.to_dict() for each in spec.requirements]
+    auth = [requirement.to_dict() for requirement in spec.requirements]
     return _sha256(
         spec.name,
         spec.description,

@@ -73,7 +73,7 @@ class StoreError(ToolcribError):
 class AnswerError(ToolcribError):
     """An answer that was not accepted. *reason* is why, for programs.
 
-    `unknown`: nothing waits under this id; `expired`: it came too late; `replayed`: somebody has answered before;
+    `unknown`: nothing waits under this id; `expired`: it came too late; `replayed`: it was answered before;
     `foreign`: not for this person to give; `invalid`: not what was asked for.
     """
 
@@ -102,9 +102,9 @@ class ToolError(Exception):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # A subclass may not call __init__, and is read all the same.
-        made = super().__new__(cls, *args)
-        made.message = str(args[0]) if args and isinstance(args[0], str) else cls.__name__
-        return made
+        error = super().__new__(cls, *args)
+        error.message = str(args[0]) if args and isinstance(args[0], str) else cls.__name__
+        return error
 
     def __init__(
         self,

@@ -58,13 +58,13 @@ def log_failure(what: str, error: BaseException, redaction: Redaction | None, *,
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """Yield *error*, or the errors that it is a group of, at any depth: each once."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     left = [error]
     while left:
         error = left.pop()
-        if id(error) in seen:
+        if id(error) in ids:
             continue
-        seen.add(id(error))
+        ids.add(id(error))
         if isinstance(error, Escaped):
             left.append(error.error)
         elif isinstance(error, BaseExceptionGroup):

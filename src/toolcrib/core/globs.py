@@ -18,10 +18,10 @@ def compile_globs(patterns: Any, *, of: str = "tools") -> re.Pattern[str]:
 
     Raises SetupError, naming the option *of*.
     """
-    listed: list[Any] = [patterns] if isinstance(patterns, str) else patterns
-    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) and one for one in listed):
+    globs: list[Any] = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(globs, list | tuple) or not globs or not all(isinstance(glob, str) and glob for glob in globs):
         raise SetupError(f'{of} is a pattern of names, or a list of them: "db_*" or ["db_read", "mail_*"].')
-    return re.compile("|".join(f"(?:{translate_glob(one)})" for one in listed), re.DOTALL)
+    return re.compile("|".join(f"(?:{translate_glob(glob)})" for glob in globs), re.DOTALL)
 
 
 def translate_glob(pattern: str, *, tool: bool = True) -> str:

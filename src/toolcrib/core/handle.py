@@ -32,7 +32,7 @@ class Handle:
 
 
 def new_handle() -> str:
-    """Return a handle that nobody can guess: 256 random bits."""
+    """Return a handle that cannot be guessed: 256 random bits."""
     from secrets import token_urlsafe
 
     return HANDLE_PREFIX + token_urlsafe(32)
@@ -73,7 +73,7 @@ class ResultStore(Protocol):
         ...
 
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
-        """Return the result under *handle*, for this principal and thread. None also where it is somebody else's."""
+        """Return the result under *handle*, for this principal and thread. None also where it is another's."""
         ...
 
     async def holds(self, principal: str, thread: str, /) -> bool:

@@ -55,11 +55,11 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
 
     Raises LoopEnded where the loop ends first, and ToolError where the work cannot begin.
     """
-    handed = Handed(loop, lambda: work)
+    handover = Handed(loop, lambda: work)
     try:
-        return handed.wait()
+        return handover.wait()
     finally:
-        if handed.is_void:
+        if handover.is_void:
             work.close()
 
 
@@ -106,7 +106,7 @@ class PerLoop(Generic[T]):
                 loop.call_soon_threadsafe(method, value)
 
     def _drop_closed(self) -> None:
-        for loop in [known for known in self._values if known.is_closed()]:
+        for loop in [key for key in self._values if key.is_closed()]:
             self._drop(self._values.pop(loop))
 
 

@@ -1,4 +1,4 @@
-"""Moments in what is made for every call: taken as seconds, which become a datetime when somebody looks."""
+"""Moments in what is made for every call: taken as seconds, which become a datetime when they are read."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,10 +19,10 @@ def keep_as_moments(kind: type[Any], *names: str) -> None:
 
 def _looked_at(slot: Any) -> property:
     def read(owner: Any) -> datetime:
-        kept = slot.__get__(owner)
-        if type(kept) is float:
-            slot.__set__(owner, kept := datetime.fromtimestamp(kept, UTC))
-        at: datetime = kept
+        value = slot.__get__(owner)
+        if type(value) is float:
+            slot.__set__(owner, value := datetime.fromtimestamp(value, UTC))
+        at: datetime = value
         return at
 
     return property(read, slot.__set__)

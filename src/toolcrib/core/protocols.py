@@ -1,14 +1,14 @@
-"""What the rooms expect of one another: shapes without code."""
+"""What the rooms expect of one another, and what a policy may decide: shapes without code."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from .call import Call, Caller
 from .credentials import Credential
-from .decision import PolicyAnswer
 from .errors import ToolError
-from .pending import Answer, Pending, PendingKind, StoredPending
+from .pending import Answer, Deny, Pending, PendingKind, StoredPending
 from .record import CallRecord
 from .result import Repair, Result
 from .semaphore import Semaphore
@@ -20,15 +20,39 @@ AtDeadline = Literal["cancelled", "killed", "left_running"]
 Checked = tuple[dict[str, Any], tuple[Repair, ...]]
 """Arguments by name, ready for the work, and what was repaired to make them so."""
 
+Do = Literal["allow", "deny", "ask"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Let a person decide. *message* is shown to them; *others_only*: the caller may not answer it."""
+
+    message: str = ""
+    others_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to *do* with a call: by which *rule*, with which *message*, and, where a person was asked, *by* whom."""
+
+    do: Do
+    rule: str | None = None
+    message: str = ""
+    others_only: bool = False
+    by: str | None = None
+
+
+PolicyAnswer = Do | Ask | Deny | Decision
+
 Availability = Callable[[Caller], bool | Awaitable[bool]]
 Policy = Callable[[ToolSpec, Mapping[str, Any], Caller], PolicyAnswer | Awaitable[PolicyAnswer]]
 """Whether a caller may run a tool with these checked arguments. Where it fails, nothing runs."""
 
 Asker = Callable[[Pending], Awaitable[Answer | None]]
-"""Asks a person at once, in the name of the caller. None where nobody can be asked now."""
+"""Asks a person at once, in the name of the caller. None where a person cannot be asked now."""
 
 MayAnswer = Callable[[Pending, str], bool | Awaitable[bool]]
-"""Whether somebody may answer. Whoever made the call never may where the policy has `others_only`."""
+"""Whether a person may answer. The caller never may where the policy has `others_only`."""
 
 ErrorMessage = Callable[[ToolError, BaseException, Call], str]
 """The message of a failed call for the model, given the error as it would be, and the exception it was made of."""
@@ -88,7 +112,7 @@ class Tool(Protocol):
 class Broker(Protocol):
     """Decides over credentials, between approval and execution: has them, refreshes them, or asks for them.
 
-    One that also has `async has_granted(required, caller) -> bool`, which asks nobody, lets what a server offers be
+    One that also has `async has_granted(required, caller) -> bool`, which asks no person, lets what a server offers be
     listed for those who have logged in there.
     """
 
@@ -97,7 +121,7 @@ class Broker(Protocol):
     ) -> Sequence[Credential] | Pending:
         """Return a credential for each of *requirements*, or what the call waits for.
 
-        Raises ToolError `unauthorized` where nobody can give them. What it gives is redacted for the caller from then.
+        Raises ToolError `unauthorized` where there are none. What it gives is redacted for the caller from then.
         """
         ...
 

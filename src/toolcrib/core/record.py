@@ -37,7 +37,7 @@ class CallRecord:
     `answered_by` the person who approved or denied. `arguments` and `result` are text, bounded, and None unless the
     recorder asks for them; their sizes are in bytes, as far as they are known: of the arguments as they were sent.
 
-    `id` is that of one time that the call was made, which `call_id`, chosen by whoever makes the call, need not be.
+    `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
     The record of the start and of the end of a call have the same. `traceparent` (W3C Trace Context) is whose part
     the call is.
     """
@@ -68,12 +68,12 @@ def _make_when_read(kind: type[Any], name: str) -> None:
     slot: Any = getattr(kind, name)
 
     def read(record: Any) -> str:
-        found: str = slot.__get__(record)
-        if not found:
+        record_id: str = slot.__get__(record)
+        if not record_id:
             with _making:  # who reads it in another thread reads the same
-                found = slot.__get__(record) or _new_id()
-                slot.__set__(record, found)
-        return found
+                record_id = slot.__get__(record) or _new_id()
+                slot.__set__(record, record_id)
+        return record_id
 
     setattr(kind, name, property(read, slot.__set__))
 

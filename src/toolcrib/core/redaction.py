@@ -52,9 +52,9 @@ def redacted_json(text: str, redaction: Redaction | Callable[[str], str] | None)
             shown = names.shown(value, shown)
         return json.dumps(shown, ensure_ascii="\\u" in match[0]) + (colon or "")
 
-    written = _TOKEN.sub(token, text)
-    shown = redact(written)
-    return written if shown == written else json.dumps(shown)
+    result = _TOKEN.sub(token, text)
+    shown = redact(result)
+    return result if shown == result else json.dumps(shown)
 
 
 class _Names:

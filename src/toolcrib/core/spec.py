@@ -61,7 +61,7 @@ Auth = Requirement | Sequence[Requirement] | None
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """What a tool promises to whoever calls it.
+    """What a tool promises to its callers.
 
     `input_schema` and `output_schema` are JSON Schema 2020-12; the input's root is an object, and an output schema of
     None promises nothing. `strict` asks model providers for their strict mode. `examples` are arguments that work.
@@ -127,7 +127,7 @@ class ToolSpec:
 
 
 def _auth_data(requirements: Sequence[Requirement]) -> Any:
-    data = [each.to_dict() for each in requirements]
+    data = [requirement.to_dict() for requirement in requirements]
     return data[0] if len(data) == 1 else data
 
 

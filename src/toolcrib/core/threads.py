@@ -170,8 +170,8 @@ class _Threads:
 
     def _open_mailbox(self, loop: asyncio.AbstractEventLoop) -> _Mailbox:
         with self._lock:
-            for closed in [known for known in self._mailboxes if known.is_closed()]:
-                del self._mailboxes[closed]  # what it never took refers to its loop, and would keep both
+            for ended_loop in [other for other in self._mailboxes if other.is_closed()]:
+                del self._mailboxes[ended_loop]  # what it never took refers to its loop, and would keep both
             return self._mailboxes.setdefault(loop, _Mailbox(loop))
 
     def abandon(self, job: _Job) -> None:
@@ -199,18 +199,18 @@ class _Threads:
 
     def _serve(self) -> None:
         _this_thread.pool = self
-        called = threading.Lock()
-        called.acquire()
+        wake = threading.Lock()
+        wake.acquire()
         is_needed = True
         while is_needed:
             with self._lock:
                 job = self._jobs.popleft() if self._jobs else None
                 if job is None:
-                    self._idle.append(called)
+                    self._idle.append(wake)
                 else:
                     job.is_running = not job.cancelled()
             if job is None:
-                called.acquire()
+                wake.acquire()
                 continue
             value, error = job.run() if job.is_running else (None, None)
             with self._lock:
