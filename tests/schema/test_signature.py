@@ -437,7 +437,7 @@ def test_a_provider_that_needs_plain_arguments_is_refused() -> None:
     def use(number: Annotated[int, Depends(_needs_more)]) -> None: ...
 
     assert refusal(use) == (
-        "Tool 'use': the provider of 'number' takes a, and nobody provides that. "
+        "Tool 'use': the provider of 'number' takes a, and the host provides no such values. "
         "A provider's parameters are Caller, Variables, Context or Depends themselves, or have defaults."
     )
 

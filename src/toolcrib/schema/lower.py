@@ -19,7 +19,18 @@ import jsonschema_rs
 
 from .describe import either, in_words, with_sentences
 from .dialect import PLAIN, Accepts, Loss, Weight, omitted, subject
-from .view import ASSERTIONS, COMBINING, CONDITIONS, KINDS, UNIONS, SchemaView, is_annotation, kind, steps
+from .view import (
+    ASSERTIONS,
+    COMBINING,
+    CONDITIONS,
+    KINDS,
+    MAX_REFERENCES,
+    UNIONS,
+    SchemaView,
+    is_annotation,
+    kind,
+    steps,
+)
 
 __all__ = ["Accepts", "Lift", "Loss", "Lowered", "Restore", "lower"]
 
@@ -28,7 +39,6 @@ Lift = Callable[[dict[str, Any]], dict[str, Any]]
 MAX_NESTING = 64
 """Levels of JSON in a schema. People write fewer, and providers take far fewer."""
 
-_MAX_OPEN = 32  # definitions inside one another, each a required part of the one before
 _MAX_GROUPS = 2_000  # groups of places that may describe the same value
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _COMPOSING = frozenset({"$ref", *COMBINING})
@@ -573,7 +583,7 @@ class _Rewrite:
         is_whole = target is self.root is self.start and accepts.root_reference and not accepts.member_names
         if is_whole and is_later and _COMPOSING.isdisjoint(self.root.schema):
             return {"$ref": "#"}
-        if not is_later and (target in self._open or len(self._open) > _MAX_OPEN):
+        if not is_later and (target in self._open or len(self._open) > MAX_REFERENCES):
             return self._cut(view)
         name = self._names.get(target)
         if name is None:

@@ -51,7 +51,7 @@ def serialize_any(tool: str, value: Any) -> str:
 
 
 def read_back(tool: str, text: str) -> Any:
-    """Return the JSON value that was written as *text*. Raises ToolError `invalid_result` for what nobody reads."""
+    """Return the JSON value that was written as *text*. Raises ToolError `invalid_result` for other text."""
     try:
         return pydantic_core.from_json(text)
     except ValueError as error:

@@ -69,7 +69,7 @@ def read_signature(
 
     *label* names it in errors; *names* are the local names of the function it was defined in, which its annotations
     may use; *within* are the providers that are being read, to notice one that needs itself. Raises DefinitionError
-    where annotations cannot be resolved, or ask for what nobody can provide.
+    where annotations cannot be resolved, or ask for what the host cannot provide.
     """
     try:
         written = inspect.signature(fn)
@@ -137,7 +137,7 @@ def _need(name: str, how: Depends, label: str, names: Mapping[str, Any] | None, 
     )
     if required := [p.name for p in provider.parameters if p.default is EMPTY and p.kind not in _VARIADIC]:
         raise DefinitionError(
-            f"{label}: the provider of '{name}' takes {', '.join(required)}, and nobody provides that. "
+            f"{label}: the provider of '{name}' takes {', '.join(required)}, and the host provides no such values. "
             "A provider's parameters are Caller, Variables, Context or Depends themselves, or have defaults."
         )
     _require_long_enough_scopes(how, provider.needs, label, name)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ..core import Check, Checked, Repair, ToolError
 from .duplicate_keys import unique_keys_test
-from .errors import Path, Problem, error_details, locate, problems, refusal
+from .errors import MAX_PROBLEMS, Path, Problem, error_details, locate, problems, refusal
 from .exact_json import parse_exact, write_json
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
@@ -37,7 +37,6 @@ class RepairedArguments(dict[str, Any]):
         self.document = document
 
 
-_SHOWN_OF_LARGE = 50
 _TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactly as the schema has them."
 
 
@@ -233,7 +232,7 @@ class Recovery:
 def _beginning(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _beginning(member) for name, member in value.items()}
-    return [_beginning(item) for item in value[:_SHOWN_OF_LARGE]] if isinstance(value, list) else value
+    return [_beginning(item) for item in value[:MAX_PROBLEMS]] if isinstance(value, list) else value
 
 
 def _refused_names(details: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:

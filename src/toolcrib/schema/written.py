@@ -38,7 +38,7 @@ def type_in_brackets(value: Any) -> str:
 
 
 def to_json_values(value: Any, other: Callable[[Any], Any]) -> Any:
-    """Return *value* as JSON values, for nobody to read; *other* converts what JSON cannot carry."""
+    """Return *value* as JSON values, to be compared and not read; *other* converts what JSON cannot carry."""
     return written(value, strict=False, other=other)
 
 
