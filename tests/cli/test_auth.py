@@ -216,9 +216,9 @@ def test_a_login_without_a_client_says_what_to_register_and_to_write(toolcrib: R
 
 def test_providers_are_listed_with_what_they_lack_and_their_date(provider: LoopbackProvider, toolcrib: Run) -> None:
     rows = {line.split("\t")[0]: line.split("\t")[1:] for line in toolcrib("auth", "providers").stdout.splitlines()}
-    assert rows["test"] == ["Test", "oauth2 token", "", "2026-01-01"]
-    assert rows["github"][-2:] == ["client_id client_secret", "2026-11-22"]
-    assert rows["lever"] == ["Lever", "token", "", ""]
+    assert rows["test"] == ["Test", "oauth2 token", "ready", "2026-01-01"]
+    assert rows["github"][-2:] == ["needs [auth.github] client_id client_secret", "2026-11-22"]
+    assert rows["lever"] == ["Lever", "token", "ready", "not compared"]
     found = {one["name"]: one for one in json.loads(toolcrib("auth", "providers", "--json").stdout)}
     assert (found["test"]["missing"], found["github"]["missing"]) == ([], ["client_id", "client_secret"])
     assert (found["test"]["checked"], found["lever"]["checked"]) == ("2026-01-01", None)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..schema import SchemaView
 
 _FORMS = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
-MAX_DEPTH = 8
-"""How deep lists of lists are read from `1,2`."""
 
 
 def is_source(word: str) -> bool:
@@ -151,7 +149,7 @@ def read_value(texts: Sequence[str], place: "SchemaView") -> Any:
     return [_value(text, _item(place, index)) for index, text in enumerate(texts)]
 
 
-def _value(text: str, place: "SchemaView", depth: int = 0) -> Any:
+def _value(text: str, place: "SchemaView", *, is_item: bool = False) -> Any:
     from ..schema.parse import JSONError, parse_json
     from ..schema.view import kind
 
@@ -165,18 +163,18 @@ def _value(text: str, place: "SchemaView", depth: int = 0) -> Any:
     if "string" in kinds:
         # An enumeration of texts and numbers admits both kinds, but not each value.
         return value if of and not place.is_valid(text) and place.is_valid(value) else text
-    if "array" in kinds and of not in kinds and depth < MAX_DEPTH:
-        return _items(text, place, depth + 1)
+    if "array" in kinds and of not in kinds and not is_item:
+        return _items(text, place)
     return value
 
 
-def _items(text: str, place: "SchemaView", depth: int) -> list[Any]:
+def _items(text: str, place: "SchemaView") -> list[Any]:
     """Return the one item that *text* is; or if it is not valid, its parts between commas where these are."""
-    first = _value(text, _item(place, 0), depth)
+    first = _value(text, _item(place, 0), is_item=True)
     if "," in text and not _item(place, 0).is_valid(first):
         parts = [part.strip() for part in text.split(",")]
         places = [_item(place, index) for index in range(len(parts))]
-        values = [_value(part, at, depth) for part, at in zip(parts, places, strict=True)]
+        values = [_value(part, at, is_item=True) for part, at in zip(parts, places, strict=True)]
         if all(at.is_valid(value) for at, value in zip(places, values, strict=True)):
             return values
     return [first]

@@ -133,7 +133,7 @@ async def providers(session: Session) -> None:
     """List the providers, and which settings each lacks."""
     async with session.crib() as crib:
         broker = crib.credentials.broker
-        data = [
+        data: list[dict[str, Any]] = [
             {
                 "name": name,
                 "title": entry.title,
@@ -145,7 +145,11 @@ async def providers(session: Session) -> None:
             }
             for name, entry in sorted(broker.providers.items())
         ]
-    session.show(data, columns=("name", "title", "handlers", "missing", "checked"))
+    if not session.as_json:
+        for entry in data:
+            needs = f"needs [auth.{entry['name']}] {' '.join(entry['missing'])}"
+            entry.update(settings=needs if entry["missing"] else "ready", checked=entry["checked"] or "not compared")
+    session.show(data, columns=("name", "title", "handlers", "settings", "checked"))
 
 
 @command(auth, "rotate-key", takes=TAKES)

@@ -38,7 +38,7 @@ from ..workbench.settings import (
 from .app import Session, command, group
 from .options import SourceNames
 from .sources import connect, log_fetches
-from .terminal import UsageError, counted, log_to_stderr, one_line
+from .terminal import Output, UsageError, counted, log_to_stderr, one_line
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -77,12 +77,15 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What was looked at, by source, and what was found. `title` and `counts` are of its last line."""
+    """What was looked at, by source, and its findings. `title` and `counts` are of its last line."""
 
     title: str
     sources: Sequence[_Source]
     findings: Sequence[Finding]
     counts: Mapping[str, int]
+
+    def count(self, level: Level) -> int:
+        return sum(finding.level == level for finding in self.findings)
 
 
 @command(app, "check", example="toolcrib check --config toolcrib.toml", takes="config store json")
@@ -105,35 +108,39 @@ def check(
     if schema and not sources:
         session.output.write(SCHEMA.read_text("utf-8"))
         return 0
+    output = session.output  # claimed before what the sources print
     report = _of_sources(sources, connects=connects) if sources else _of_settings(session, connects=connects)
-    levels = [finding.level for finding in report.findings]
-    problems, warnings = levels.count("problem"), levels.count("warning")
-    if session.as_json:
-        sources_data = [
-            {"source": source.name, "place": source.place, "tools": source.tools} for source in report.sources
-        ]
-        data = {"ok": not problems, "sources": sources_data, "findings": [*map(asdict, report.findings)]}
-        session.output.json({"file": report.title, **data} if report.title else data)
-        return 1 if problems or (strict and warnings) else 0
-    lines = [
-        f"{f'{source.place}: ' if source.place else ''}{source.name}: {', '.join(source.tools) or source.no_tools}"
-        for source in report.sources
-    ]
+    (_write_json if session.as_json else _write)(report, output)
+    fails = report.count("problem") or (strict and report.count("warning"))
+    return 1 if fails else 0
+
+
+def _write_json(report: _Report, output: Output) -> None:
+    data = {
+        "ok": not report.count("problem"),
+        "sources": [{"source": source.name, "place": source.place, "tools": source.tools} for source in report.sources],
+        "findings": [*map(asdict, report.findings)],
+    }
+    output.json({"file": report.title, **data} if report.title else data)
+
+
+def _write(report: _Report, output: Output) -> None:
+    lines: list[str] = []
+    for source in report.sources:
+        place = f"{source.place}: " if source.place else ""
+        lines.append(f"{place}{source.name}: {', '.join(source.tools) or source.no_tools}")
     lines += [f"{finding.level}: {finding.subject}: {finding.message}" for finding in report.findings]
-    outcome = " and ".join(
-        counted(number, noun) for noun, number in (("problem", problems), ("warning", warnings)) if number
-    )
+    levels: tuple[Level, ...] = ("problem", "warning")
+    outcome = " and ".join(counted(report.count(level), level) for level in levels if report.count(level))
     counts = ", ".join(counted(number, noun) for noun, number in report.counts.items())
     title = f"{report.title}: " if report.title else ""
-    session.output.write("\n".join([*map(one_line, lines), f"{title}{counts}: {outcome or 'no problems'}."]))
-    return 1 if problems or (strict and warnings) else 0
+    output.write("\n".join([*map(one_line, lines), f"{title}{counts}: {outcome or 'no problems'}."]))
 
 
 # The settings
 
 
 def _of_settings(session: Session, *, connects: bool) -> _Report:
-    output = session.output  # claimed before what the sources print
     file = find_settings(session.config)
     if file is None:
         raise UsageError(f"There is no {NAME} here. Name a file: --config FILE.")
@@ -141,7 +148,7 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
     try:
         settings = read_settings(file)
     except SettingsError as error:
-        if output.is_terminal or not session.as_json:
+        if not session.as_json:
             raise
         return _Report(str(file), [], [_finding("problem", problem) for problem in error.problems], {})
     listings = load_sources(settings.sources, settings)

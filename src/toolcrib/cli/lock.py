@@ -21,7 +21,7 @@ from ..workbench.settings import Settings
 from .app import Session, command, group
 from .options import SourceNames
 from .sources import connect, log_fetches
-from .terminal import UsageError, echo, one_line
+from .terminal import Output, UsageError, echo, one_line
 
 app = group()
 
@@ -84,7 +84,13 @@ def lock(
     is_ok = not any(report.changes or report.problems for report in reports.values())
     if session.as_json:
         output.json({"file": str(file), "ok": is_ok, "sources": [_data(*item) for item in reports.items()]})
-        return 0 if is_ok else 1
+    else:
+        _write(reports, file, output, check=check)
+    return 0 if is_ok else 1
+
+
+def _write(reports: Mapping[str, _Report], file: Path, output: Output, *, check: bool) -> None:
+    """Write the reports for people, and how to accept what has changed."""
     for key, report in reports.items():
         for line in _lines(key, report):
             output.write(line)
@@ -93,7 +99,6 @@ def lock(
     if names := sorted({change.name for report in reports.values() for change in report.changes}):
         options = " ".join(f"--accept {name}" for name in names)
         echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
-    return 0 if is_ok else 1
 
 
 def _sources(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:

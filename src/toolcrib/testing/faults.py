@@ -186,9 +186,10 @@ def _larger(value: Any, chars: int) -> Any:
     if isinstance(value, str | list) and value:
         length = len(value) if isinstance(value, str) else len(_text(value)) - 1
         return value * (chars // max(1, length) + 1)
-    for name, inner in value.items() if isinstance(value, dict) else ():
-        if (larger := _larger(inner, chars)) is not None:
-            return {**value, name: larger}
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if (larger := _larger(inner, chars)) is not None:
+                return {**value, name: larger}
     return None
 
 
