@@ -35,7 +35,7 @@ from .context import (
 )
 from .credentials import Credential
 from .deadline import Deadline, create_lasting_task, current_client, current_deadline
-from .digest import call_digest, canonical, definition_digest
+from .digest import call_digest, canonical
 from .errors import (
     CODES,
     AnswerError,
@@ -96,7 +96,6 @@ from .protocols import (
     Next,
     PendingStore,
     Policy,
-    PolicyAnswer,
     Recorder,
     Tool,
     Work,
@@ -113,15 +112,13 @@ from .semaphore import (
     release_permits,
     share_permits,
 )
-from .source import Listeners, Source, is_source
+from .source import Source, is_source
 from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
 from .threads import Escaped, in_thread
 
 if TYPE_CHECKING:
     from .offers import (
         OffersChange,
-        OffersPrompts,
-        OffersResources,
         Prompt,
         PromptArgument,
         PromptMessage,
@@ -140,8 +137,6 @@ __all__ = [
     "PromptArgument",
     "Prompt",
     "OffersChange",
-    "OffersResources",
-    "OffersPrompts",
     "HOST_VARIABLES",
     "Variables",
     "Deadlock",
@@ -193,7 +188,6 @@ __all__ = [
     "Host",
     "Image",
     "Input",
-    "Listeners",
     "LoadError",
     "MayAnswer",
     "Middleware",
@@ -207,7 +201,6 @@ __all__ = [
     "PendingStore",
     "Permit",
     "Policy",
-    "PolicyAnswer",
     "Port",
     "Progress",
     "Recorder",
@@ -247,7 +240,6 @@ __all__ = [
     "create_lasting_task",
     "current_client",
     "current_deadline",
-    "definition_digest",
     "held_permits",
     "has_parts",
     "in_thread",
@@ -276,8 +268,6 @@ __getattr__ = lazy_names(
     dict.fromkeys(
         (
             "OffersChange",
-            "OffersPrompts",
-            "OffersResources",
             "Prompt",
             "PromptArgument",
             "PromptMessage",
