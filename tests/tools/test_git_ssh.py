@@ -106,10 +106,11 @@ def agent(key: Path) -> Generator[str]:
     with subprocess.Popen(["ssh-agent", "-D", "-a", str(where)], stdout=subprocess.DEVNULL) as process:
         try:
             due = time.monotonic() + 60
-            while not where.exists() and time.monotonic() < due:
-                time.sleep(0.02)
             environ = {**os.environ, "SSH_AUTH_SOCK": str(where)}
-            subprocess.run(["ssh-add", "-q", str(key)], env=environ, check=True)
+            # Its socket is there a moment before it listens.
+            while subprocess.run(["ssh-add", "-q", str(key)], env=environ, capture_output=True).returncode:
+                assert time.monotonic() < due
+                time.sleep(0.02)
             yield str(where)
         finally:
             process.terminate()
