@@ -4,6 +4,7 @@ Refused are: text that is not valid JSON, too long or too deep, NaN and infiniti
 readers would see two different calls), numbers beyond any bound, lone surrogates.
 """
 
+import json
 import math
 import re
 from typing import Any
@@ -53,12 +54,38 @@ def _require_size(data: bytes) -> None:
 
 
 def refuse_repeated_names(data: bytes) -> None:
-    """Raise JSONError where a name stands twice in an object of *data*. What is not JSON is left to its reader."""
-    try:
-        jiter.from_json(data, catch_duplicate_keys=True)
-    except ValueError as error:
-        if "duplicate key" in str(error).lower():
-            raise JSONError(_reason(str(error), data)) from None
+    """Raise JSONError where a name stands twice in an object of *data*, which is JSON in UTF-8.
+
+    Raises IndexError or ValueError, or nothing, where it is not.
+    """
+    if len(data) <= LONG_CHARS:
+        try:
+            jiter.from_json(data, catch_duplicate_keys=True)
+        except ValueError:
+            pass  # a repeated name, which is located below, or text that other parsers may accept
+        else:
+            return
+    objects: list[set[bytes]] = []
+    for token in _NAMES.finditer(data):
+        if token.lastindex == _OPENING:
+            objects.append(set())
+        elif token.lastindex == _CLOSING:
+            objects.pop()
+        elif token.lastindex == _NAME:
+            name = token[1]
+            if b"\\" in name:
+                name = json.loads(b'"%b"' % name).encode(errors="surrogatepass")
+            if name in objects[-1]:
+                line, column = (
+                    data.count(b"\n", 0, token.end()) + 1,
+                    token.start() - data.rfind(b"\n", 0, token.start()),
+                )
+                raise JSONError(_repeated(name.decode(errors="replace"), f"at line {line} column {column}"))
+            objects[-1].add(name)
+
+
+_NAMES = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(:)?|(\{)|(\})|[^"{}]+', re.DOTALL)
+_NAME, _OPENING, _CLOSING = 2, 3, 4
 
 
 def respelled(text: str) -> dict[str, set[str]]:
