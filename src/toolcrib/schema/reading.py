@@ -349,7 +349,7 @@ class _Decimals(_Reader):
 def _fits(fields: Fields, document: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
     """Return whether a TypedDict of these *fields* can have made *value* of *document*: all of it, and no more."""
     by_name = {name: field.name for field in fields for name in field.names}
-    return {by_name.get(name, name) for name in document} == value.keys()
+    return {by_name.get(name, name) for name in document} == set(value)
 
 
 def _members_of(views: Sequence[SchemaView], *names: str) -> Sequence[SchemaView]:
