@@ -305,6 +305,28 @@ async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(fi
     assert (notified, problems(watched)) == ([["add", "double"]], [])
 
 
+class _HalfSaved(Watched):
+    """Files that are looked at when a save has emptied them, and that are whole 0.2 s later."""
+
+    def _look(self) -> Any:
+        if not self._path.read_text():
+            threading.Timer(0.2, self._path.write_text, [PAIR]).start()
+        return super()._look()
+
+
+async def test_a_look_between_the_halves_of_a_save_loads_neither(file: Path) -> None:
+    watched = _HalfSaved(file, settle_s=1)
+    notified: list[list[str]] = []
+    watched.on_change(lambda: notified.append(names(watched)))
+    file.write_text("")
+    await watched.start()
+    try:
+        await until(lambda: names(watched) == ["add", "double"])
+    finally:
+        await watched.stop()
+    assert notified == [["add", "double"]]
+
+
 async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
     watched = Watched(file, settle_s=0)
     await watched.start()
