@@ -209,6 +209,17 @@ async def test_an_approved_call_runs_without_the_defaults_that_were_only_shown()
     assert got[0].model_dump(exclude_unset=True) == {"mail": "a@b"}
 
 
+@pytest.mark.parametrize("sent", ["9.007199254740993e15", "9007199254740993.0"])
+async def test_an_approved_call_gets_a_float_for_a_fraction_that_no_float_holds(sent: str) -> None:
+    tool, got = tool_of(int | float)
+    bench = Workbench([tool], policy=lambda *_: "ask")
+    pending = (await bench.call("work", f'{{"x": {sent}}}')).pending
+    assert pending is not None
+    await bench.answer(pending.id, Approve(), by="alice")
+    await bench.call("work", f'{{"x": {sent}}}')
+    assert [type(value) for value in got] == [float]
+
+
 @pytest.mark.parametrize(
     ("default", "shown"),
     [

@@ -44,7 +44,9 @@ def _number(text: str) -> float | Decimal:
 
 
 def _in_full(number: Decimal) -> str:
-    return f"{_MARK}{number}"
+    # It was sent with a fraction or an exponent: read again, it must not become an integer.
+    text = str(number)
+    return f"{_MARK}{text}" if {".", "E"} & {*text} else f"{_MARK}{text}.0"
 
 
 def _canonical(number: Decimal) -> str:
