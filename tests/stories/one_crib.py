@@ -101,7 +101,7 @@ async def client_of(name: str, url: str) -> None:
         for tool, arguments in (("add", {"a": 3, "b": 4}), ("stock", {"part": "nut"}), ("shout", {"text": "ho"})):
             print((await client.call_tool(tool, arguments)).content[0].text)  # type: ignore[union-attr]
         waits = await client.call_tool("wipe", {"path": "/tmp/x"})
-        print(waits.is_error, waits.content[0].text.partition(" Somebody")[0], WIPED)  # type: ignore[union-attr]
+        print(waits.is_error, waits.content[0].text.partition(" Someone")[0], WIPED)  # type: ignore[union-attr]
 
 
 def identify(headers: Mapping[str, str]) -> Caller:

