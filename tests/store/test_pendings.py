@@ -141,13 +141,13 @@ async def test_what_waits_survives_a_restart_and_an_approval_is_used_once(make_s
         rules = Rules([Rule(tools="pay", do="ask")])
         return Workbench([pay], policy=rules, store=make_store(), caller=Caller("bob"))
 
-    before, after, other = bench(), bench(), bench()
-    waits = (await before.call("pay", {"to": "ann"})).pending
-    assert waits is not None
-    assert (await after.call("pay", {"to": "ann"})).pending == waits
-    await other.answer(waits.id, Approve(), by="alice")
-    assert (await after.call("pay", {"to": "ann"})).value == "paid"
-    assert (await before.call("pay", {"to": "ann"})).status == "pending"
+    async with bench() as before, bench() as after, bench() as other:
+        waits = (await before.call("pay", {"to": "ann"})).pending
+        assert waits is not None
+        assert (await after.call("pay", {"to": "ann"})).pending == waits
+        await other.answer(waits.id, Approve(), by="alice")
+        assert (await after.call("pay", {"to": "ann"})).value == "paid"
+        assert (await before.call("pay", {"to": "ann"})).status == "pending"
     assert ran == ["ann"]
 
 
@@ -241,15 +241,15 @@ async def test_a_store_that_fails_is_how_the_call_ends(store: Store) -> None:
     def pay(to: str) -> str:
         return "paid"
 
-    bench = Workbench([pay], policy=Rules([Rule(tools="pay", do="ask")]), store=store)
-    await bench.call("pay", {"to": "ann"})
-    await execute(store, "DROP TABLE toolcrib_pendings")
-    result = await bench.call("pay", {"to": "canary"})
-    assert result.error is not None
-    assert (result.error.code, result.error.retry) == ("unavailable", "later")
-    assert "canary" not in result.error.message
-    with pytest.raises(StoreError):
-        await bench.answer("any", Approve(), by="alice")
+    async with Workbench([pay], policy=Rules([Rule(tools="pay", do="ask")]), store=store) as bench:
+        await bench.call("pay", {"to": "ann"})
+        await execute(store, "DROP TABLE toolcrib_pendings")
+        result = await bench.call("pay", {"to": "canary"})
+        assert result.error is not None
+        assert (result.error.code, result.error.retry) == ("unavailable", "later")
+        assert "canary" not in result.error.message
+        with pytest.raises(StoreError):
+            await bench.answer("any", Approve(), by="alice")
 
 
 async def test_an_answer_that_is_not_json_is_refused_without_quoting_it(store: Store) -> None:

