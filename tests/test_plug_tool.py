@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib import Call, Context, Registry, ToolError, ToolSpec, Workbench, core
-from toolcrib.core import AtDeadline, Checked
+from toolcrib.machinery import AtDeadline, Checked
 from toolcrib.workbench import Limit, prefixed
 
 

@@ -25,7 +25,7 @@ from .core import (
     ToolError,
     ToolSpec,
 )
-from .core.lazy import lazy_names
+from .machinery import lazy_names
 from .tools import StatefulTool, Tool, tool
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from sqlalchemy import text
 from toolcrib import Approve, Caller, Context, Crib, Secret, ToolAuth, ToolcribError, tool
 from toolcrib.auth import Authorization, CallbackError, FlowError, Grant, MemoryVault, Owner
 from toolcrib.auth import Vault as AnyVault
-from toolcrib.core import StoredResult, Text
+from toolcrib.core import Text
+from toolcrib.machinery import StoredResult
 from toolcrib.store import DatabasePendings, DatabaseResults, Leases
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 from toolcrib import Call, Caller, Result, ToolError, Workbench, tool
 from toolcrib.call.runtime import Resources
-from toolcrib.core import Next
 from toolcrib.core import Tool as AnyTool
+from toolcrib.machinery import Next
 from toolcrib.record import CallLog
 from toolcrib.workbench import Limit
 

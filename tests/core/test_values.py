@@ -6,17 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, Input, Result, Text, ToolError
-from toolcrib.core import (
-    Credential,
-    Data,
-    Emitted,
-    Pending,
-    Repair,
-    StillPending,
-    canonical,
-    is_handle,
-    new_handle,
-)
+from toolcrib.core import Credential, Data, Emitted, Pending, Repair
+from toolcrib.machinery import StillPending, canonical, is_handle, new_handle
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 PENDING = Pending("p1", "approval", "May it?", "d", "t", "alice", "t1", NOW)

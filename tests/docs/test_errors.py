@@ -38,7 +38,8 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import CODES, AnswerError, AnswerProblem, CancellationToken, DefinitionError
+from toolcrib.core import CODES, AnswerError, CancellationToken, DefinitionError
+from toolcrib.core.errors import AnswerProblem
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.workbench import Ask, Limit, Limiter
 

@@ -9,8 +9,9 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from toolcrib import Call, File, Image, Pending, Result, SetupError, Text, ToolError, ToolSpec, Workbench, formats, tool
-from toolcrib.core import EPOCH, Audio, Data
+from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
+from toolcrib.machinery import EPOCH
 
 format = formats.openai
 

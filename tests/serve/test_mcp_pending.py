@@ -13,7 +13,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from toolcrib import Approve, Call, Caller, Context, Crib, Pending, Secret, tool
-from toolcrib.core import Credential, create_lasting_task
+from toolcrib.core import Credential
+from toolcrib.machinery import create_lasting_task
 from toolcrib.serve import Form, Roots, Sample, ask_client, client_can, server
 from toolcrib.workbench import Rule, Rules
 

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from toolcrib import Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
-from toolcrib.core import AnswerError, PendingStore, StoredPending, StoreError
+from toolcrib.core import AnswerError, StoreError
+from toolcrib.machinery import PendingStore, StoredPending
 from toolcrib.store import DatabasePendings, Store
 from toolcrib.workbench import MemoryPendings, Rule, Rules
 

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from toolcrib import Caller, File, Image, SetupError, Text, Workbench, tool
-from toolcrib.core import Audio, Data, ResultStore, StoredResult, StoreError
+from toolcrib.core import Audio, Data, StoreError
+from toolcrib.machinery import ResultStore, StoredResult
 from toolcrib.store import DatabaseResults, Store
 
 NOW = datetime.fromtimestamp(1000, UTC)

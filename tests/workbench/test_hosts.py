@@ -18,7 +18,8 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import AnswerError, ApprovalPort
+from toolcrib.core import AnswerError
+from toolcrib.machinery import ApprovalPort
 from toolcrib.tools import from_work
 from toolcrib.workbench import Ask
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toolcrib import Approve, Caller, Pending, Workbench, tool
-from toolcrib.core import StoredPending
+from toolcrib.machinery import StoredPending
 from toolcrib.workbench import MemoryPendings, Stores
 
 NOW = datetime.fromtimestamp(1000, UTC)

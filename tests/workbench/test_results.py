@@ -25,7 +25,8 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import EPOCH, Ask, CallRecord, Data, DefinitionError, Recorder, Repair, StoredResult, ToolSpec
+from toolcrib.core import Ask, CallRecord, Data, DefinitionError, Recorder, Repair, ToolSpec
+from toolcrib.machinery import EPOCH, StoredResult
 from toolcrib.workbench import MemoryResults, Stores
 
 

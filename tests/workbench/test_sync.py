@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from toolcrib import Caller, Crib, Depends, SetupError, Source, Workbench, tool
-from toolcrib.core import loops
+from toolcrib.machinery import loops
 
 WAIT_S = 60.0
 

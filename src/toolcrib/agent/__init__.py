@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy import lazy_names
+from ..machinery import lazy_names
 from .agent import Agent
 from .events import CallEvent, CallFinished, CallStarted, RunEvent
 from .model import Model, ModelError, ModelProblem, Request, model_from_name

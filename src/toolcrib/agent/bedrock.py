@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mappi
 from contextlib import aclosing, closing, contextmanager
 from typing import Any, ClassVar
 
-from ..core import SetupError, from_any_thread
+from ..core import SetupError
 from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
+from ..machinery import from_any_thread
 from .model import ModelError, ModelProblem, Request
 from .sdk import ProviderErrors, SdkModel, package, reading, require_retries, retry_after
 

@@ -7,8 +7,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
-from ..core import Call, Pending, Repair, Result, Status, redacted_json
+from ..core import Call, Pending, Repair, Result, Status
 from ..formats import Reply, Results, Turn, Usage
+from ..machinery import redacted_json
 
 RunStatus = Literal["done", "pending", "stopped", "failed", "cancelled"]
 """The model was done; calls wait for an answer; a limit was reached; the model could not continue; it was cancelled."""

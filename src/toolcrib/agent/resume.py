@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..core import Answer, AnswerError, Call, Pending, Result, SetupError, answer_from, canonical
+from ..core import Answer, AnswerError, Call, Pending, Result, SetupError, answer_from
 from ..formats import Reply, Results, Usage, turn_from_dict, turn_to_dict
 from ..formats.reading import json_data
 from ..formats.turn_data import pending_from_dict
+from ..machinery import canonical
 from ..workbench import Workbench
 from .run import Run, RunOptions, checked_turns
 

@@ -10,8 +10,9 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..core import PerLoop, SetupError
+from ..core import SetupError
 from ..formats import Reply, TextDelta
+from ..machinery import PerLoop
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
 

@@ -3,7 +3,7 @@
 Needs the extra `toolcrib[auth]`: importing this without it raises SetupError.
 """
 
-from ..core import raise_missing_extra
+from ..machinery import raise_missing_extra
 
 try:
     import authlib as authlib  # first: without it this extra is missing, and not one of those that it brings

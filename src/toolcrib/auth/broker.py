@@ -27,8 +27,8 @@ from ..core import (
     ToolAuth,
     ToolcribError,
     ToolError,
-    log_failure,
 )
+from ..machinery import log_failure
 from .authorizations import CallbackError, Completed, new_authorization, pending_of
 from .catalogue import Client, OAuth2, Provider, load_catalogue
 from .flows import Flow, FlowError

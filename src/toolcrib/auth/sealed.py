@@ -18,7 +18,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ..core import StoreError, log_failure
+from ..core import StoreError
+from ..machinery import log_failure
 from ..schema.describe import display_name
 from ..store import Lease, Leases, Store
 from ..store.rows import decode_bytes, decode_name, encode_name, encode_time, table

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from ..core import Semaphore
+from ..machinery import Semaphore
 from .grant import Grant, Owner
 
 

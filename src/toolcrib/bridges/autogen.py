@@ -24,8 +24,9 @@ from autogen_core.tools import (
 from autogen_core.tools import Workbench as TheirWorkbench
 from pydantic import BaseModel, ValidationError
 
-from ..core import AtDeadline, CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
+from ..core import CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
 from ..formats import Offered, decode_picture
+from ..machinery import AtDeadline
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, one_or_all, png, problems, tool_of

@@ -8,21 +8,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from ..core import (
-    ApprovalPort,
-    AtDeadline,
-    Audio,
-    Context,
-    DefinitionError,
-    Encode,
-    File,
-    Hints,
-    Image,
-    Source,
-    ToolError,
-    ToolSpec,
-)
+from ..core import Audio, Context, DefinitionError, File, Hints, Image, Source, ToolError, ToolSpec
 from ..formats import mcp
+from ..machinery import ApprovalPort, AtDeadline, Encode
 from ..schema import is_valid, read_back, serialize_any
 from ..tools import LoadProblem, Tool, from_work
 

@@ -16,8 +16,9 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 from google.genai.types import FunctionDeclaration, Part
 
-from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec, in_thread
+from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec
 from ..formats import GEMINI, Offered, json_value
+from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench
 from .foreign import ListedSource, approve, closed, hints_of, tool_of

@@ -20,14 +20,13 @@ from ..core import (
     Data,
     Deny,
     Result,
-    Semaphore,
     SetupError,
     Text,
     ToolError,
     ToolSpec,
-    log_failure,
 )
 from ..formats import Accepts, Offer, join_surrogates
+from ..machinery import Semaphore, log_failure
 from ..workbench import Crib, Workbench
 
 _log = logging.getLogger("toolcrib")

@@ -17,8 +17,9 @@ from langchain_core.tools import (
 from langchain_core.tools import Tool as SimpleTool
 from pydantic import PrivateAttr, ValidationError
 
-from ..core import Audio, Context, DefinitionError, File, Image, Result, ToolError, ToolSpec, in_thread
+from ..core import Audio, Context, DefinitionError, File, Image, Result, ToolError, ToolSpec
 from ..formats import Offer, media_content
+from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, hints_of, injected, problems, tool_of

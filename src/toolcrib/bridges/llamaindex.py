@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema
 from workflows import Context as WorkflowContext
 
-from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec, in_thread
+from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
 from ..formats import Offered, media_content
+from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, injected, problems, tool_of

@@ -23,13 +23,13 @@ from ..core import (
     File,
     Image,
     Result,
-    Semaphore,
     Source,
     Text,
     ToolError,
     ToolSpec,
 )
 from ..formats import json_value, media_content
+from ..machinery import Semaphore
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import ListedSource, approve, closed, hints_of, one_or_all, problems, promise, tool_of

@@ -13,8 +13,9 @@ from smolagents import Tool, ToolCollection
 from smolagents.agent_types import AgentType
 from smolagents.tools import AUTHORIZED_TYPES
 
-from ..core import Context, Data, DefinitionError, Image, Result, ToolError, ToolSpec, in_thread
+from ..core import Context, Data, DefinitionError, Image, Result, ToolError, ToolSpec
 from ..formats import GEMINI, Offered, decode_picture, json_value
+from ..machinery import in_thread
 from ..schema import inlined
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync

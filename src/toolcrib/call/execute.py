@@ -27,26 +27,28 @@ from types import CoroutineType
 from typing import Any
 
 from ..core import (
-    AtDeadline,
     Call,
     CancellationToken,
     Content,
     Context,
     Credential,
-    Deadline,
     Deny,
     Emitted,
     Event,
     Input,
-    Permit,
     Progress,
     Result,
-    StillPending,
     Text,
     Tool,
     ToolError,
     ToolSpec,
     content_of,
+)
+from ..machinery import (
+    AtDeadline,
+    Deadline,
+    Permit,
+    StillPending,
     current_client,
     current_deadline,
     from_any_thread,
@@ -54,6 +56,7 @@ from ..core import (
     redacted,
     redacted_content,
     release_permits,
+    run_on,
     share_permits,
 )
 from .events import EventStream
@@ -93,7 +96,8 @@ def execute(
         return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
     cancellation = CancellationToken()
     port = CallPort(tool, call, runtime, events, trail)
-    context = Context(call, runtime, port, deadline, cancellation, credentials, asyncio.get_running_loop())
+    run_on_loop = partial(run_on, asyncio.get_running_loop())
+    context = Context(call, runtime, port, deadline, cancellation, credentials, run_on_loop)
     work = _with_context(tool, arguments, context)
     if deadline is None and call.cancellation is None:
         return work

@@ -11,20 +11,8 @@ from time import time
 from types import CoroutineType
 from typing import Any, Literal
 
-from ..core import (
-    Call,
-    CallRecord,
-    Content,
-    Data,
-    Recorder,
-    Result,
-    Text,
-    Tool,
-    ToolError,
-    log_failure,
-    redacted,
-    redacted_json,
-)
+from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError
+from ..machinery import log_failure, redacted, redacted_json
 from .execute import Resumed
 from .runtime import Runtime, Trail
 

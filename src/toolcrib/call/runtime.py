@@ -9,25 +9,8 @@ from typing import Annotated, Any, TypeVar
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from ..core import (
-    Broker,
-    Call,
-    Caller,
-    CallRecord,
-    Decision,
-    ErrorMessage,
-    Globs,
-    Middleware,
-    Overrides,
-    Policy,
-    Recorder,
-    Redaction,
-    Repair,
-    ResultHandles,
-    Tool,
-    compile_globs,
-    current_client,
-)
+from ..core import Broker, Call, Caller, CallRecord, Decision, Middleware, Policy, Recorder, Redaction, Repair, Tool
+from ..machinery import ErrorMessage, Globs, Overrides, ResultHandles, compile_globs, current_client
 from .accepted import CheckedArguments
 from .pending import PendingCalls, Questions
 

@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from ..agent import Agent, Model, ModelError, Outcome, RunEvent, model_from_name
-from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec, from_any_thread
+from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec
 from ..formats import Turn, Usage, User
+from ..machinery import from_any_thread
 from ..record import Redactor
 from ..schema.describe import closest_match, did_you_mean, display_name
 from .app import Session, command, group

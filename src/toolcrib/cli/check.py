@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..call import may_be_repeated
-from ..core import Secret, SetupError, StoreError, ToolAuth, ToolcribError, ToolSpec, compile_globs
+from ..core import Secret, SetupError, StoreError, ToolAuth, ToolcribError, ToolSpec
+from ..machinery import compile_globs
 from ..schema import SchemaView
 from ..schema.describe import closest_match, did_you_mean, display_name
 from ..tools import Loaded, Permissions, Tool, load

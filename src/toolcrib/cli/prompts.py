@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..core import Answer, Approve, Deny, Input, Pending, current_deadline
+from ..core import Answer, Approve, Deny, Input, Pending
+from ..machinery import current_deadline
 from .arguments import kinds_of, read_value
 from .terminal import clean, echo, indented_json, is_rich, is_terminal, one_line
 

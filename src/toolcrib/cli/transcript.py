@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core import Call, Content, Data, Emitted, Event, Progress, Result, redacted_data, redacted_json
+from ..core import Call, Content, Data, Emitted, Event, Progress, Result
+from ..machinery import redacted_data, redacted_json
 from .prompts import has_person
 from .terminal import Output, clean, echo, is_terminal, one_line, terminal_width
 

@@ -1,9 +1,9 @@
-"""The words of the library: data, protocols, errors, deadlines and cancellation.
+"""The words of the library, which programs, sources and plugs use: data, protocols, errors.
 
 Floor 0: standard library only, no I/O, no other room. What a lower floor needs from a higher one is a protocol here.
 """
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .call import Call, Caller
 from .cancel import CancellationToken
@@ -20,26 +20,11 @@ from .content import (
     content_from_dict,
     content_to_dict,
 )
-from .context import (
-    HOST_VARIABLES,
-    ApprovalPort,
-    Context,
-    Depends,
-    Host,
-    Need,
-    Needs,
-    Overrides,
-    Port,
-    Scope,
-    Variables,
-)
+from .context import Context, Depends, Handle, Redaction, Variables
 from .credentials import Credential
-from .deadline import Deadline, create_lasting_task, current_client, current_deadline
-from .digest import call_digest, canonical
 from .errors import (
     CODES,
     AnswerError,
-    AnswerProblem,
     DefinitionError,
     LoadError,
     NameConflictError,
@@ -49,179 +34,61 @@ from .errors import (
     ToolcribError,
     ToolError,
     UnknownToolError,
-    raise_missing_extra,
 )
-from .failure import is_thrown, leaves, log_failure, to_tool_error
-from .globs import Globs, compile_globs, translate_glob
-from .handle import (
-    HANDLE_PREFIX,
-    MIN_RESULT_CHARS,
-    RESULT_CHARS,
-    Handle,
-    ResultHandles,
-    ResultStore,
-    StoredResult,
-    is_handle,
-    new_handle,
-)
-from .lazy import lazy_names
-from .loops import LoopEnded, PerLoop, from_any_thread, run_on
-from .moments import EPOCH, moment
-from .pending import (
-    Answer,
-    Approve,
-    Deny,
-    Input,
-    Pending,
-    PendingKind,
-    StillPending,
-    StoredPending,
-    Suspended,
-    answer_from,
-)
-from .protocols import (
-    Ask,
-    Asker,
-    AtDeadline,
-    Availability,
-    Broker,
-    Check,
-    Checked,
-    Decision,
-    Do,
-    Encode,
-    ErrorMessage,
-    MayAnswer,
-    Middleware,
-    Next,
-    PendingStore,
-    Policy,
-    Recorder,
-    Tool,
-    Work,
-)
+from .moments import moment
+from .pending import Answer, Approve, Deny, Input, Pending, PendingKind, answer_from
+from .protocols import Ask, Broker, Decision, Middleware, Policy, Recorder, Tool
 from .record import CallRecord
-from .redaction import Redaction, redacted, redacted_content, redacted_data, redacted_json
-from .result import Repair, Result, Shown, Status, content_of, has_parts
-from .semaphore import (
-    Deadlock,
-    Permit,
-    Semaphore,
-    SemaphoreFull,
-    held_permits,
-    release_permits,
-    share_permits,
-)
+from .result import Repair, Result, Status, content_of, has_parts
 from .source import Source, is_source
 from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
-from .threads import Escaped, in_thread
-
-if TYPE_CHECKING:
-    from .offers import (
-        OffersChange,
-        Prompt,
-        PromptArgument,
-        PromptMessage,
-        Resource,
-        ResourceContent,
-        ResourceTemplate,
-    )
 
 __all__ = [
-    "raise_missing_extra",
-    "ApprovalPort",
-    "ResourceTemplate",
-    "ResourceContent",
-    "Resource",
-    "PromptMessage",
-    "PromptArgument",
-    "Prompt",
-    "OffersChange",
-    "HOST_VARIABLES",
-    "Variables",
-    "Deadlock",
-    "run_on",
-    "LoopEnded",
-    "PerLoop",
-    "from_any_thread",
-    "CODES",
-    "EPOCH",
-    "HANDLE_PREFIX",
-    "MIN_RESULT_CHARS",
-    "RESULT_CHARS",
     "Answer",
     "AnswerError",
-    "AnswerProblem",
     "Approve",
     "Ask",
-    "Asker",
-    "AtDeadline",
     "Audio",
     "Auth",
-    "Availability",
     "Broker",
+    "CODES",
     "Call",
     "CallRecord",
     "Caller",
     "CancellationToken",
-    "Check",
-    "Checked",
     "Content",
     "Context",
     "Credential",
     "Data",
-    "Deadline",
     "Decision",
     "DefinitionError",
     "Deny",
     "Depends",
-    "Do",
     "Emitted",
-    "Encode",
-    "ErrorMessage",
-    "Escaped",
     "Event",
     "File",
-    "Globs",
     "Handle",
     "Hints",
-    "Host",
     "Image",
     "Input",
     "LoadError",
-    "MayAnswer",
     "Middleware",
     "NameConflictError",
-    "Need",
-    "Needs",
-    "Next",
-    "Overrides",
     "Pending",
     "PendingKind",
-    "PendingStore",
-    "Permit",
     "Policy",
-    "Port",
     "Progress",
     "Recorder",
     "Redaction",
     "Repair",
+    "Requirement",
     "Result",
-    "ResultHandles",
-    "ResultStore",
     "RetryAdvice",
-    "Scope",
-    "Semaphore",
-    "SemaphoreFull",
+    "Secret",
     "SetupError",
     "Source",
-    "Shown",
     "Status",
-    "StillPending",
     "StoreError",
-    "StoredPending",
-    "StoredResult",
-    "Suspended",
     "Text",
     "Tool",
     "ToolAuth",
@@ -229,53 +96,18 @@ __all__ = [
     "ToolSpec",
     "ToolcribError",
     "UnknownToolError",
-    "Work",
+    "Variables",
     "answer_from",
-    "call_digest",
-    "canonical",
-    "compile_globs",
     "content_from_dict",
     "content_of",
     "content_to_dict",
-    "create_lasting_task",
-    "current_client",
-    "current_deadline",
-    "held_permits",
     "has_parts",
-    "in_thread",
-    "is_handle",
     "is_source",
-    "is_thrown",
-    "leaves",
-    "log_failure",
     "moment",
-    "new_handle",
-    "redacted",
-    "redacted_content",
-    "redacted_data",
-    "redacted_json",
-    "release_permits",
-    "share_permits",
-    "to_tool_error",
-    "translate_glob",
-    "Requirement",
-    "Secret",
 ]
 
-# Most programs offer tools only: the rest comes when it is first asked for.
-__getattr__ = lazy_names(
-    __name__,
-    dict.fromkeys(
-        (
-            "OffersChange",
-            "Prompt",
-            "PromptArgument",
-            "PromptMessage",
-            "Resource",
-            "ResourceContent",
-            "ResourceTemplate",
-        ),
-        ".offers",
-    ),
-    renamed={"Retry": "RetryAdvice"},
-)
+
+def __getattr__(name: str) -> Any:
+    if name == "Retry":  # not AttributeError: `from toolcrib.core import Retry` would hide its message
+        raise ImportError("'Retry' is now 'RetryAdvice': from toolcrib.core import RetryAdvice")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar, final
 
 from .call import Call, Caller
 from .cancel import CancellationToken
@@ -13,8 +13,6 @@ from .content import Progress
 from .credentials import Credential
 from .deadline import Deadline
 from .errors import ToolcribError
-from .loops import run_on
-from .redaction import Redaction
 
 T = TypeVar("T")
 
@@ -35,6 +33,15 @@ class ApprovalPort(Port, Protocol):
     """The port of a call that runs in the process of its workbench."""
 
     async def approve(self, message: str, /) -> None: ...
+
+
+class Redaction(Protocol):
+    """Replaces known secrets in text. `version` is another object once it knows other secrets."""
+
+    @property
+    def version(self) -> object: ...
+    def redact(self, text: str, /) -> str: ...
+    def split(self, text: str, /) -> tuple[str, str]: ...
 
 
 class Host(Protocol):
@@ -72,7 +79,7 @@ class Context:
     `variables` are the host's, for all tools of the workbench. `credentials` are those that the tool requires, by
     provider. `cancellation` is cancelled when the caller gives up or the deadline has passed: what blocks in a thread
     should look at it. `log` is the tool's own logger, `toolcrib.tool.<name>`.
-    (`deadline`, `host`, `port` and `loop` are for kinds of tools.)
+    (`deadline`, `host`, `port` and `run_on_loop` are for kinds of tools.)
     """
 
     call: Call
@@ -81,7 +88,7 @@ class Context:
     deadline: Deadline | None
     cancellation: CancellationToken
     credentials: Mapping[str, Credential]
-    loop: asyncio.AbstractEventLoop
+    run_on_loop: Callable[[Coroutine[Any, Any, Any]], Any]
 
     @property
     def caller(self) -> Caller:
@@ -149,7 +156,8 @@ class Context:
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
-            return run_on(self.loop, work)
+            value: T = self.run_on_loop(work)
+            return value
         work.close()
         raise ToolcribError(f"ctx.wait() is for sync tools in threads; here, on {running!r}, await it.")
 
@@ -167,6 +175,15 @@ class Depends:
 
     provider: Callable[..., Any]
     scope: Scope = "session"
+
+
+@final
+class Handle:
+    """Marks a parameter that also takes the handle of a large result: `Annotated[list[Row], Handle]`.
+
+    In place of the value a model may send `{"handle": "result_..."}`, or with `"pointer"` a part of it. The value is
+    put in before the arguments are checked, so the function gets rows and never sees a handle.
+    """
 
 
 class _HostVariables: ...

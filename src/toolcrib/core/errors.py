@@ -16,7 +16,7 @@ A ToolError is never a ToolcribError: the first is data in a Result, the second 
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, Self
+from typing import Any, Final, Literal, Self
 
 RetryAdvice = Literal["changed", "later", "never"]
 AnswerProblem = Literal["unknown", "expired", "replayed", "foreign", "invalid"]
@@ -136,14 +136,3 @@ class ToolError(Exception):
 
 def _restore(message: str, code: str, retry: RetryAdvice, details: Mapping[str, Any]) -> ToolError:
     return ToolError(message, code, retry=retry, details=details)
-
-
-def raise_missing_extra(missing: ModuleNotFoundError, what: str, extra: str) -> NoReturn:
-    """Raise SetupError with the command that installs *extra*: *what* ("The store needs") lacks a package.
-
-    Raises *missing* itself where it is a module of Toolcrib's own.
-    """
-    package = (missing.name or "").partition(".")[0]
-    if package == "toolcrib":
-        raise missing
-    raise SetupError(f"{what} the package '{package}', which is missing: pip install 'toolcrib[{extra}]'") from missing

@@ -11,7 +11,6 @@ from .errors import ToolError
 from .pending import Answer, Deny, Pending, PendingKind, StoredPending
 from .record import CallRecord
 from .result import Repair, Result
-from .semaphore import Semaphore
 from .spec import Requirement, ToolSpec
 
 AtDeadline = Literal["cancelled", "killed", "left_running"]
@@ -84,9 +83,9 @@ class Tool(Protocol):
     """What the pipeline runs. A kind of tool is whatever has these; it may inherit from here what it does not change.
 
     *work* is awaited with the checked arguments and, unless `needs_context` is False, the Context of the call.
-    `lock` admits its calls one at a time, where they have to be. `retries` is how often a failed call is made again;
-    None where the tool does not say. `handles` are the arguments that take the handle of a large result, with the
-    schemas of their values. `source` is the source whose life the tool shares.
+    `lock`, a Semaphore, admits its calls one at a time, where they have to be. `retries` is how often a failed call is
+    made again; None where the tool does not say. `handles` are the arguments that take the handle of a large
+    result, with the schemas of their values. `source` is the source whose life the tool shares.
     """
 
     spec: ToolSpec
@@ -96,7 +95,7 @@ class Tool(Protocol):
     at_deadline: AtDeadline = "cancelled"
     needs_context: bool = True
     available: Availability | None = None
-    lock: Semaphore | None = None
+    lock: Any = None
     retries: int | None = None
     handles: Mapping[str, Any] | None = None
     source: Any = None

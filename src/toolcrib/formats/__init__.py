@@ -6,7 +6,7 @@ in each. What is made for a request is a list of Any: the SDKs' own types change
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy import lazy_names
+from ..machinery import lazy_names
 from .reading import IncompleteReply
 from .turn_data import turn_from_dict, turn_to_dict
 from .turns import (

@@ -3,7 +3,7 @@
 Needs the extra `toolcrib[net]`: importing this without it raises SetupError.
 """
 
-from ..core import raise_missing_extra
+from ..machinery import raise_missing_extra
 
 try:
     from .addresses import Guard, GuardError, Resolve

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy import lazy_names
+from ..machinery import lazy_names
 from .call_lines import CallLines, CallLog
 
 if TYPE_CHECKING:

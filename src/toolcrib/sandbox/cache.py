@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import raise_missing_extra
+from ..machinery import raise_missing_extra
 
 LIMITS = {"wasm": 2**30, "git": 2**30, "environments": 4 * 2**30, "python": 2**30}
 """The folders of the cache, and how many bytes each may have."""

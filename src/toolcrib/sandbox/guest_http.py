@@ -11,7 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core import SetupError, ToolError, run_on
+from ..core import SetupError, ToolError
+from ..machinery import run_on
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core import Context, LoadError, ToolError, raise_missing_extra
+from ..core import Context, LoadError, ToolError
+from ..machinery import raise_missing_extra
 from .folders import folder_digest, folder_stamp
 from .guest_http import GuestHttp
 from .programs import ProgramLimits, RunProgram, environment_of, value_of

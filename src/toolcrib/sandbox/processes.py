@@ -15,17 +15,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from ..core import (
-    Context,
-    Credential,
-    Overrides,
-    PerLoop,
-    Progress,
-    Redaction,
-    ToolError,
-    content_from_dict,
-    log_failure,
-)
+from ..core import Context, Credential, Progress, Redaction, ToolError, content_from_dict
+from ..machinery import Overrides, PerLoop, log_failure
 from .printed import PrintedOutput
 from .wire import TooLarge
 from .workers import Limits, Worker, WorkerGone, Workers

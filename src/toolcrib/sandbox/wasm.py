@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 import wasmtime
 from wasmtime import component as model
 
-from ..core import LoadError, in_thread
+from ..core import LoadError
+from ..machinery import in_thread
 from .cache import private_folder, touch, trim
 from .guest_http import RequestRefused
 from .programs import Ended, ProgramLimits, Streams

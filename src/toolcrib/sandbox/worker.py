@@ -21,17 +21,14 @@ from ..core import (
     CancellationToken,
     Context,
     Credential,
-    Deadline,
-    Overrides,
     Progress,
     Redaction,
     ToolcribError,
     ToolError,
     content_of,
     content_to_dict,
-    current_deadline,
-    to_tool_error,
 )
+from ..machinery import Deadline, Overrides, current_deadline, run_on, to_tool_error
 from ..schema import Elicitation, serialize_any
 from .child import Channel, children_left
 from .wire import TooLarge
@@ -142,7 +139,7 @@ class _Worker:
             deadline,
             cancellation,
             {credential.provider: credential for credential in credentials},
-            asyncio.get_running_loop(),
+            partial(run_on, asyncio.get_running_loop()),
         )
         current_deadline.set(deadline)
         try:

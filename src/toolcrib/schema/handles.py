@@ -10,7 +10,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from ..core import HANDLE_PREFIX, DefinitionError, Handle
+from ..core import DefinitionError, Handle
+from ..machinery import HANDLE_PREFIX
 from .signature import Parameter
 
 REFERENCE: Mapping[str, Any] = {

@@ -15,7 +15,7 @@ import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from ..core import Check, Checked
+from ..machinery import Check, Checked
 from .docstring import read_docstring
 from .exact_json import write_json
 from .finite import strict_validator

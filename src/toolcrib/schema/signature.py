@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..core import HOST_VARIABLES, Caller, Context, DefinitionError, Depends, Need, Needs, Scope
+from ..core import Caller, Context, DefinitionError, Depends
+from ..machinery import HOST_VARIABLES, Need, Needs, Scope
 
 EMPTY: Any = inspect.Parameter.empty
 """Stands for a default or an annotation that was not written."""

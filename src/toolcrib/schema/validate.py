@@ -11,7 +11,8 @@ from typing import Any
 import pydantic_core
 from pydantic import ValidationError
 
-from ..core import Check, Checked, Repair, ToolError
+from ..core import Repair, ToolError
+from ..machinery import Check, Checked
 from .duplicate_keys import unique_keys_test
 from .errors import MAX_PROBLEMS, Path, Problem, error_details, locate, problems, refusal
 from .exact_json import parse_exact, write_json

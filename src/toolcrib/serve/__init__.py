@@ -1,6 +1,6 @@
 """Tools over a socket or a pipe. Needs the extra `toolcrib[serve]`: importing this without it raises SetupError."""
 
-from ..core import raise_missing_extra
+from ..machinery import raise_missing_extra
 
 try:
     from .app import Application, asgi_app

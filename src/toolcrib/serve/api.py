@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..core import AnswerError, Pending, ToolError, in_thread, is_handle
+from ..core import AnswerError, Pending, ToolError
+from ..machinery import in_thread, is_handle
 from ..schema.parse import JSONError, parse_json
 from ..workbench import Workbench
 from ..workbench.read_result import LONG_CHARS, ResultContent, read_part

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..core import log_failure, redacted_data
+from ..machinery import log_failure, redacted_data
 from ..workbench import Crib
 from .api import api_routes
 from .authentication import Authentication

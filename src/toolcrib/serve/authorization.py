@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from ..core import Caller, SetupError, ToolcribError, ToolError, log_failure
+from ..core import Caller, SetupError, ToolcribError, ToolError
+from ..machinery import log_failure
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .authentication import Authenticator

@@ -28,7 +28,9 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from ..core import Caller, OffersChange, from_any_thread
+from ..core import Caller
+from ..core.offers import OffersChange
+from ..machinery import from_any_thread
 from ..workbench import Workbench
 from .callers import Callers
 from .sdk import closing_of, state_of

@@ -19,7 +19,8 @@ from typing import Any
 
 from sqlalchemy import bindparam
 
-from ..core import Caller, SetupError, StoreError, log_failure
+from ..core import Caller, SetupError, StoreError
+from ..machinery import log_failure
 from ..schema import display_name
 from ..store import Store
 from ..store.rows import decode_bytes, decode_time, encode_time, table

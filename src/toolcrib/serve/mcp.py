@@ -17,8 +17,9 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
-from ..core import Call, Progress, Result, ToolError, current_client
+from ..core import Call, Progress, Result, ToolError
 from ..formats import mcp as form
+from ..machinery import current_client
 from ..workbench import Crib, Workbench
 from ..workbench.search import FINDERS
 from . import mcp_resources as offered

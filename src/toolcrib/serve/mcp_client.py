@@ -13,7 +13,8 @@ from typing import Any
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from ..core import Pending, Suspended, ToolError, redacted_data
+from ..core import Pending, ToolError
+from ..machinery import Suspended, redacted_data
 from ..schema import Elicitation, inlined
 from ..schema.view import UNIONS
 from .mcp_request import ClientRequest, current_request

@@ -23,20 +23,8 @@ from mcp.server.request_state import (
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import (
-    Answer,
-    AnswerError,
-    Approve,
-    Asker,
-    Caller,
-    Deny,
-    Input,
-    Pending,
-    Result,
-    StoreError,
-    Suspended,
-    current_client,
-)
+from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
+from ..machinery import Asker, Suspended, current_client
 from ..workbench import Crib
 from .mcp_client import form_schema
 from .mcp_request import ClientRequest, current_request

@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from ..core import current_client, from_any_thread, redacted
+from ..machinery import current_client, from_any_thread, redacted
 from ..workbench import Workbench
 from .sdk import state_of
 

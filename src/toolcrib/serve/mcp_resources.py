@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from ..core import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate, ToolError
+from ..core import ToolError
+from ..core.offers import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..formats import mcp as form
 from ..workbench import Workbench
 

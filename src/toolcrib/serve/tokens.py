@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..auth.discovery import document_urls
-from ..core import Caller, SetupError, log_failure
+from ..core import Caller, SetupError
+from ..machinery import log_failure
 from ..net import client
 from .callers import AuthenticationError
 

@@ -3,7 +3,8 @@
 Needs the extra `toolcrib[store]`: importing this without it raises SetupError.
 """
 
-from ..core import StoreError, raise_missing_extra
+from ..core import StoreError
+from ..machinery import raise_missing_extra
 
 try:
     from .keys import KeySource

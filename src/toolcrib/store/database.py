@@ -33,7 +33,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from ..core import SetupError, StoreError, log_failure
+from ..core import SetupError, StoreError
+from ..machinery import log_failure
 from .errors import store_error
 from .keys import VARIABLE, Keys, KeySource, environment_keys, key_file
 from .rows import decode_bytes

@@ -13,17 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Update, bindparam, case, func, select
 
-from ..core import (
-    Answer,
-    AnswerError,
-    Pending,
-    PendingKind,
-    SetupError,
-    StoredPending,
-    StoreError,
-    ToolError,
-    answer_from,
-)
+from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
+from ..machinery import StoredPending
 from .database import Database
 from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
 from .tables import PENDINGS, of_answer, of_pending

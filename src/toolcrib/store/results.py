@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from ..core import SetupError, StoredResult, StoreError, content_from_dict, content_to_dict
+from ..core import SetupError, StoreError, content_from_dict, content_to_dict
+from ..machinery import StoredResult
 from .database import Database
 from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
 from .tables import RESULTS, of_result

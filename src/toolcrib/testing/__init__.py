@@ -6,7 +6,7 @@ Nothing else here needs pytest.
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy import lazy_names
+from ..machinery import lazy_names
 from .bench import Bench, MakeBench
 from .cassette import Cassette, CassetteError
 from .doubles import doubles

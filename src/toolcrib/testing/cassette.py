@@ -21,7 +21,6 @@ from ..core import (
     Caller,
     Content,
     Data,
-    Next,
     Repair,
     Result,
     SetupError,
@@ -30,11 +29,10 @@ from ..core import (
     ToolcribError,
     ToolError,
     ToolSpec,
-    canonical,
     content_from_dict,
     content_to_dict,
-    redacted_data,
 )
+from ..machinery import Next, canonical, redacted_data
 from ..record import Redactor
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..core import Context, SetupError, ToolError, UnknownToolError, Work, compile_globs
+from ..core import Context, SetupError, ToolError, UnknownToolError
+from ..machinery import Work, compile_globs
 from ..tools import Tool
 from ..workbench import View
 from ..workbench.registry import unknown

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.lazy import lazy_names
+from ..machinery import lazy_names
 from .depends import Dependencies, Replacements
 from .from_schema import from_schema, from_work
 from .function import Definition, Tool, as_tool, is_tool, tool

@@ -15,16 +15,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from contextlib import suppress
 from typing import Any
 
-from ..core import (
-    Context,
+from ..core import Context, Redaction, ToolcribError, ToolError
+from ..machinery import (
     Escaped,
     Need,
     Needs,
     Overrides,
-    Redaction,
     Suspended,
-    ToolcribError,
-    ToolError,
     Work,
     create_lasting_task,
     in_thread,
@@ -189,7 +186,7 @@ async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any],
     """Return the value of *work*, with what it *needs* besides its arguments; what is opened for the call is closed."""
     host = context.host
     dependencies = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
-    is_left = False
+    loop, is_left = asyncio.get_running_loop(), False
     try:
         return await work({**arguments, **await dependencies.arguments(needs, context)}, context)
     except GeneratorExit:
@@ -197,11 +194,13 @@ async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any],
         raise
     finally:
         if dependencies.is_used():
-            await until_closed(dependencies.close, context, is_left=is_left)
+            await until_closed(dependencies.close, loop, is_left=is_left)
 
 
-async def until_closed(close: Callable[[], Coroutine[Any, Any, None]], context: Context, *, is_left: bool) -> None:
-    """Wait until *close* is done. It runs to its end without a waiter too, so it keeps the permits of the call."""
+async def until_closed(
+    close: Callable[[], Coroutine[Any, Any, None]], loop: asyncio.AbstractEventLoop, *, is_left: bool
+) -> None:
+    """Wait until *close* is done, on *loop*. It ends without a waiter too, so it keeps the permits of the call."""
     permits = share_permits()
 
     async def work() -> None:
@@ -217,7 +216,7 @@ async def until_closed(close: Callable[[], Coroutine[Any, Any, None]], context: 
 
     if is_left:
         with suppress(RuntimeError):  # the loop is closed
-            context.loop.call_soon_threadsafe(begin)
+            loop.call_soon_threadsafe(begin)
     else:
         await asyncio.shield(begin())
 

@@ -4,7 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..core import AtDeadline, Availability, Check, DefinitionError, Encode, Need, Needs, Semaphore, ToolSpec, Work
+from ..core import DefinitionError, ToolSpec
+from ..machinery import AtDeadline, Availability, Check, Encode, Need, Needs, Semaphore, Work
 from .function import Tool
 from .spec import require_any_name
 from .work import Runs, needs_context, work_of

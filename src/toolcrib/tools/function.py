@@ -11,18 +11,9 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from ..core import (
-    AtDeadline,
-    Availability,
-    Check,
-    DefinitionError,
-    Encode,
-    Needs,
-    Semaphore,
-    ToolSpec,
-    Work,
-)
+from ..core import DefinitionError, ToolSpec
 from ..core import Tool as AnyTool
+from ..machinery import AtDeadline, Availability, Check, Encode, Needs, Semaphore, Work
 from .body import body_digest
 from .options import ToolOptions, protecting, require_fit, require_options
 from .process_codec import ProcessCodec, reference, require_importable

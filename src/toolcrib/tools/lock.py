@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from ..core import Hints, LoadError, canonical
+from ..core import Hints, LoadError
+from ..machinery import canonical
 from ..schema.declared import Strict, mistakes_in
 from ..schema.toml import line_at, lines_of, parse_toml
 from .content import MAX_BYTES, bytes_of, content_hash

@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ..core import Auth, Availability, Check, Checked, DefinitionError, Secret, ToolAuth, ToolError
+from ..core import Auth, DefinitionError, Secret, ToolAuth, ToolError
+from ..machinery import Availability, Check, Checked
 
 if TYPE_CHECKING:
     from ..schema import Signature

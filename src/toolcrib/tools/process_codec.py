@@ -16,19 +16,16 @@ from ..core import (
     Audio,
     Data,
     DefinitionError,
-    Encode,
     File,
     Image,
-    Needs,
-    Overrides,
     Result,
     Text,
     ToolError,
     ToolSpec,
-    Work,
     content_from_dict,
     content_to_dict,
 )
+from ..machinery import Encode, Needs, Overrides, Work
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..core import LoadError, SetupError, raise_missing_extra
+from ..core import LoadError, SetupError
+from ..machinery import raise_missing_extra
 from ..schema.describe import closest_match, did_you_mean, display_name
 from .content import MAX_TEXT_BYTES, bytes_of
 from .mcp.targets import Target, shown_url

@@ -21,7 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core import Context, DefinitionError, LoadError, Overrides, SetupError, ToolcribError, ToolError, Work
+from ..core import Context, DefinitionError, LoadError, SetupError, ToolcribError, ToolError
+from ..machinery import Overrides, Work
 from ..sandbox import Codec, GuestProcesses, ProcessWork
 from ..sandbox.environments import Environment, environment_for
 from ..sandbox.folders import folder_digest, native_code_in

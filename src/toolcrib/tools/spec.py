@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..core import DefinitionError, Encode, Hints, ToolSpec
+from ..core import DefinitionError, Hints, ToolSpec
+from ..machinery import Encode
 from .options import ToolOptions
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -13,7 +13,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
-from ..core import Caller, DefinitionError, LoadError, Semaphore, ToolcribError
+from ..core import Caller, DefinitionError, LoadError, ToolcribError
+from ..machinery import Semaphore
 from .function import Definition, Tool
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..core import CancellationToken, Context, DefinitionError, Need, Needs, Port, ToolError, Work, in_thread, run_on
+from ..core import Context, DefinitionError, ToolError
+from ..machinery import Need, Needs, Port, Work, in_thread
 from .depends import Dependencies, end, is_async, log_close, overridden, provided, until_closed, with_dependencies
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _generator(fn: Callable[..., Any]) -> Work:
 
 
 def _generator_body(fn: Callable[..., Any]) -> Body:
-    return lambda arguments, context: _last_in_thread(fn(**arguments), context.port, context.loop, context.cancellation)
+    return lambda arguments, context: _last_in_thread(fn(**arguments), context)
 
 
 _KINDS: dict[Runs, Callable[[Callable[..., Any]], Work]] = {
@@ -101,15 +102,15 @@ async def _last(items: Any, port: Port) -> Any:
     return last
 
 
-def _last_in_thread(items: Any, port: Port, loop: asyncio.AbstractEventLoop, cancellation: CancellationToken) -> Any:
+def _last_in_thread(items: Any, context: Context) -> Any:
     last: Any = None
     is_first = True
     try:
         for item in items:
-            if cancellation.is_cancelled():
+            if context.cancellation.is_cancelled():
                 break  # the call was given up
             if not is_first:
-                run_on(loop, port.emit(last))
+                context.run_on_loop(context.port.emit(last))
             last, is_first = item, False
     finally:
         items.close()
@@ -191,7 +192,7 @@ async def in_one_thread(body: Body, needs: Needs, arguments: dict[str, Any], con
     host = context.host
     outside = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
     inside = _Thread(outside, context)
-    is_left = False
+    loop, is_left = asyncio.get_running_loop(), False
 
     async def close() -> None:
         await inside.ended()
@@ -205,7 +206,7 @@ async def in_one_thread(body: Body, needs: Needs, arguments: dict[str, Any], con
         raise
     finally:
         if outside.is_used():
-            await until_closed(close, context, is_left=is_left)
+            await until_closed(close, loop, is_left=is_left)
 
 
 class _Thread:
@@ -239,7 +240,7 @@ class _Thread:
                 if self._context.cancellation.is_cancelled():
                     raise ToolError("The call was given up before its work began.", "cancelled")
                 value = body({**arguments, **values}, self._context)
-                return run_on(self._context.loop, _awaited(value)) if inspect.isawaitable(value) else value
+                return self._context.run_on_loop(_awaited(value)) if inspect.isawaitable(value) else value
         finally:
             self._ended.set_result(None)
 
@@ -276,10 +277,10 @@ class _Thread:
             if not (inspect.isawaitable(result) or isinstance(result, AsyncGenerator)):
                 return result
             provider, arguments = (lambda: result), {}
-        loop = self._context.loop
-        value = run_on(loop, self._outside.open_for_call(provider, arguments))
-        self._stack.callback(self._close, provider, lambda: run_on(loop, value.close(self._redaction)))
-        return run_on(loop, value.value())
+        run_on_loop = self._context.run_on_loop
+        value = run_on_loop(self._outside.open_for_call(provider, arguments))
+        self._stack.callback(self._close, provider, lambda: run_on_loop(value.close(self._redaction)))
+        return run_on_loop(value.value())
 
     def _close(self, provider: Callable[..., Any], close: Callable[[], None]) -> None:
         try:

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ..call import Retry
-from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, ResultStore, StoredPending, StoredResult
-from ..core.lazy import lazy_names
+from ..core import Ask, Middleware, Policy
+from ..core.offers import PromptMessage
+from ..machinery import Next, PendingStore, ResultStore, StoredPending, StoredResult, lazy_names
 from . import sync
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
 from .options import Options, Stores

@@ -18,7 +18,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from ..core import ToolSpec, translate_glob
+from ..core import ToolSpec
+from ..machinery import translate_glob
 from ..schema import SchemaView
 from ..schema.view import kind, steps
 

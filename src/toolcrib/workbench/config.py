@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..core import LoadError, ToolcribError, compile_globs
+from ..core import LoadError, ToolcribError
+from ..machinery import compile_globs
 from ..tools import Tool, load
 from ..tools.lock import LOCK, Lock, read_lock
 from ..tools.mcp.targets import shown_words

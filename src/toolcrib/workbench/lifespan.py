@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core import SetupError, Source, create_lasting_task, from_any_thread
+from ..core import SetupError, Source
+from ..machinery import create_lasting_task, from_any_thread
 
 _log = logging.getLogger("toolcrib")
 

@@ -15,20 +15,14 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from ..call import Retry
-from ..core import (
-    Call,
-    Caller,
+from ..core import Call, Caller, Middleware, Result, SetupError, Tool, ToolError
+from ..machinery import (
     Deadlock,
     Globs,
-    Middleware,
     Next,
     Permit,
-    Result,
     Semaphore,
     SemaphoreFull,
-    SetupError,
-    Tool,
-    ToolError,
     compile_globs,
     current_deadline,
     held_permits,

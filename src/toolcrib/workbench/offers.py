@@ -10,27 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from ..core import (
-    Call,
-    Caller,
-    Credential,
-    Data,
-    Pending,
-    Prompt,
-    PromptMessage,
-    Redaction,
-    Resource,
-    ResourceContent,
-    ResourceTemplate,
-    Text,
-    ToolAuth,
-    ToolcribError,
-    ToolError,
-    in_thread,
-    log_failure,
-    redacted,
-    redacted_content,
-)
+from ..core import Call, Caller, Credential, Data, Pending, Redaction, Text, ToolAuth, ToolcribError, ToolError
+from ..core.offers import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ..machinery import in_thread, log_failure, redacted, redacted_content
 from .lifespan import name_of
 from .resources import PromptList, ResourceList, URITemplate
 

@@ -14,20 +14,8 @@ from annotated_doc import Doc
 from annotated_types import Ge, Gt
 
 from ..call import Retry
-from ..core import (
-    MIN_RESULT_CHARS,
-    RESULT_CHARS,
-    Asker,
-    Broker,
-    ErrorMessage,
-    MayAnswer,
-    Middleware,
-    PendingStore,
-    Policy,
-    Recorder,
-    ResultStore,
-    SetupError,
-)
+from ..core import Broker, Middleware, Policy, Recorder, SetupError
+from ..machinery import MIN_RESULT_CHARS, RESULT_CHARS, Asker, ErrorMessage, MayAnswer, PendingStore, ResultStore
 from ..sandbox import Processes
 from .limits import Limit, Limiter
 from .pendings import MemoryPendings

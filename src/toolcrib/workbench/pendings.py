@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from ..core import Answer, Pending, PendingKind, SetupError, StoredPending, ToolError
+from ..core import Answer, Pending, PendingKind, SetupError, ToolError
+from ..machinery import StoredPending
 
 _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""

@@ -15,17 +15,8 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
-from ..core import (
-    RESULT_CHARS,
-    Content,
-    Data,
-    Redaction,
-    Text,
-    Tool,
-    ToolError,
-    in_thread,
-    redacted_content,
-)
+from ..core import Content, Data, Redaction, Text, Tool, ToolError
+from ..machinery import RESULT_CHARS, in_thread, redacted_content
 from ..schema import closest_match, did_you_mean, display_name
 from ..tools import Tool as FunctionTool
 

@@ -12,24 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..core import (
-    Audio,
-    Caller,
-    Data,
-    DefinitionError,
-    File,
-    Image,
-    NameConflictError,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    Resource,
-    ResourceContent,
-    ResourceTemplate,
-    Text,
-    ToolError,
-    in_thread,
-)
+from ..core import Audio, Caller, Data, DefinitionError, File, Image, NameConflictError, Text, ToolError
+from ..core.offers import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ..machinery import in_thread
 
 MAX_URI_CHARS = 8192
 MAX_VARIABLES = 32

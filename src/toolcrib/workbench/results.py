@@ -16,23 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pydantic_core import to_json
 
-from ..core import (
+from ..core import Audio, Caller, Content, File, Image, Redaction, Repair, Result, SetupError, Text, Tool, ToolError
+from ..machinery import (
     HANDLE_PREFIX,
     MIN_RESULT_CHARS,
-    Audio,
-    Caller,
-    Content,
-    File,
-    Image,
-    Redaction,
-    Repair,
-    Result,
     ResultStore,
-    SetupError,
     StoredResult,
-    Text,
-    Tool,
-    ToolError,
     in_thread,
     is_handle,
     log_failure,

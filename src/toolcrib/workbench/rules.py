@@ -13,7 +13,8 @@ from annotated_doc import Doc
 from annotated_types import MinLen
 
 from ..call import CheckedArguments
-from ..core import Caller, Decision, Do, Hints, SetupError, ToolSpec
+from ..core import Caller, Decision, Hints, SetupError, ToolSpec
+from ..machinery import Do
 from ..schema import closest_match, display_name, to_json_values
 from ..schema.declared import from_rows, require_fields
 from ..schema.describe import did_you_mean

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..core import SetupError, Tool, ToolSpec, compile_globs, in_thread
+from ..core import SetupError, Tool, ToolSpec
+from ..machinery import compile_globs, in_thread
 
 if TYPE_CHECKING:
     from .registry import Registry

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ..core import SetupError
-from ..core.loops import Handed, LoopEnded, NeverBegun, blocking
+from ..machinery import Handed, LoopEnded, NeverBegun, blocking
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Startable")

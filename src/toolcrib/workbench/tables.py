@@ -12,7 +12,8 @@ from pydantic import Field, create_model
 from pydantic_settings import EnvSettingsSource, SettingsConfigDict
 
 from ..call import Retry
-from ..core import Do, SetupError
+from ..core import SetupError
+from ..machinery import Do
 from ..schema.declared import Strict, fields_of, model_from_name, schema_of
 from ..tools import Permissions
 from ..tools.remote import MCPSource, is_remote

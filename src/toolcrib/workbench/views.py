@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Globs, Hints, NameConflictError, SetupError, UnknownToolError, compile_globs
+from ..core import Hints, NameConflictError, SetupError, UnknownToolError
+from ..machinery import Globs, compile_globs
 from ..tools import Loaded, Tool, load
 from .registry import Registry, unknown
 

@@ -30,7 +30,6 @@ from ..call import (
 )
 from ..core import (
     Answer,
-    Asker,
     Call,
     Caller,
     Content,
@@ -46,11 +45,9 @@ from ..core import (
     ToolSpec,
     UnknownToolError,
     answer_from,
-    current_deadline,
-    log_failure,
-    redacted,
 )
 from ..core import Tool as AnyTool
+from ..machinery import Asker, current_deadline, log_failure, redacted
 from ..record import Redactor
 from ..record.log_lines import redact_log
 from ..sandbox import Processes

@@ -17,7 +17,6 @@ from ...core import (
     Broker,
     Call,
     Caller,
-    Check,
     Context,
     Credential,
     NameConflictError,
@@ -29,6 +28,7 @@ from ...core import (
     ToolError,
     ToolSpec,
 )
+from ...machinery import Check
 from ...tools import Tool as CoreTool
 from ...tools import from_work
 from ...workbench import Crib, Options, Registry, Workbench, sync

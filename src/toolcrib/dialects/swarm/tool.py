@@ -12,17 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ...core import (
-    Caller,
-    Context,
-    DefinitionError,
-    Escaped,
-    Redaction,
-    ToolError,
-    ToolSpec,
-    from_any_thread,
-    in_thread,
-)
+from ...core import Caller, Context, DefinitionError, Redaction, ToolError, ToolSpec
+from ...machinery import Escaped, from_any_thread, in_thread
 from ...schema import require_schema, returns_awaitable, serialize_any
 from ...tools import Tool, from_work, require_name
 from ...workbench import sync

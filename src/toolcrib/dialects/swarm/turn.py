@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core import (
-    AtDeadline,
     Call,
     Caller,
     CancellationToken,
@@ -24,6 +23,7 @@ from ...core import (
     Text,
     ToolError,
 )
+from ...machinery import AtDeadline
 from ...record import Redactor
 from ...schema import returns_awaitable
 from ...tools import Tool, from_work

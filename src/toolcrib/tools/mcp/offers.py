@@ -11,8 +11,8 @@ from typing import Any, Literal
 import mcp_types as wire
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated, ServerEvent
 
-from ...core import (
-    Caller,
+from ...core import Caller, ToolError
+from ...core.offers import (
     OffersChange,
     Prompt,
     PromptArgument,
@@ -20,9 +20,8 @@ from ...core import (
     Resource,
     ResourceContent,
     ResourceTemplate,
-    ToolError,
-    create_lasting_task,
 )
+from ...machinery import create_lasting_task
 from ...schema.describe import display_name
 from .lists import PROMPTS, RESOURCES, TEMPLATES, List
 from .session import Session

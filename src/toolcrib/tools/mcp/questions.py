@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import mcp_types as wire
 from pydantic import ValidationError
 
-from ...core import Caller, Context, DefinitionError, Suspended, ToolError
+from ...core import Caller, Context, DefinitionError, ToolError
+from ...machinery import Suspended
 
 MAX_QUESTIONS = 20
 """How many a server may ask of one call at once, and how often."""

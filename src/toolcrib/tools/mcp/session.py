@@ -26,7 +26,8 @@ from mcp.shared.subscriptions import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from ...core import Context, LoadError, ToolError, create_lasting_task
+from ...core import Context, LoadError, ToolError
+from ...machinery import create_lasting_task
 from .http import HTTP_FAILED, http
 from .lists import TOOLS, ItemT, List, Malformed
 from .process import StderrTail, process

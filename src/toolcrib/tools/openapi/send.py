@@ -12,7 +12,8 @@ from urllib.parse import urljoin, urlsplit
 
 import pydantic_core
 
-from ...core import Audio, Context, File, Image, PerLoop, RetryAdvice, ToolError
+from ...core import Audio, Context, File, Image, RetryAdvice, ToolError
+from ...machinery import PerLoop
 from .operations import Operation, is_json
 from .request import Prepared, prepare
 from .security import Applied, apply

@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 import jsonschema_rs
 import pydantic_core
 
-from ...core import DefinitionError, Encode, Hints, LoadError, SetupError, Source, ToolError, ToolSpec, in_thread
+from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec
+from ...machinery import Encode, in_thread
 from ...schema import json_schema_check
 from ...schema.json_schema_validator import validator
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked

@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from ....core import AtDeadline, Check, Context, Emitted, Image, Result, Text, ToolSpec
-from ....core import Work as CoreWork
+from ....core import Context, Emitted, Image, Result, Text, ToolSpec
+from ....machinery import AtDeadline, Check
+from ....machinery import Work as CoreWork
 from ....schema import json_schema_check, model_check
 from ....tools import Tool as CoreTool
 from ....tools import from_work

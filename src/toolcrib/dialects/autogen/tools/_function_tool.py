@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from ....core import Escaped
-from ....core import Work as CoreWork
+from ....machinery import Escaped
+from ....machinery import Work as CoreWork
 from ....schema import model_check, read_arguments, read_signature, returns_awaitable
 from ....tools import by_name, work_of
 from .._cancellation_token import CancellationToken

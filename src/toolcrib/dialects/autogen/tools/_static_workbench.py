@@ -7,8 +7,9 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, Field
 
-from ....core import Call, Content, Emitted, Escaped, Image, Result, ToolError
+from ....core import Call, Content, Emitted, Image, Result, ToolError
 from ....formats import decode_picture
+from ....machinery import Escaped
 from ....tools import Tool as CoreTool
 from ....workbench import Registry
 from ....workbench import Workbench as CoreWorkbench

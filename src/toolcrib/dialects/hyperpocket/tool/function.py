@@ -7,7 +7,8 @@ from typing import Any, overload
 
 from pydantic import PrivateAttr
 
-from ....core import Check, Context, DefinitionError, Result, content_of, in_thread
+from ....core import Context, DefinitionError, Result, content_of
+from ....machinery import Check, in_thread
 from ....schema import json_schema_check, model_check, read_arguments, require_schema, returns_awaitable, serialize_any
 from ....tools import Tool as CoreTool
 from ....workbench import sync

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from ....core import Check, Context, DefinitionError, ToolError, ToolSpec, Work, in_thread
+from ....core import Context, DefinitionError, ToolError, ToolSpec
 from ....core import ToolAuth as CoreToolAuth
+from ....machinery import Check, Work, in_thread
 from ....schema import returns_awaitable
 from ....tools import Tool as CoreTool
 from ....tools import from_work

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_validator
 
-from ....core import Context, LoadError, ToolError, ToolSpec, Work
+from ....core import Context, LoadError, ToolError, ToolSpec
+from ....machinery import Work
 from ....sandbox import folder_digest
 from ....tools import Tool as CoreTool
 from ....tools import from_work, is_git_address, parse_git_address, program_work

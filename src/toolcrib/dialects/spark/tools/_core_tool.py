@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ....core import Call, Context, Hints, Result, Text, ToolError, ToolSpec, Work
+from ....core import Call, Context, Hints, Result, Text, ToolError, ToolSpec
+from ....machinery import Work
 from ....tools import Tool, from_schema
 from ._blocks import content_of, is_block
 

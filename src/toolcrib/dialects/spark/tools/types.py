@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 # Before Python 3.12 pydantic accepts no other TypedDict, and users put these into their own models.
 from typing_extensions import TypedDict
 
-from ....core import Context, Escaped, in_thread
+from ....core import Context
+from ....machinery import Escaped, in_thread
 from ....tools import Tool as CoreTool
 from ._core_tool import build_tool, tool_use_of
 from ._schemas import normalize_schema, schema_in

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import SetupError
+from ..core import SetupError
 
 Globs = str | Sequence[str]
 """One pattern or several: a name matches that matches any of them."""

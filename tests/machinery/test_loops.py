@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolcrib import ToolError
-from toolcrib.core import LoopEnded, loops, run_on
-from toolcrib.core.loops import Handed, blocking
+from toolcrib.machinery import LoopEnded, loops, run_on
+from toolcrib.machinery.loops import Handed, blocking
 
 WAIT_S = 30.0
 

@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
-from .errors import raise_missing_extra
+from ..core import SetupError
 
 
 def lazy_names(
@@ -40,3 +40,14 @@ def lazy_names(
         return value
 
     return get
+
+
+def raise_missing_extra(missing: ModuleNotFoundError, what: str, extra: str) -> NoReturn:
+    """Raise SetupError with the command that installs *extra*: *what* ("The store needs") lacks a package.
+
+    Raises *missing* itself where it is a module of Toolcrib's own.
+    """
+    package = (missing.name or "").partition(".")[0]
+    if package == "toolcrib":
+        raise missing
+    raise SetupError(f"{what} the package '{package}', which is missing: pip install 'toolcrib[{extra}]'") from missing

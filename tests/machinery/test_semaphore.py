@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolcrib.core.semaphore import Deadlock, Semaphore, SemaphoreFull
+from toolcrib.machinery.semaphore import Deadlock, Semaphore, SemaphoreFull
 
 
 async def test_a_short_patience_is_waited_for_and_none_is_not() -> None:

@@ -4,9 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .call import Caller
-from .protocols import Tool
-from .spec import Hints, ToolSpec
+from ..core import Caller, Hints, Tool, ToolSpec
 
 
 def canonical(value: Any) -> str:

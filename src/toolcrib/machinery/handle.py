@@ -3,12 +3,9 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
-from .content import Content, Data, Text
-from .errors import ToolError
-from .protocols import Tool
-from .result import Repair, Result
+from ..core import Content, Data, Repair, Result, Text, Tool, ToolError
 
 RESULT_CHARS = 20_000
 """How many characters of a result are shown, unless the host says otherwise."""
@@ -20,15 +17,6 @@ HANDLE_PREFIX = "result_"
 """How every handle begins."""
 
 _HANDLE = re.compile(HANDLE_PREFIX + r"[A-Za-z0-9_-]{43}")
-
-
-@final
-class Handle:
-    """Marks a parameter that also takes the handle of a large result: `Annotated[list[Row], Handle]`.
-
-    In place of the value a model may send `{"handle": "result_..."}`, or with `"pointer"` a part of it. The value is
-    put in before the arguments are checked, so the function gets rows and never sees a handle.
-    """
 
 
 def new_handle() -> str:

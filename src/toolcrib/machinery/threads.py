@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .errors import ToolError
+from ..core import ToolError
 from .semaphore import release_permits, share_permits
 
 T = TypeVar("T")

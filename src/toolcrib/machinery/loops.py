@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from .errors import ToolError
+from ..core import ToolError
 from .threads import waiting
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from math import inf
 from time import monotonic
 
-from .cancel import CancellationToken
+from ..core import CancellationToken
 
 
 class SemaphoreFull(Exception):

@@ -11,8 +11,8 @@ from opcode import opmap
 from types import TracebackType
 from typing import Any
 
-from .errors import CODES, StoreError, ToolError
-from .redaction import Redaction, redacted, redacted_data
+from ..core import CODES, Redaction, StoreError, ToolError
+from .redaction import redacted, redacted_data
 from .threads import Escaped
 
 _log = logging.getLogger("toolcrib")

@@ -8,21 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
-from .content import Content, Data, File, Text
+from ..core import Content, Data, File, Redaction, Text
 
 _TOKEN = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)(\s*:)?|[^\s"{}\[\],:]+', re.DOTALL)
 """A string of JSON, and whether it is the name of a member; a number, or whatever else."""
-
-
-class Redaction(Protocol):
-    """Replaces known secrets in text. `version` is another object once it knows other secrets."""
-
-    @property
-    def version(self) -> object: ...
-    def redact(self, text: str, /) -> str: ...
-    def split(self, text: str, /) -> tuple[str, str]: ...
 
 
 def redacted(text: str, redaction: Redaction | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core import in_thread
+from toolcrib.machinery import in_thread
 
 
 async def test_the_thread_that_worked_last_works_next() -> None:

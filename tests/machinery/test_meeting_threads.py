@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from tests.meeting import Prepared, each_moment
 from toolcrib.core import CancellationToken, cancel
-from toolcrib.core import semaphore as semaphores
-from toolcrib.core.semaphore import Permit, Semaphore, SemaphoreFull
+from toolcrib.machinery import semaphore as semaphores
+from toolcrib.machinery.semaphore import Permit, Semaphore, SemaphoreFull
 
 
 def test_a_callback_of_a_token_is_called_once_also_where_it_is_cancelled_at_that_moment() -> None:

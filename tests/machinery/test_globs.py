@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolcrib import SetupError
-from toolcrib.core import compile_globs
+from toolcrib.machinery import compile_globs
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib import File, Image, Text
-from toolcrib.core import Audio, Data, redacted, redacted_content, redacted_data, redacted_json
+from toolcrib.core import Audio, Data
+from toolcrib.machinery import redacted, redacted_content, redacted_data, redacted_json
 from toolcrib.record import Redactor
 
 redactor = Redactor(["hunter2", "12345", '"a":1,', "\u00e4\u00e4\u00e4\u00e4"])

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib import ToolError
-from toolcrib.core import StoreError, to_tool_error
+from toolcrib.core import StoreError
+from toolcrib.machinery import to_tool_error
 from toolcrib.record import Redactor
 
 
