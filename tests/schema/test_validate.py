@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from toolcrib import Result, Tool, Workbench
 from toolcrib.core import Repair
-from toolcrib.schema.finite import _NO_PLAN
+from toolcrib.schema.plan import _NO_PLAN
 
 Json = dict[str, Any]
 

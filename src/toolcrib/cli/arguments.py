@@ -150,7 +150,7 @@ def read_value(texts: Sequence[str], place: "SchemaView") -> Any:
 
 
 def _value(text: str, place: "SchemaView", *, is_item: bool = False) -> Any:
-    from ..schema.parse import JSONError, parse_json
+    from ..schema.json_text import JSONError, parse_json
     from ..schema.view import kind
 
     kinds = kinds_of(place)

@@ -23,7 +23,7 @@ from .turns import (
 )
 
 if TYPE_CHECKING:
-    from ..schema.dialect import Accepts
+    from ..schema.lower import Accepts
     from . import anthropic as anthropic
     from . import bedrock as bedrock
     from . import gemini as gemini

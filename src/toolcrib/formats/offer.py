@@ -12,8 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ..core import Call, NameConflictError, ToolSpec
-from ..schema.dialect import heaviest_first
-from ..schema.lower import Accepts, Lift, Loss, Lowered, lower
+from ..schema.lower import Accepts, Lift, Loss, Lowered, heaviest_first, lower
 
 
 @dataclass(frozen=True, slots=True)

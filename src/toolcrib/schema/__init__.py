@@ -5,7 +5,6 @@ from .docstring import Doc, read_docstring
 from .elicitation import Elicitation
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
-from .json_schema_validator import is_valid
 from .models import ModelReader, arguments_model, model_check, read_arguments
 from .reading import Document
 from .required import require_schema
@@ -22,7 +21,7 @@ from .signature import (
 )
 from .to_model import model_from_schema
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
-from .view import SchemaNames, SchemaView, inlined
+from .view import SchemaNames, SchemaView, inlined, is_valid
 from .written import display_arguments, to_json_values, written
 
 __all__ = [

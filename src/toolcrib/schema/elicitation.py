@@ -9,8 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from ..core import DefinitionError
 from .errors import problems
 from .from_python import SchemaGenerator, clean_schema, first_line, type_name
-from .json_schema_validator import validator
-from .view import SchemaView
+from .view import SchemaView, validator
 
 
 class Elicitation:

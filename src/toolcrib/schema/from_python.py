@@ -14,10 +14,9 @@ from pydantic.warnings import TypedDictExtraConfigWarning
 from typing_extensions import TypedDict, Unpack
 
 from ..core import DefinitionError
-from .finite import strict_validator
-from .json_schema_validator import is_valid
-from .reading import Plan
+from .plan import Plan, inner_plan
 from .signature import EMPTY, Parameter
+from .view import is_valid
 
 
 class SchemaGenerator(GenerateJsonSchema):
@@ -67,11 +66,11 @@ class Arguments:
     """The arguments of a function: their JSON Schema, and the validator that turns JSON text into them.
 
     `countable` where the validated arguments have just the names that stood in the text: not so where a pydantic
-    `Field` fills in defaults, or reads one name into two. `finite` where no NaN or infinity can get through. `aliases`
-    are names that stand in the text in place of the parameters' own. `fields` are the types by name, `NotRequired`
-    where an argument may be left out; `extra` is the type of all others, None where there are none. `adapter` is
-    pydantic's, for callers that need the types. `plan` is how it reads the names and numbers. `defaults` are those of
-    the function, by the names in the text. *closed*: an unknown argument is refused; else it is left out.
+    `Field` fills in defaults, or reads one name into two. `aliases` are names that stand in the text in place of the
+    parameters' own. `fields` are the types by name, `NotRequired` where an argument may be left out; `extra` is the
+    type of all others, None where there are none. `adapter` is pydantic's, for callers that need the types, and `plan`
+    how it reads them. `defaults` are those of the function, by the names in the text. *closed*: an unknown argument is
+    refused; else it is left out.
     """
 
     def __init__(
@@ -98,12 +97,12 @@ class Arguments:
             self.schema = clean_schema({"properties": {}, **self.adapter.json_schema(schema_generator=SchemaGenerator)})
         except Exception as error:
             raise _unsuitable(parameters, label, names, error) from error
-        self.validator, self.finite = strict_validator(self.adapter.core_schema, self.adapter.validator, closed=closed)
-        self.annotations = {name: stripped(annotation) for name, annotation in self.fields.items()}
-        read = _fields_read(self.adapter.core_schema)
-        self.countable = all(field["schema"]["type"] != "default" and not _alias(field) for field in read.values())
-        self.aliases = {name: alias for name, field in read.items() if isinstance(alias := _alias(field), str)}
-        self.plan = Plan(self.adapter.core_schema)
+        self.plan = Plan(self.adapter.core_schema, self.adapter.validator, closed=closed)
+        plans: Mapping[str, Any] = inner_plan(self.adapter.core_schema)["fields"]
+        names_in_text = {name: plan.get("validation_alias") for name, plan in plans.items()}
+        has_filled = any(plan["schema"]["type"] == "default" for plan in plans.values())
+        self.countable = not has_filled and not any(names_in_text.values())
+        self.aliases = {name: alias for name, alias in names_in_text.items() if isinstance(alias, str)}
         by_name = {parameter.name: parameter.default for parameter in parameters}
         self.defaults = {
             self.aliases.get(name, name): default
@@ -211,18 +210,6 @@ def stripped(annotation: Any) -> Any:
 
 
 _MARKS = ("NotRequired", "Required", "ReadOnly")
-
-
-def _fields_read(schema: Any) -> dict[str, Any]:
-    """Return the fields of a TypedDict, as pydantic-core reads them."""
-    while schema["type"] == "definitions":
-        schema = schema["schema"]
-    fields: dict[str, Any] = schema["fields"]
-    return fields
-
-
-def _alias(field: Mapping[str, Any]) -> Any:
-    return field.get("validation_alias")
 
 
 def _unsuitable(

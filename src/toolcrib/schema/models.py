@@ -17,11 +17,10 @@ from pydantic.fields import FieldInfo
 
 from ..machinery import Check, Checked
 from .docstring import read_docstring
-from .exact_json import write_json
-from .finite import strict_validator
 from .from_python import Arguments, stripped
-from .parse import JSONError, parse_json
-from .reading import Document, Plan, restored, with_exact_decimals, with_names_told
+from .json_text import JSONError, parse_json, write_json
+from .plan import Plan, with_names_told
+from .reading import Document, restored, with_exact_decimals
 from .signature import Parameter, read_signature, unwrap_partials
 from .validate import (
     RawArguments,
@@ -164,9 +163,8 @@ class ModelReader:
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
-        plan = model.__pydantic_core_schema__
-        self._validator, _ = strict_validator(plan, model.__pydantic_validator__, finite=False)
-        self.plan = Plan(plan)
+        self.plan = Plan(model.__pydantic_core_schema__, model.__pydantic_validator__, finite=False)
+        self._validator = self.plan.validator
 
     def __call__(self, raw: Mapping[str, Any]) -> BaseModel:
         model: BaseModel = self._validator.validate_python(raw)

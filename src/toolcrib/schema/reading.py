@@ -7,121 +7,29 @@ and `Document.bytes` is what an approved call runs on: the tool gets what is val
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from pydantic import RootModel, SecretBytes, SecretStr, ValidationError
+from pydantic import RootModel, SecretBytes, SecretStr
 from pydantic.types import Secret
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ..core import ToolError
-from .describe import display_name, display_path
-from .errors import Path, Problem, error_details, locate, refusal
-from .exact_json import canonical_json, exact, parse_exact, write_json
+from .describe import display_path
+from .errors import Path, Problem, refusal
+from .json_text import canonical_json, exact, parse_exact, write_json
+from .plan import ABSENT, Field, Fields, Plan
 from .repair import Repaired
 from .view import SchemaView, pointer
 from .written import name_in_json, written
 
 MASK = "**********"
-ABSENT: Any = object()
-"""The value of a member that pydantic keeps nowhere."""
-
 _SECRETS = (SecretStr, SecretBytes, Secret)
 _ENCODED = frozenset({"base64", "base64url"})
-_NO_PLAN = frozenset({"cls", "config", "function", "metadata", "default", "serialization", "expected"})
 _LONG_NUMBER = re.compile(r"\d[\d.]{15}|\d[eE]")
 """What every number has that a float cannot hold."""
-
-
-class Field(NamedTuple):
-    """One field of a class: the *names* under which it may be sent, the schema's first.
-
-    Without names it is read from inside the members *inside*, or only its class sets it. *default* is one that is the
-    same in each call, which a dataclass may not keep (an InitVar). *is_made*: the default is made for each call.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    inside: frozenset[str]
-    default: Any
-    is_made: bool
-
-
-Fields = tuple[Field, ...]
-
-
-class Plan:
-    """What pydantic's plan (its core schema) says of names and code.
-
-    `classes` has the fields of each class, `tables` those of each TypedDict, `root` those of the arguments. `names` are
-    the groups of names by which a call may send the same member. `code` is what a user's types run to make values:
-    validators, factories of defaults, hooks of construction. `decimals`: whether there are any.
-    """
-
-    def __init__(self, plan: Mapping[str, Any]) -> None:
-        self.classes: dict[type, Fields] = {}
-        self.tables: list[Fields] = []
-        self.names: dict[frozenset[str], None] = {}
-        self.code: list[Any] = []
-        self.decimals = False
-        self._find(plan, {}, None)
-        while plan["type"] == "definitions":
-            plan = plan["schema"]
-        self.root = tuple(fields_of(plan, {})) if plan["type"] == "typed-dict" else ()
-
-    def _find(self, plan: Any, config: Mapping[str, Any], owner: Any) -> None:
-        """Note what is anywhere in *plan*, which is of the class *owner*."""
-        if isinstance(plan, list | tuple):
-            for part in plan:
-                self._find(part, config, None)
-        if not isinstance(plan, Mapping):
-            return
-        kind, config, owner = plan.get("type"), plan.get("config") or config, plan.get("cls") or owner
-        if kind in ("model-fields", "dataclass-args", "typed-dict", "named-tuple"):
-            fields = tuple(fields_of(plan, config))
-            if kind == "typed-dict":
-                self.tables.append(fields)
-            else:
-                self.classes.setdefault(owner, fields)
-            groups = (frozenset([field.name, *field.names]) for field in fields)
-            self.names |= dict.fromkeys(group for group in groups if len(group) > 1)
-            owner = None
-        self.decimals = self.decimals or kind == "decimal"
-        if plan.get("post_init") or plan.get("custom_init"):
-            self.code += [getattr(plan["cls"], hook, None) for hook in ("__init__", "__post_init__", "model_post_init")]
-        if isinstance(function := plan.get("function"), Mapping):
-            self.code.append(function["function"])
-        self.code.append(plan.get("default_factory"))
-        for key, part in plan.items():
-            if key in ("fields", "choices") and isinstance(part, Mapping):
-                self._find(list(part.values()), config, None)  # their names are a user's
-            elif key not in _NO_PLAN:
-                self._find(part, config, owner)
-
-
-def fields_of(plan: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Field]:
-    """Return the fields of an object in pydantic's *plan*."""
-    listed: Any = plan["fields"]
-    config = plan.get("config") or config
-    by_alias = config.get("validate_by_alias") is not False
-    by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
-    for name, field in listed.items() if isinstance(listed, Mapping) else ((part["name"], part) for part in listed):
-        # An alias is a name, or paths: [["amount"], ["lines", 0, "amount"]]. A longer path leads into another member.
-        alias: Any = field.get("validation_alias") if by_alias else None
-        paths = [[alias]] if isinstance(alias, str) else alias if alias and isinstance(alias[0], list | tuple) else []
-        paths = [alias] if alias and not paths else [*paths]
-        paths += [[name]] if by_name or not paths else []
-        paths = [] if field.get("init") is False else paths
-        names = dict.fromkeys(str(path[0]) for path in paths if len(path) == 1)
-        inside = frozenset(str(path[0]) for path in paths if len(path) > 1)
-        inner = field["schema"]
-        while inner["type"] != "default" and isinstance(inner.get("schema"), Mapping):
-            inner = inner["schema"]
-        default, is_made = inner.get("default", ABSENT), "default_factory" in inner
-        yield Field(name, tuple(names), inside, default if inner["type"] == "default" else ABSENT, is_made)
 
 
 class Document:
@@ -397,38 +305,7 @@ def _as_json(value: Any, document: Any) -> Any:
         return document
 
 
-# Checks beside pydantic's
-
-
-def with_names_told(plan: Plan, validate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return *validate*, whose error names both names of a field that is sent under two: one would be hidden."""
-    if not plan.names:
-        return validate
-
-    def validated(text: str | bytes, **options: Any) -> Any:
-        try:
-            return validate(text, **options)
-        except ValidationError as error:
-            second: list[InitErrorDetails] = []
-            unknown = [detail["loc"] for detail in error_details(error) or () if detail["type"] == "extra_forbidden"]
-            document = parse_exact(text) if unknown else None
-            for loc in unknown:
-                place, members = locate(loc[:-1], document)
-                for group in plan.names:
-                    names = sorted(group.intersection(members)) if loc[-1] in group else []
-                    if len(names) > 1:
-                        second.append({"type": two_names(names), "loc": place, "input": None})
-            if second:
-                raise ValidationError.from_exception_data("arguments", second) from None
-            raise
-
-    return validated
-
-
-def two_names(names: Iterable[str]) -> PydanticCustomError:
-    """Return pydantic's error for a field that is sent under several of its *names*."""
-    listed = " and ".join(f"'{display_name(name)}'" for name in names)
-    return PydanticCustomError("two_names", "{names} are names of one field; send one of them", {"names": listed})
+# Numbers beside pydantic's
 
 
 def with_exact_decimals(tool: str, plan: Plan, validate: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ import pydantic_core
 
 from ..core import Repair
 from .errors import Budget
-from .parse import JSONError, parse_json, respelled
+from .json_text import JSONError, parse_json, respelled
 from .view import UNIONS, SchemaView, kind, pointer
 
 Reading = tuple[Any, tuple[Repair, ...]]

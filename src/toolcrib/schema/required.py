@@ -13,8 +13,7 @@ import jsonschema_rs
 import pydantic_core
 
 from ..core import DefinitionError
-from .json_schema_validator import validator
-from .view import SAME_VALUE, SchemaView, steps
+from .view import SAME_VALUE, SchemaView, steps, validator
 
 
 def require_schema(schema: Any, *, label: str) -> dict[str, Any]:

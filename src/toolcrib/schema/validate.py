@@ -13,15 +13,13 @@ from pydantic import ValidationError
 
 from ..core import Repair, ToolError
 from ..machinery import Check, Checked
-from .duplicate_keys import unique_keys_test
 from .errors import MAX_PROBLEMS, Path, Problem, error_details, locate, problems, refusal
-from .exact_json import parse_exact, write_json
 from .from_python import Arguments
-from .json_schema_validator import Validator, validator
-from .parse import LIMIT_BYTES, JSONError, JSONTooLong, parse_json, require_size
-from .reading import ABSENT, Document, Plan, restored, with_exact_decimals, with_names_told
+from .json_text import LIMIT_BYTES, JSONError, JSONTooLong, parse_exact, parse_json, require_size, write_json
+from .plan import ABSENT, Plan, unique_keys_test, with_names_told
+from .reading import Document, restored, with_exact_decimals
 from .repair import Repaired, repair, with_integers
-from .view import SchemaView, kind
+from .view import SchemaView, Validator, kind, validator
 from .written import NotWritten, is_plain, written
 
 RawArguments = str | bytes | Mapping[str, Any] | None
@@ -44,12 +42,12 @@ _TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactl
 def arguments_check(tool: str, arguments: Arguments) -> Check:
     """Return the check of a function's *arguments*, validated by pydantic straight from JSON text."""
     plan = arguments.plan
-    validate = with_exact_decimals(tool, plan, with_names_told(plan, arguments.validator.validate_json))
-    has_unique_keys = unique_keys_test(arguments.annotations)
+    validate = with_exact_decimals(tool, plan, with_names_told(plan, plan.validator.validate_json))
+    has_unique_keys = unique_keys_test(arguments.adapter.core_schema)
     always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
     # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
     # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
-    searched = not (always_read or arguments.finite)
+    searched = not (always_read or plan.is_finite)
     recover = Recovery(
         tool,
         arguments.schema,

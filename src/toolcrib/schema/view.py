@@ -11,13 +11,14 @@ where listing every error of every branch of nested unions doubles with each lev
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
 import jsonschema_rs
+from pydantic_core import from_json, to_json
 
-from .json_schema_validator import Validator
+Validator = jsonschema_rs.Draft202012Validator
 
 KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
 """The JSON types."""
@@ -443,6 +444,25 @@ def _has_identity(part: Any) -> bool:
     if isinstance(part, dict):
         return isinstance(part.get("$id"), str) or any(map(_has_identity, part.values()))
     return isinstance(part, list) and any(map(_has_identity, part))
+
+
+def validator(schema: Mapping[str, Any], *, formats: bool) -> Validator:
+    """Return a validator for *schema* (JSON Schema 2020-12). A remote `$ref` is never fetched.
+
+    Its messages name no values. Raises jsonschema_rs.ValidationError, ReferencingError or ValueError for a schema that
+    is not valid.
+    """
+    return Validator(dict(schema), validate_formats=formats, offline=True, mask="the value")
+
+
+def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
+    """Return whether *value* is valid, formats aside. A schema that was used lately costs only its text."""
+    return _validator_of(to_json(dict(schema))).is_valid(value)
+
+
+@lru_cache(maxsize=512)
+def _validator_of(schema: bytes) -> Validator:
+    return validator(from_json(schema), formats=False)
 
 
 def is_annotation(keyword: str) -> bool:

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from ..core import AnswerError, Pending, ToolError
 from ..machinery import in_thread, is_handle
-from ..schema.parse import JSONError, parse_json
+from ..schema.json_text import JSONError, parse_json
 from ..workbench import Workbench
 from ..workbench.read_result import LONG_CHARS, ResultContent, read_part
 from .api_calls import CallEndpoint, bench_for

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..core import Call, Emitted, Event, Progress, Result
-from ..schema.parse import LIMIT_BYTES
+from ..schema.json_text import LIMIT_BYTES
 from ..workbench import Workbench
 from .callers import Callers
 from .problems import Refused, problem

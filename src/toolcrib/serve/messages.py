@@ -18,8 +18,14 @@ from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..schema.exact_json import parse_exact, write_json
-from ..schema.parse import LIMIT_BYTES, LONG_CHARS, JSONError, refuse_repeated_names
+from ..schema.json_text import (
+    LIMIT_BYTES,
+    LONG_CHARS,
+    JSONError,
+    parse_exact,
+    refuse_repeated_names,
+    write_json,
+)
 from .wire import header
 
 

@@ -20,7 +20,7 @@ from .content import MAX_TEXT_BYTES, bytes_of
 MANIFEST = "tool.toml"
 MEMORY_MB, OUTPUT_MB, TIMEOUT_S = 64, 8, 30.0
 """What a tool may have of memory, output and time without a grant."""
-_INPUT_MB = 4  # no call has more: see `schema.parse`
+_INPUT_MB = 4  # no call has more: see `schema.json_text`
 _ANYTHING: Mapping[str, Any] = {"type": "object"}
 
 Mebibytes = Annotated[int, Field(ge=1, le=4096)]

@@ -28,7 +28,7 @@ from ..machinery import (
     new_handle,
 )
 from ..schema import display_name, object_members
-from ..schema.parse import LIMIT_BYTES
+from ..schema.json_text import LIMIT_BYTES
 from .read_result import LONG_CHARS, ResultContent, as_json, escaped, preview, read_result, shortened
 
 if TYPE_CHECKING:

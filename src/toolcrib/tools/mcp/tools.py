@@ -28,7 +28,7 @@ from ...core import (
     ToolError,
     ToolSpec,
 )
-from ...schema.json_schema_validator import Validator, validator
+from ...schema.view import Validator, validator
 from ..from_schema import from_work
 from ..function import Tool
 

@@ -15,8 +15,8 @@ import jsonschema_rs
 import pydantic_core
 
 from ...schema import SchemaView
-from ...schema.json_schema_validator import validator
 from ...schema.required import is_plainly_bounded
+from ...schema.view import validator
 from .references import Documents, Unusable
 
 Direction = Literal["sent", "received"]

@@ -17,8 +17,8 @@ import pydantic_core
 from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec
 from ...machinery import Encode, in_thread
 from ...schema import json_schema_check
-from ...schema.json_schema_validator import validator
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
+from ...schema.view import validator
 from ..from_schema import from_work
 from ..function import Tool
 from ..git import DOCUMENT

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from toolcrib import Tool, Workbench
-from toolcrib.schema.parse import LIMIT_BYTES
+from toolcrib.schema.json_text import LIMIT_BYTES
 
 
 def any_value(x: Any = None) -> Any:

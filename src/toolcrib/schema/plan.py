@@ -1,0 +1,320 @@
+"""What pydantic's plan of a type (its core schema) says of names and code, and validators stricter than pydantic's own.
+
+pydantic reads NaN, and `1e999` as infinity, into a float of any class that does not say otherwise, and into a Decimal
+of one that takes them. None of them is JSON (RFC 8259 §6), so no class can have been promised them by a model.
+
+A member that no field takes, or under a second name of a field, is ignored by a class that does not say otherwise: then
+a person would be shown what the tool never gets. Where a class takes any other member, a second name is refused still.
+
+Of a key that stands twice, pydantic reads the last: `{"a": 1, "a": 2}` as `{"a": 2}`. Another reader may see 1, so such
+text is refused. Parsing it a second time to look would double the cost of a large call. But every key has its own
+colon: where a text has no more of them than the keys that were surely read from it, no key stood twice. Only where the
+count leaves room is the text parsed again. So a count may be too low, which costs time, and must never be too high,
+which would hide a duplicate.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, SchemaValidator
+
+from .describe import display_name
+from .errors import error_details, locate
+from .json_text import parse_exact
+
+ABSENT: Any = object()
+"""The value of a member that pydantic keeps nowhere."""
+
+_OBJECTS = frozenset({"model-fields", "typed-dict", "dataclass-args", "named-tuple"})
+_CLOSABLE = _OBJECTS - {"named-tuple"}
+
+_NO_PLAN = frozenset(
+    {"cls", "config", "function", "metadata", "default", "default_factory", "serialization", "expected", "ref"}
+)
+"""Keys of a plan whose values are not plans."""
+
+_READ_BY_PYDANTIC = frozenset(
+    {"str", "int", "float", "bool", "decimal", "bytes", "date", "time", "datetime", "timedelta", "uuid", "url", "enum"}
+    | {"none", "literal", "list", "set", "frozenset", "tuple", "dict", "nullable", "union", "tagged-union", "default"}
+    | {"model", "model-fields", "model-field", "typed-dict", "typed-dict-field", "dataclass", "dataclass-args"}
+    | {"dataclass-field", "definitions", "definition-ref", "function-after"}
+)
+
+_SURELY_READ = frozenset(
+    {"str", "datetime", "date", "time", "timedelta", "uuid", "url", "multi-host-url", "int", "float", "bool"}
+    | {"list", "dict", "literal", "enum"}
+)
+"""Types of a field without which there would be no model."""
+
+
+class Field(NamedTuple):
+    """One field of a class: the *names* under which it may be sent, the schema's first.
+
+    Without names it is read from inside the members *inside*, or only its class sets it. *default* is one that is the
+    same in each call, which a dataclass may not keep (an InitVar). *is_made*: the default is made for each call.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    inside: frozenset[str]
+    default: Any
+    is_made: bool
+
+
+Fields = tuple[Field, ...]
+
+
+class Plan:
+    """What a plan says, and the stricter `validator` of it. *validator* is pydantic's own.
+
+    `classes` has the fields of each class, `tables` those of each TypedDict, `root` those of the arguments. `names` are
+    the groups of names by which a call may send the same member. `code` is what a user's types run to make values:
+    validators, factories of defaults, hooks of construction. `decimals`: whether there are any.
+
+    *finite*: NaN and infinities are refused wherever a number is read; `is_finite`, whether nothing else lets them in:
+    not where anything at all is read, or where a user's code sees the value before pydantic does. *closed*: other
+    members are refused in the outermost object too.
+    """
+
+    def __init__(self, plan: Mapping[str, Any], validator: Any, *, finite: bool = True, closed: bool = True) -> None:
+        self.classes: dict[type, Fields] = {}
+        self.tables: list[Fields] = []
+        self.names: dict[frozenset[str], None] = {}
+        self.code: list[Any] = []
+        self.decimals = False
+        self.is_finite = True
+        self._finite, self._closed = finite, closed
+        self._changes = 0
+        self.validator = validator
+        strict = self._read(plan, is_root=True)
+        if self._changes:
+            try:
+                # Not the validators that classes hold ready: those are built from their own plans.
+                self.validator = SchemaValidator(strict, _use_prebuilt=False)
+            except Exception:  # a plan that only pydantic itself can build
+                self.is_finite = False
+        outer = inner_plan(plan)
+        self.root = tuple(_read_fields(outer, {})) if outer["type"] == "typed-dict" else ()
+
+    def _read(
+        self, plan: Any, config: Mapping[str, Any] | None = None, owner: Any = None, *, is_root: bool = False
+    ) -> Any:
+        """Note what is anywhere in *plan*, which is of the class *owner*, and return it stricter."""
+        if isinstance(plan, list | tuple):  # in a tuple: a choice of a union, with its label
+            return type(plan)(self._read(part) for part in plan)
+        if not isinstance(plan, Mapping):
+            return plan
+        kind, config, owner = plan.get("type"), plan.get("config") or config or {}, plan.get("cls") or owner
+        is_root = is_root and kind in ("definitions", "typed-dict")
+        extra = plan.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
+        if isinstance(kind, str) and (extra == "allow" or not (kind in _READ_BY_PYDANTIC or _is_link(plan))):
+            self.is_finite = False
+        self.decimals = self.decimals or kind == "decimal"
+        self._note_code(plan)
+        fields = tuple(_read_fields(plan, config)) if kind in _OBJECTS else ()
+        if kind in _OBJECTS:
+            self._note_fields(kind, fields, owner)
+            owner = None
+        strict: dict[str, Any] = {}
+        for key, part in plan.items():
+            if key in _NO_PLAN:
+                strict[key] = part
+            elif key in ("fields", "choices") and isinstance(part, Mapping):  # their names are a user's
+                strict[key] = {name: self._read(inner) for name, inner in part.items()}
+            else:
+                is_inside = key == "schema"
+                strict[key] = self._read(part, config if is_inside else None, owner, is_root=is_root and is_inside)
+        if self._finite and kind in ("float", "decimal"):
+            self._changes += 1
+            strict["allow_inf_nan"] = False
+        return (
+            strict
+            if kind not in _CLOSABLE or (is_root and not self._closed)
+            else self._closed_object(strict, fields, extra)
+        )
+
+    def _note_code(self, plan: Mapping[str, Any]) -> None:
+        if plan.get("post_init") or plan.get("custom_init"):
+            self.code += [getattr(plan["cls"], hook, None) for hook in ("__init__", "__post_init__", "model_post_init")]
+        if isinstance(function := plan.get("function"), Mapping):
+            self.code.append(function["function"])
+        self.code.append(plan.get("default_factory"))
+
+    def _note_fields(self, kind: str, fields: Fields, owner: Any) -> None:
+        if kind == "typed-dict":
+            self.tables.append(fields)
+        else:
+            self.classes.setdefault(owner, fields)
+        groups = (frozenset([field.name, *field.names]) for field in fields)
+        self.names |= dict.fromkeys(group for group in groups if len(group) > 1)
+
+    def _closed_object(self, plan: dict[str, Any], fields: Fields, extra: str) -> dict[str, Any]:
+        """Return *plan*, of an object, so that it refuses other members, and a field under two of its names."""
+        names = {name: field.names for field in fields if len(field.names) > 1 for name in field.names}
+        if extra == "forbid" or (extra == "allow" and not names):
+            return plan
+        self._changes += 1
+        if extra == "ignore" or plan["type"] != "model-fields":
+            return {
+                **plan,
+                "extra_behavior": "forbid",
+            }  # in others than models, an extra member can hide behind a field
+        check = {"type": "no-info", "function": functools.partial(_require_one_name_each, names)}
+        return {"type": "function-after", "function": check, "schema": plan}
+
+
+def inner_plan(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return *plan* without the definitions around it."""
+    while plan["type"] == "definitions":
+        plan = plan["schema"]
+    return plan
+
+
+def _read_fields(plan: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Field]:
+    """Return the fields of an object in pydantic's *plan*."""
+    entries: Any = plan["fields"]
+    config = plan.get("config") or config
+    by_alias = config.get("validate_by_alias") is not False
+    by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
+    for name, field in entries.items() if isinstance(entries, Mapping) else ((part["name"], part) for part in entries):
+        paths = _alias_paths(field.get("validation_alias")) if by_alias else []
+        paths += [[name]] if by_name or not paths else []
+        paths = [] if field.get("init") is False else paths
+        names = dict.fromkeys(str(path[0]) for path in paths if len(path) == 1)
+        inside = frozenset(str(path[0]) for path in paths if len(path) > 1)
+        inner = field["schema"]
+        while inner["type"] != "default" and isinstance(inner.get("schema"), Mapping):
+            inner = inner["schema"]
+        default, is_made = inner.get("default", ABSENT), "default_factory" in inner
+        yield Field(name, tuple(names), inside, default if inner["type"] == "default" else ABSENT, is_made)
+
+
+def _alias_paths(alias: Any) -> list[Any]:
+    """Return the paths of an alias, which is a name, a path or several: `[["amount"], ["lines", 0, "amount"]]`.
+
+    A path of more than one step leads into another member.
+    """
+    if not alias:
+        return []
+    if isinstance(alias, str):
+        return [[alias]]
+    return [*alias] if isinstance(alias[0], list | tuple) else [alias]
+
+
+def _is_link(plan: Mapping[str, Any]) -> bool:
+    """Return whether a plan is one of pydantic's classes for links (`AnyUrl`), which wrap pydantic-core's validator."""
+    if plan["type"] != "function-wrap" or plan["schema"]["type"] not in ("url", "multi-host-url"):
+        return False
+    return getattr(plan["function"]["function"], "__module__", None) == "pydantic.networks"
+
+
+# One name a member
+
+
+def _require_one_name_each(names: dict[str, tuple[str, ...]], parts: Any) -> Any:
+    """Raise where one of *names* is an extra member of a model: it has the field under another of its names, too.
+
+    *parts* is what pydantic makes a model of: its fields, its extra members, and the names of the fields that were set.
+    """
+    for name in parts[1] or ():
+        if name in names:
+            raise _two_names(names[name])
+    return parts
+
+
+def with_names_told(plan: Plan, validate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *validate*, whose error names both names of a field that is sent under two: one would be hidden."""
+    if not plan.names:
+        return validate
+
+    def validated(text: str | bytes, **options: Any) -> Any:
+        try:
+            return validate(text, **options)
+        except ValidationError as error:
+            errors: list[InitErrorDetails] = []
+            unknown = [detail["loc"] for detail in error_details(error) or () if detail["type"] == "extra_forbidden"]
+            document = parse_exact(text) if unknown else None
+            for loc in unknown:
+                place, members = locate(loc[:-1], document)
+                for group in plan.names:
+                    names = sorted(group.intersection(members)) if loc[-1] in group else []
+                    if len(names) > 1:
+                        errors.append({"type": _two_names(names), "loc": place, "input": None})
+            if errors:
+                raise ValidationError.from_exception_data("arguments", errors) from None
+            raise
+
+    return validated
+
+
+def _two_names(names: Iterable[str]) -> PydanticCustomError:
+    """Return pydantic's error for a field that is sent under several of its *names*."""
+    words = " and ".join(f"'{display_name(name)}'" for name in names)
+    return PydanticCustomError("two_names", "{names} are names of one field; send one of them", {"names": words})
+
+
+# Each key once
+
+_fields_set = attrgetter("__pydantic_fields_set__")
+
+
+def unique_keys_test(plan: Mapping[str, Any]) -> Callable[[str, dict[str, Any]], bool]:
+    """Return a test of JSON text and the arguments read from it by *plan*: true where surely no key stands twice."""
+    definitions = {part["ref"]: part for part in plan.get("definitions", ())}
+    fields = inner_plan(plan)["fields"]
+    counters = [(name, count) for name, field in fields.items() if (count := _counter(field["schema"], definitions))]
+    if not counters:
+        return lambda text, arguments: len(arguments) == text.count(":") or len(arguments) == _most_keys(text)
+
+    def test(text: str, arguments: dict[str, Any]) -> bool:
+        keys = len(arguments)
+        for name, count in counters:
+            if (value := arguments.get(name)) is not None:
+                keys += count(value)
+        return keys == text.count(":") or keys == _most_keys(text)
+
+    return test
+
+
+def _most_keys(text: str) -> int:
+    """Return the most keys that JSON *text* can have: before the colon of each is its quote, or white space."""
+    most = text.count('":') + text.count(" :")
+    for space in "\n\r\t":
+        if space in text:
+            most += text.count(f"{space}:")
+    return most
+
+
+def _counter(plan: Any, definitions: Mapping[str, Any]) -> Callable[[Any], int] | None:
+    """Return what counts the keys surely read into a value of *plan*, where that is quick; None for no count."""
+    kind = plan["type"]
+    if kind == "definition-ref":
+        return _counter(definitions[plan["schema_ref"]], definitions) if plan["schema_ref"] in definitions else None
+    if kind == "nullable":
+        return _counter(plan["schema"], definitions)
+    if kind == "dict":
+        return len
+    if kind == "list" and (fields := _plain_fields(plan.get("items_schema"), definitions)) is not None:
+        if all(field["schema"]["type"] in _SURELY_READ for field in fields.values()):
+            return lambda items: len(items) * len(fields)
+        return lambda items: sum(map(len, map(_fields_set, items)))
+    return (lambda model: len(_fields_set(model))) if _plain_fields(plan, definitions) is not None else None
+
+
+def _plain_fields(plan: Any, definitions: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the fields of a model that reads each from the key of its name and runs nothing of its own, or None.
+
+    The `fields_set` of such a model are just keys that were read. It is the plan by which the model is read that is
+    looked at, so nothing a class can do to it (validators, `model_post_init`, `__init__`, a root, aliases and their
+    generators, hooks of its base classes) goes unseen.
+    """
+    plan = plan or {}
+    plan = definitions.get(plan.get("schema_ref"), plan)
+    has_hooks = plan.get("root_model") or plan.get("custom_init") or plan.get("post_init")
+    if plan.get("type") != "model" or has_hooks or plan["schema"]["type"] != "model-fields":
+        return None
+    fields: dict[str, Any] = plan["schema"]["fields"]
+    return None if any("validation_alias" in field for field in fields.values()) else fields
