@@ -186,7 +186,7 @@ def test_a_stream_that_ends_in_the_middle_is_reported() -> None:
         ({"output": {"message": []}}, "'message' must be an object, and it is a list"),
         (answer({"text": 7}), r"content\[0\]\) is malformed: 'text' must be text"),
         (answer({"toolUse": {"name": "a", "input": {}}}), "'toolUseId' must be text, and it is missing"),
-        ([delta(0, toolUse={"input": "{"})], "the call of block 0 was never started"),
+        ([delta(0, toolUse={"input": "{"})], "of a call that was never started is malformed"),
         ([{"contentBlockDelta": {"delta": {}}}], "'contentBlockIndex' must be an integer, and it is missing"),
         ([{"throttlingException": {"message": "Busy"}}], "broke off its answer: throttlingException: Busy"),
     ],

@@ -13,7 +13,6 @@ from .turns import (
     Choice,
     Conversation,
     Reply,
-    ReplyStream,
     Results,
     Stop,
     TextDelta,
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from . import openai_responses as openai_responses
     from .accepts import GEMINI, RESPONSES
     from .bedrock import read_block
-    from .content import json_value, media_content
+    from .content import decode_picture, json_value, media_content
+    from .format import ReplyStream
     from .offer import Offer, Offered
-    from .picture import decode_picture
     from .reading import join_surrogates
 
 __all__ = [
@@ -74,7 +73,8 @@ __getattr__ = lazy_names(
         "RESPONSES": ".accepts",
         "Offer": ".offer",
         "Offered": ".offer",
-        "decode_picture": ".picture",
+        "ReplyStream": ".format",
+        "decode_picture": ".content",
         "join_surrogates": ".reading",
         "json_value": ".content",
         "media_content": ".content",

@@ -7,16 +7,16 @@ Anthropic accepts text, images and documents in tool results, has a flag for err
 results of one turn together in the next message, before anything else in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
+from ..core import Audio, Call, Content, Data, File, Image, Result, Text
 from . import history, reading
 from .accepts import ANTHROPIC
 from .content import arguments_object, arguments_of, text_of_file
-from .format import BlockFormat, Object
-from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage
+from .format import BlockFormat, BlockStream, Object, ReplyStream
+from .offer import Offer, Offered
+from .turns import Reply, Stop, Usage
 
 _STOPS: Mapping[str, Stop] = {
     "end_turn": "end",
@@ -28,6 +28,13 @@ _STOPS: Mapping[str, Stop] = {
     "pause_turn": "paused",
     "compaction": "paused",
 }
+# Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
+_USAGE: reading.UsageNames = {
+    "input": ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+    "output": ("output_tokens",),
+    "cached": ("cache_read_input_tokens",),
+    "cache_writes": ("cache_creation_input_tokens",),
+}
 # Requests of their own, which the counts of the whole do not contain.
 _COUNTED_APART = frozenset({"compaction", "advisor_message"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -36,77 +43,66 @@ _SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_b
 _MESSAGE = "Anthropic's message"
 
 
-class Stream:
+class Stream(BlockStream):
     """A reply read from the events of a streamed message, in their order."""
 
-    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offer = offer(specs, ANTHROPIC, strict=strict)
-        self._message: dict[str, Any] | None = None
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, list[str]] = {}  # JSON text of the arguments so far, by block
-        self._ended = False
-
-    def add(self, chunk: Any) -> list[TextDelta]:
-        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
-        event = reading.as_mapping(chunk, "Anthropic's event")
-        # Unknown events are ignored, as Anthropic asks of its clients; the SDK's own ones repeat what came.
-        match event.get("type"):
-            case "message_start":
-                # A gateway that asks again, or asks another model, begins again: what came before does not count.
-                self._message = dict(reading.require(event, "message", dict, "Anthropic's message_start"))
-                self._blocks.clear()
-                self._inputs.clear()
-                self._ended = False
-            case "content_block_start":
-                where = "Anthropic's content_block_start"
-                block = reading.require(event, "content_block", dict, where)
-                self._blocks[reading.require(event, "index", int, where)] = reading.json_data(block, where)
-                return reading.deltas(block.get("text")) if block.get("type") == "text" else []
-            case "content_block_delta":
-                return self._grow(event)
-            case "message_delta":
-                where = "Anthropic's message_delta"
-                whole = self._started(where)
-                whole.update(reading.require(event, "delta", dict, where))
-                # Its counts are sums so far, not additions.
-                usage = reading.optional(event, "usage", dict, where) or {}
-                before = reading.optional(whole, "usage", dict, _MESSAGE) or {}
-                whole["usage"] = before | {key: value for key, value in usage.items() if value is not None}
-            case "message_stop":
-                self._started("Anthropic's message_stop")
-                self._ended = True
-            case "error":
-                error = reading.optional(event, "error", dict, "Anthropic's error event") or {}
-                message = f"{error.get('type')}: {error.get('message')}"
-                raise reading.IncompleteReply(f"Anthropic broke off its answer: {message}", str(error.get("type")))
-            case _:
-                pass
-        return []
+    accepts = ANTHROPIC
+    _message: Object | None = None
+    _is_whole = False
 
     def reply(self) -> Reply:
         """Return the whole reply. Raises ValueError where the stream ended before the message did."""
-        if not self._ended:
+        if not self._is_whole:
             raise reading.IncompleteReply("Anthropic's stream ended in the middle, before 'message_stop'.")
-        order = sorted(self._blocks)
-        blocks = [self._blocks[index] for index in order]
-        inputs = {n: reading.join_surrogates("".join(self._inputs.get(index, ()))) for n, index in enumerate(order)}
-        return _reply({**self._started(_MESSAGE), "content": blocks}, self._offer, inputs)
+        return _reply({**self._begun_message(_MESSAGE), "content": self._ordered_blocks()}, self.tools)
 
-    def _started(self, where: str) -> dict[str, Any]:
+    def _add(self, chunk: Any) -> Any:
+        event = reading.as_mapping(chunk, "Anthropic's event")
+        kind = event.get("type")
+        where = f"Anthropic's {kind}"
+        # Unknown events are ignored, as Anthropic asks of its clients; the SDK's own ones repeat what came.
+        match kind:
+            case "message_start":
+                # A gateway that asks again, or asks another model, begins again: what came before does not count.
+                self._message = dict(reading.require(event, "message", dict, where))
+                self._blocks.clear()
+                self._is_whole = False
+            case "content_block_start":
+                block = reading.json_data(reading.require(event, "content_block", dict, where), where)
+                self._blocks[reading.require(event, "index", int, where)] = block
+                return block.get("text") if block.get("type") == "text" else None
+            case "content_block_delta":
+                return self._grow(event, where)
+            case "message_delta":
+                message = self._begun_message(where)
+                message.update(reading.require(event, "delta", dict, where))
+                # Its counts are sums so far, not additions.
+                usage = reading.optional(event, "usage", dict, where) or {}
+                before = reading.optional(message, "usage", dict, _MESSAGE) or {}
+                message["usage"] = before | {key: value for key, value in usage.items() if value is not None}
+            case "message_stop":
+                self._begun_message(where)
+                self._is_whole = True
+            case "error":
+                raise reading.broken_off("Anthropic", event.get("error"), "type")
+            case _:
+                pass
+        return None
+
+    def _begun_message(self, where: str) -> Object:
         if self._message is None:
             raise ValueError(f"{where} came before 'message_start'.")
         return self._message
 
-    def _grow(self, event: Mapping[str, Any]) -> list[TextDelta]:
-        where = "Anthropic's content_block_delta"
+    def _grow(self, event: Mapping[str, Any], where: str) -> Any:
         index = reading.require(event, "index", int, where)
         delta = reading.require(event, "delta", dict, where)
         if index not in self._blocks:
             raise ValueError(f"{where} is broken: block {index} was never started.")
         block = self._blocks[index]
         match delta.get("type"):
-            case "input_json_delta":
-                self._inputs.setdefault(index, []).append(reading.require(delta, "partial_json", str, where))
+            case "input_json_delta":  # of a call, or of Anthropic's own tools
+                reading.append_text(block, "input", reading.require(delta, "partial_json", str, where))
             case "citations_delta":
                 if not isinstance(block.get("citations"), list):
                     block["citations"] = []
@@ -118,53 +114,48 @@ class Stream:
                         reading.append_text(block, key, value)
                     elif key != "type":
                         block[key] = value
-                return reading.deltas(delta.get("text")) if kind == "text_delta" else []
-        return []
+                return delta.get("text") if kind == "text_delta" else None
+        return None
 
 
 # An answer as a Reply
 
 
-def _reply(message: Mapping[str, Any], offered: Offer, inputs: Mapping[int, str]) -> Reply:
+def _reply(message: Mapping[str, Any], tools: Offer) -> Reply:
     message = reading.json_data(message, _MESSAGE)
     reading.require(message, "content", list, _MESSAGE)
     content = reading.object_list(message, "content", _MESSAGE)
     texts: list[str] = []
-    made: list[Call] = []
+    calls: list[Call] = []
     used_ids: set[str] = set()
     for number, block in enumerate(content):
         where = f"{_MESSAGE} (content[{number}])"
-        if text := inputs.get(number):  # of a call, or of Anthropic's own tools
-            block["input"] = arguments_object(text)
+        arguments = block.get("input")
+        if isinstance(arguments, str):  # as it was streamed
+            block["input"] = arguments_object(arguments)
         if block.get("type") == "text":
             texts.append(reading.require(block, "text", str, where))
         elif block.get("type") == "tool_use":
-            arguments = text or reading.optional(block, "input", dict, where) or {}
             reading.require(block, "name", str, where)
             block["id"] = reading.unique_id(reading.require(block, "id", str, where), used_ids)
-            made.append(offered.read_call(block, block["id"], arguments))
+            whole = reading.optional(block, "input", dict, where) or {}
+            calls.append(tools.read_call(block, block["id"], arguments if isinstance(arguments, str) else whole))
     reason = message.get("stop_reason")
     return reading.finished_reply(
         "".join(texts),
-        made,
+        calls,
         reading.stop_reason(reason, _STOPS),
-        _usage(reading.optional(message, "usage", dict, _MESSAGE) or {}),
+        _usage(message.get("usage")),
         {"role": "assistant", "content": content},
         reason=str(reason or ""),
     )
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    total = Usage()
-    iterations = usage.get("iterations")
-    apart = [i for i in iterations if isinstance(i, dict)] if isinstance(iterations, list) else []
-    for counts in (usage, *(one for one in apart if str(one.get("type")) in _COUNTED_APART)):
-        cached = reading.token_count(counts, "cache_read_input_tokens")
-        written = reading.token_count(counts, "cache_creation_input_tokens")
-        # Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
-        sent = reading.token_count(counts, "input_tokens") + cached + written
-        total += Usage(sent, reading.token_count(counts, "output_tokens"), cached, written)
-    return total
+def _usage(counts: Any) -> Usage:
+    iterations = counts.get("iterations") if isinstance(counts, Mapping) else None
+    parts = [part for part in iterations if isinstance(part, dict)] if isinstance(iterations, list) else []
+    apart = [part for part in parts if str(part.get("type")) in _COUNTED_APART]
+    return sum((reading.read_usage(part, _USAGE) for part in (counts, *apart)), Usage())
 
 
 # Turns as messages
@@ -187,7 +178,6 @@ def _id(call_id: str) -> str:
 
 
 class _Anthropic(BlockFormat):
-    accepts = ANTHROPIC
     stream = Stream
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
@@ -200,8 +190,8 @@ class _Anthropic(BlockFormat):
             return {}
         return {"tool_choice": {"type": kind, **({"name": name} if name else {}), **single}}
 
-    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
-        return _reply(reading.as_mapping(answer, _MESSAGE), offer(specs, ANTHROPIC, strict=strict), {})
+    def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
+        return _reply(reading.as_mapping(answer, _MESSAGE), stream.tools)
 
     def text_block(self, text: str) -> Object:
         return {"type": "text", "text": text}

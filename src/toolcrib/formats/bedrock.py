@@ -12,17 +12,18 @@ images and documents, have a `status`, and are together in the next message.
 
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from ..core import Audio, Call, Content, Data, File, Image, Result, SetupError, Text, ToolError
 from . import history, reading
 from .accepts import BEDROCK
 from .content import arguments_object, arguments_of, data_content, decoded, json_text, json_value, text_of_file
-from .format import BlockFormat, Entry, Object, ReadableFormat
+from .format import BlockFormat, BlockStream, Entry, Object, ReadableFormat, ReplyStream
 from .history import ToolOutput
-from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage, User, text_of
+from .offer import Offer, Offered
+from .turns import Reply, Stop, User, text_of
 
 STOPS: Mapping[str, Stop] = {
     "end_turn": "end",
@@ -36,6 +37,13 @@ STOPS: Mapping[str, Stop] = {
     "malformed_tool_use": "malformed",
 }
 """Why the model stopped, by Bedrock's word for it."""
+# `inputTokens` are those that are neither read from the cache nor written to it.
+_USAGE: reading.UsageNames = {
+    "input": ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
+    "output": ("outputTokens",),
+    "cached": ("cacheReadInputTokens",),
+    "cache_writes": ("cacheWriteInputTokens",),
+}
 _ANSWER = "Bedrock's answer"
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _AUDIO = {
@@ -66,109 +74,137 @@ _MEDIA_TYPES = {
 }
 
 
-class Stream:
+class Stream(BlockStream):
     """A reply read from the events of a streamed message, in their order."""
 
-    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offer = offer(specs, BEDROCK, strict=strict)
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, list[str]] = {}  # JSON text of the arguments so far, by block
-        self._end: dict[str, Any] = {}
-
-    def add(self, chunk: Any) -> list[TextDelta]:
-        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
-        event = reading.as_mapping(chunk, "Bedrock's event")
-        for name, value in event.items():
-            where = f"Bedrock's {name}"
-            if str(name).endswith("Exception"):
-                message = value.get("message") if isinstance(value, Mapping) else value
-                raise reading.IncompleteReply(f"Bedrock broke off its answer: {name}: {message}", name)
-            if name == "messageStart":  # a gateway that asks again begins again
-                self._blocks.clear()
-                self._inputs.clear()
-                self._end.clear()
-            elif name == "contentBlockStart":
-                started = reading.require(event, name, dict, where)
-                block = start_block(reading.require(started, "start", dict, where), where)
-                self._blocks[reading.require(started, "contentBlockIndex", int, where)] = block
-            elif name == "contentBlockDelta":
-                return self._grow(reading.require(event, name, dict, where), where)
-            elif name == "messageStop":
-                self._end |= {
-                    "stopReason": reading.require(reading.require(event, name, dict, where), "stopReason", str, where)
-                }
-            elif name == "metadata":
-                self._end |= {"usage": reading.require(event, name, dict, where).get("usage")}
-        return []
+    accepts = BEDROCK
+    _reason: str | None = None
+    _usage: Any = None
 
     def reply(self) -> Reply:
         """Return the whole reply. Raises ValueError where the stream ended before the message did."""
-        if "stopReason" not in self._end:
+        if self._reason is None:
             raise reading.IncompleteReply("Bedrock's stream ended in the middle, before 'messageStop'.")
-        order = sorted(index for index, block in self._blocks.items() if block)
-        inputs = {n: reading.join_surrogates("".join(self._inputs.get(index, ()))) for n, index in enumerate(order)}
-        message = {"role": "assistant", "content": [whole_block(self._blocks[index]) for index in order]}
-        return _reply(message, self._end, self._offer, inputs)
+        message = {"role": "assistant", "content": [_whole_block(block) for block in self._ordered_blocks() if block]}
+        return _reply(message, self.tools, reason=self._reason, usage=self._usage)
 
-    def _grow(self, change: Mapping[str, Any], where: str) -> list[TextDelta]:
-        index = reading.require(change, "contentBlockIndex", int, where)
-        delta = reading.require(change, "delta", dict, where)
-        block = self._blocks.setdefault(index, {})  # only calls have a start event
-        if "toolUse" in delta:
-            if "toolUse" not in block:
-                raise ValueError(f"{where} is malformed: the call of block {index} was never started.")
-            piece = reading.require(reading.require(delta, "toolUse", dict, where), "input", str, where)
-            self._inputs.setdefault(index, []).append(piece)
-        else:
-            add_delta(block, delta, where)
-        return reading.deltas(delta.get("text"))
+    def _add(self, chunk: Any) -> Any:
+        event = reading.as_mapping(chunk, "Bedrock's event")
+        for name in event:
+            where = f"Bedrock's {name}"
+            if str(name).endswith("Exception"):
+                error = event[name] if isinstance(event[name], Mapping) else {"message": event[name]}
+                raise reading.broken_off("Bedrock", {**error, "code": name}, "code")
+            match name:
+                case "messageStart":  # a gateway that asks again begins again
+                    self._blocks.clear()
+                    self._reason = self._usage = None
+                case "contentBlockStart":
+                    start = reading.require(event, name, dict, where)
+                    block = _first_block(reading.require(start, "start", dict, where), where)
+                    self._blocks[reading.require(start, "contentBlockIndex", int, where)] = block
+                case "contentBlockDelta":
+                    change = reading.require(event, name, dict, where)
+                    delta = reading.require(change, "delta", dict, where)
+                    # Only calls, and what Bedrock's own tools did, have a start.
+                    block = self._blocks.setdefault(reading.require(change, "contentBlockIndex", int, where), {})
+                    _add_delta(block, delta, where)
+                    return delta.get("text")
+                case "messageStop":
+                    self._reason = reading.require(reading.require(event, name, dict, where), "stopReason", str, where)
+                case "metadata":
+                    self._usage = reading.require(event, name, dict, where).get("usage")
+                case _:
+                    pass
+        return None
+
+
+def _first_block(start: Mapping[str, Any], where: str) -> Object:
+    block: Object = reading.json_data(start, where)
+    if "toolResult" in block:  # of a tool of Bedrock's own
+        result = reading.require(block, "toolResult", dict, where)
+        result["content"] = reading.object_list(result, "content", where)
+    return block
+
+
+def _add_delta(block: Object, delta: Mapping[str, Any], where: str) -> None:
+    """Add *delta* to *block*, as far as it has been streamed. Raises ValueError, with the place."""
+    match delta:
+        case {"toolUse": _}:
+            use = reading.require(block, "toolUse", dict, f"{where} of a call that was never started")
+            reading.append_text(
+                use, "input", reading.require(reading.require(delta, "toolUse", dict, where), "input", str, where)
+            )
+        case {"text": _}:
+            reading.append_text(block, "text", reading.require(delta, "text", str, where))
+        case {"citation": _}:
+            block.setdefault("citations", []).append(reading.require(delta, "citation", dict, where))
+        case {"image": _} if "image" in block:
+            image = reading.require(block, "image", dict, where)
+            block["image"] = {**image, **reading.require(delta, "image", dict, where)}
+        case {"toolResult": _} if "toolResult" in block:
+            content = block["toolResult"]["content"]
+            for part in reading.object_list(delta, "toolResult", where):
+                if "text" in part and content and "text" in content[-1]:
+                    reading.append_text(content[-1], "text", reading.require(part, "text", str, where))
+                else:
+                    content.append(dict(part))
+        case {"reasoningContent": _}:
+            reasoning = reading.require(delta, "reasoningContent", dict, where)
+            _add_reasoning(block.setdefault("reasoningContent", {}), reasoning, where)
+        case _:
+            pass
+
+
+def _add_reasoning(block: Object, delta: Mapping[str, Any], where: str) -> None:
+    """Add reasoning, which is flat in a stream and nested in a message: text and its signature together."""
+    for key in ("text", "signature"):
+        if isinstance(delta.get(key), str):
+            reading.append_text(block.setdefault("reasoningText", {"text": ""}), key, delta[key])
+    if isinstance(delta.get("redactedContent"), str | bytes):
+        block.setdefault("redactedContent", bytearray()).extend(decoded(delta, "redactedContent", where))
+
+
+def _whole_block(block: Object) -> Object:
+    """Return a streamed *block* as it is in a message: text that has citations is a block of another kind."""
+    if "citations" not in block:
+        return block
+    text = [{"text": block["text"]}] if "text" in block else []
+    return {"citationsContent": {"content": text, "citations": block["citations"]}}
 
 
 # An answer as a Reply
 
 
 def _reply(
-    message: Mapping[str, Any],
-    whole: Mapping[str, Any],
-    offered: Offer,
-    inputs: Mapping[int, str],
-    place: str = _ANSWER,
+    message: Mapping[str, Any], tools: Offer, place: str = _ANSWER, *, reason: Any = None, usage: Any = None
 ) -> Reply:
     content = reading.object_list(reading.json_data(message, place), "content", place)
     texts: list[str] = []
-    made: list[Call] = []
+    calls: list[Call] = []
     used_ids: set[str] = set()
     for number, block in enumerate(content):
         where = f"{place} (content[{number}])"
         if "text" in block:
             texts.append(reading.require(block, "text", str, where))
         elif "citationsContent" in block:
-            cited = reading.require(block, "citationsContent", dict, where)
-            texts += [
-                reading.require(part, "text", str, where) for part in reading.object_list(cited, "content", where)
-            ]
+            parts = reading.object_list(reading.require(block, "citationsContent", dict, where), "content", where)
+            texts += [reading.require(part, "text", str, where) for part in parts]
         elif "toolUse" in block:
             use = reading.require(block, "toolUse", dict, where)
             # Converse lets the model write any JSON here; the check of the call explains what is not an object.
-            arguments = (inputs.get(number) or "{}") if number in inputs else use.get("input", {})
+            arguments = "{}" if (value := use.get("input", {})) == "" else value
             use["input"] = arguments_object(arguments)
             if _is_call(block):
                 reading.require(use, "name", str, where)
-                if not isinstance(arguments, (str, dict)):
-                    arguments = json_text(arguments)
                 use["toolUseId"] = reading.unique_id(reading.require(use, "toolUseId", str, where), used_ids)
-                made.append(offered.read_call(use, use["toolUseId"], arguments))
-    usage = reading.optional(whole, "usage", dict, _ANSWER) or {}
-    cached = reading.token_count(usage, "cacheReadInputTokens")
-    # `inputTokens` are those that are neither read from the cache nor written to it.
-    written = reading.token_count(usage, "cacheWriteInputTokens")
-    sent = reading.token_count(usage, "inputTokens") + cached + written
-    reason = whole.get("stopReason")
+                text = arguments if isinstance(arguments, (str, dict)) else json_text(arguments)
+                calls.append(tools.read_call(use, use["toolUseId"], text))
     return reading.finished_reply(
         "".join(texts),
-        made,
+        calls,
         reading.stop_reason(reason, STOPS),
-        Usage(sent, reading.token_count(usage, "outputTokens"), cached, written),
+        reading.read_usage(usage, _USAGE),
         {"role": "assistant", "content": content},
         reason=str(reason or ""),
     )
@@ -199,9 +235,9 @@ def _as_text(block: Mapping[str, Any]) -> list[dict[str, Any]]:
         case {"toolUse": {"name": name, "input": arguments}}:
             return [{"text": f"[I called the tool {name} with {json_text(arguments)}]"}]
         case {"toolResult": {"content": [*inner], **rest}}:
-            how = "failed" if rest.get("status") == "error" else "answered"
-            shown = [{"text": json_text(block["json"])} if "json" in block else block for block in inner]
-            return [{"text": f"[The tool {how}:]"}, *shown]
+            verb = "failed" if rest.get("status") == "error" else "answered"
+            output = [{"text": json_text(block["json"])} if "json" in block else block for block in inner]
+            return [{"text": f"[The tool {verb}:]"}, *output]
         case _:
             return [dict(block)]
 
@@ -210,7 +246,7 @@ def _id(call_id: str) -> str:
     return history.fitting_id(r"[a-zA-Z0-9_.:-]{1,64}", call_id)
 
 
-def blocks_of(part: Content, *, in_result: bool = False) -> list[dict[str, Any]]:
+def _blocks_of(part: Content, *, in_result: bool = False) -> list[dict[str, Any]]:
     """Return *part* as at most one block."""
     match part:
         case Data() if in_result and isinstance(value := json_value(part), dict):
@@ -252,60 +288,11 @@ def read_block(block: Mapping[str, Any], where: str) -> Content:
     return Image(data, media_type) if kind == "image" else Audio(data, media_type)
 
 
-def start_block(start: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the block that begins with *start*."""
-    block: dict[str, Any] = reading.json_data(start, where)
-    if "toolResult" in block:  # of a tool of Bedrock's own
-        result = reading.require(block, "toolResult", dict, where)
-        result["content"] = reading.object_list(result, "content", where)
-    return block
-
-
-def add_delta(block: dict[str, Any], delta: Mapping[str, Any], where: str) -> None:
-    """Add *delta* to *block*, as far as it has been streamed. Raises ValueError, with the place."""
-    if "text" in delta:
-        reading.append_text(block, "text", reading.require(delta, "text", str, where))
-    elif "citation" in delta:
-        block.setdefault("citations", []).append(reading.require(delta, "citation", dict, where))
-    elif "image" in delta and "image" in block:
-        block["image"] = {
-            **reading.require(block, "image", dict, where),
-            **reading.require(delta, "image", dict, where),
-        }
-    elif "toolResult" in delta and "toolResult" in block:
-        content = block["toolResult"]["content"]
-        for part in reading.object_list(delta, "toolResult", where):
-            if "text" in part and content and "text" in content[-1]:
-                reading.append_text(content[-1], "text", reading.require(part, "text", str, where))
-            else:
-                content.append(dict(part))
-    elif "reasoningContent" in delta:
-        reasoning = reading.require(delta, "reasoningContent", dict, where)
-        _add_reasoning(block.setdefault("reasoningContent", {}), reasoning, where)
-
-
-def _add_reasoning(block: dict[str, Any], delta: Mapping[str, Any], where: str) -> None:
-    """Reasoning is streamed flat, and is nested in a message: text and its signature together."""
-    for key in ("text", "signature"):
-        if isinstance(delta.get(key), str):
-            reading.append_text(block.setdefault("reasoningText", {"text": ""}), key, delta[key])
-    if isinstance(delta.get("redactedContent"), str | bytes):
-        block.setdefault("redactedContent", bytearray()).extend(decoded(delta, "redactedContent", where))
-
-
-def whole_block(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a streamed *block* as it is in a message: text that has citations is a block of another kind."""
-    if "citations" not in block:
-        return block
-    text = [{"text": block["text"]}] if "text" in block else []
-    return {"citationsContent": {"content": text, "citations": block["citations"]}}
-
-
-def with_bytes(value: Any) -> Any:
+def _with_bytes(value: Any) -> Any:
     """Return *value*, a block of JSON data, with bytes where Converse has them."""
     match value:
         case list():
-            return [with_bytes(inner) for inner in value]
+            return [_with_bytes(inner) for inner in value]
         case dict():
             return {name: _member(name, inner) for name, inner in value.items()}
         case _:
@@ -318,35 +305,33 @@ def _member(name: str, value: Any) -> Any:
             return b64decode(value)
         except ValueError:
             return value
-    return value if name in ("input", "json") else with_bytes(value)  # these are a model's and a tool's own JSON
+    return value if name in ("input", "json") else _with_bytes(value)  # these are a model's and a tool's own JSON
 
 
-def with_unique_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *messages* with numbers added to repeated names of documents.
-
-    Bedrock refuses repeated names in a request.
-    """
-    seen: dict[str, int] = {}
+def _rename_documents(messages: Iterable[Object]) -> None:
+    """Add numbers to repeated names of documents: Bedrock refuses them in a request."""
+    counts: Counter[str] = Counter()
     for message in messages:
         for block in message["content"]:
-            match block:
-                case {"toolResult": {"content": [*blocks]}}:
-                    pass
-                case _:
-                    blocks = [block]
-            for inner in blocks:
+            for inner in (block, *_inner_blocks(block)):
                 match inner:
                     case {"document": {"name": str(name)} as document}:
-                        seen[name] = number = seen.get(name, 0) + 1
-                        if number > 1:
-                            document["name"] = f"{name} ({number})"
+                        counts[name] += 1
+                        if counts[name] > 1:
+                            document["name"] = f"{name} ({counts[name]})"
                     case _:
                         pass
-    return messages
+
+
+def _inner_blocks(block: Object) -> Sequence[Any]:
+    match block:
+        case {"toolResult": {"content": [*blocks]}}:
+            return blocks
+        case _:
+            return ()
 
 
 class _Bedrock(BlockFormat, ReadableFormat):
-    accepts = BEDROCK
     stream = Stream
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
@@ -367,16 +352,14 @@ class _Bedrock(BlockFormat, ReadableFormat):
                     "messages through toolcrib.formats.bedrock.without_tools: calls and results need a 'toolConfig'."
                 )
 
-    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
+    def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         whole = reading.as_mapping(answer, _ANSWER)
-        if "stream" in whole:
-            return reading.collect(Stream(specs, strict=strict), whole["stream"])
         output = reading.require(whole, "output", dict, _ANSWER)
         message = reading.require(output, "message", dict, f"{_ANSWER} (output)")
-        return _reply(message, whole, offer(specs, BEDROCK, strict=strict), {})
+        return _reply(message, stream.tools, reason=whole.get("stopReason"), usage=whole.get("usage"))
 
     def content_blocks(self, part: Content, *, in_result: bool = False) -> list[Object]:
-        return blocks_of(part, in_result=in_result)
+        return _blocks_of(part, in_result=in_result)
 
     def user_blocks(self, content: Sequence[Content]) -> list[Object]:
         blocks = super().user_blocks(content)
@@ -391,7 +374,7 @@ class _Bedrock(BlockFormat, ReadableFormat):
                 if ids != [call.id for call in turn.calls]:
                     return None
                 # An answer may have blank text; it cannot be sent.
-                return [with_bytes(block) for block in blocks if str(block.get("text", "-")).strip()]
+                return [_with_bytes(block) for block in blocks if str(block.get("text", "-")).strip()]
             case _:
                 return None
 
@@ -412,7 +395,9 @@ class _Bedrock(BlockFormat, ReadableFormat):
         }
 
     def joined(self, messages: list[Object]) -> list[Object]:
-        return with_unique_names(super().joined(messages))
+        messages = super().joined(messages)
+        _rename_documents(messages)
+        return messages
 
     def request(self, messages: list[Object], instructions: str) -> Object:
         return {**({"system": [{"text": instructions}]} if instructions else {}), "messages": messages}
@@ -426,7 +411,7 @@ class _Bedrock(BlockFormat, ReadableFormat):
             reading.require(message, "content", list, where)
             blocks, role = reading.object_list(message, "content", where), message.get("role")
             if role == "assistant":
-                entries.append(_reply({**message, "content": blocks}, {}, offered, {}, where))
+                entries.append(_reply({**message, "content": blocks}, offered, where))
             elif role != "user":
                 raise ValueError(f"{where}.role is {role!r:.40}; it must be user or assistant.")
             else:

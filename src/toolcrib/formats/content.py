@@ -4,10 +4,17 @@ import json
 from base64 import b64decode
 from binascii import Error as InvalidBase64
 from collections.abc import Mapping
-from typing import Any
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 from ..core import Audio, Call, Content, Data, File, Image
 from . import reading
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+MAX_PIXELS = 50_000_000
+"""Larger pictures are not decoded: a file of a few kilobytes can stand for gigabytes. 8K has 33 million."""
 
 _TEXT_TYPES = frozenset(
     {
@@ -105,15 +112,27 @@ _URL_SAFE = str.maketrans("-_", "+/")
 def from_data_url(data: Mapping[str, Any], key: str, where: str) -> tuple[str, bytes]:
     """Return the media type and the bytes of the data URL in `data[key]`. Raises ValueError for any other URL."""
     url = reading.require(data, key, str, where)
-    head, comma, encoded = url.partition(",")
+    head, comma, data_text = url.partition(",")
     if not (head.startswith("data:") and head.endswith(";base64") and comma):
         raise ValueError(f"{where} is malformed: '{key}' must be a base64 data URL; other URLs are not fetched.")
-    return head[5:-7], decoded({key: encoded}, key, where)
+    return head[5:-7], decoded({key: data_text}, key, where)
 
 
 def media_content(media_type: str, data: bytes, name: str | None = None) -> Image | Audio | File:
-    """Bytes as the kind of content that their media type names."""
+    """Return *data* as the kind of content that its media type names."""
     kind = media_type.partition("/")[0]
     if kind == "image" and name is None:
         return Image(data, media_type)
     return Audio(data, media_type) if kind == "audio" and name is None else File(data, media_type, name)
+
+
+def decode_picture(data: bytes) -> "Picture":
+    """Return the picture in *data*, for frameworks whose results have Pillow's. Raises what Pillow raises, and
+    ValueError for too many pixels.
+    """
+    from PIL.Image import open as open_picture
+
+    with open_picture(BytesIO(data)) as picture:
+        if picture.width * picture.height > MAX_PIXELS:
+            raise ValueError(f"the picture has {picture.width} x {picture.height} pixels, of at most {MAX_PIXELS}")
+        return picture.copy()

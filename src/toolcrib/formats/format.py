@@ -1,4 +1,4 @@
-"""What the providers' formats share. Each provider's module has one `Format`, and its functions are the methods of it.
+"""What the formats share: a `Format`, whose methods are the functions of a provider's module, and its `Stream`.
 
 `Format` has the public functions, over hooks that a provider implements; `ReadableFormat` reads conversations back.
 `BlockFormat` is for Anthropic, Bedrock and Gemini, whose messages alternate between user and model and are made of
@@ -14,18 +14,49 @@ from ..schema.lower import Accepts, Loss
 from . import history, reading
 from .history import ToolOutput
 from .offer import Offer, Offered, offer
-from .turns import Choice, Conversation, Reply, Results, Turn, User
+from .turns import Choice, Conversation, Reply, Results, TextDelta, Turn, User
 
 Entry = User | Reply | ToolOutput
 Object = dict[str, Any]
 
 
+class ReplyStream(ABC):
+    """Reads a reply while it is streamed. Each format's `Stream` is one."""
+
+    accepts: ClassVar[Accepts]
+
+    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
+        self.tools = offer(specs, self.accepts, strict=strict)
+
+    def add(self, chunk: Any) -> list[TextDelta]:
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        text = self._add(chunk)
+        return [TextDelta(reading.join_surrogates(text))] if isinstance(text, str) and text else []
+
+    @abstractmethod
+    def reply(self) -> Reply:
+        """Return the whole reply. Raises ValueError where the stream ended before the reply did."""
+
+    @abstractmethod
+    def _add(self, chunk: Any) -> Any:
+        """Return the text that *chunk* adds; anything but text is none."""
+
+
+class BlockStream(ReplyStream):
+    """A stream of the blocks of a message, by their indexes."""
+
+    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
+        super().__init__(specs, strict=strict)
+        self._blocks: dict[int, Object] = {}
+
+    def _ordered_blocks(self) -> list[Object]:
+        return [self._blocks[index] for index in sorted(self._blocks)]
+
+
 class Format(ABC):
     """A provider's JSON: tools, calls, results and conversations, to it and back."""
 
-    accepts: ClassVar[Accepts]
-    stream: ClassVar[type[Any]]
-    """The provider's ReplyStream."""
+    stream: ClassVar[type[ReplyStream]]
     key: ClassVar[str] = "messages"
     """The parameter of a request that has the conversation."""
 
@@ -35,11 +66,11 @@ class Format(ABC):
         *strict* None means as each spec says. A tool that strict mode would change is sent non-strict, and `losses`
         says why. Gemini has no strict mode.
         """
-        return self.definitions(offer(specs, self.accepts, strict=strict).tools)
+        return self.definitions(self.offer_of(specs, strict).tools)
 
     def losses(self, specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
         """Return what `tools` could not express, by tool; only tools that lost something."""
-        return offer(specs, self.accepts, strict=strict).losses
+        return self.offer_of(specs, strict).losses
 
     def tool_choice(
         self, choice: Choice = "auto", specs: Iterable[ToolSpec] = (), *, parallel: bool = True
@@ -53,7 +84,7 @@ class Format(ABC):
         if choice in ("auto", "any", "none"):
             return self.choice_parameters(choice, "", parallel)
         specs = tuple(specs)
-        name = offer(specs, self.accepts).name_of(reading.require_tool(choice, specs))
+        name = self.offer_of(specs).name_of(reading.require_tool(choice, specs))
         return self.choice_parameters("tool", name, parallel)
 
     def calls(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> list[Call]:
@@ -67,10 +98,13 @@ class Format(ABC):
         Its `native` keeps reasoning and its signatures. *strict* is what `tools` was given. Raises ValueError, with the
         place, where *answer* is malformed, reports an error, or the stream ended before the answer did.
         """
+        stream = self.stream(specs, strict=strict)
         chunks = reading.chunks_of(answer)
-        if chunks is not None:
-            return reading.collect(self.stream(specs, strict=strict), chunks)
-        return self.read_answer(answer, specs, strict)
+        if chunks is None:
+            return self.read_answer(answer, stream)
+        for chunk in chunks:
+            stream.add(chunk)
+        return stream.reply()
 
     def messages(self, results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[Any]:
         """Return the results of one turn's calls, as the messages that the provider expects next, in their order.
@@ -78,7 +112,7 @@ class Format(ABC):
         *specs* give the tools the names under which the provider knows them. Raises ValueError where a result has no id
         of its call.
         """
-        return self.joined(self.result_messages(history.identified(results), offer(specs, self.accepts)))
+        return self.joined(self.result_messages(history.identified(results), self.offer_of(specs)))
 
     def conversation(
         self, turns: Iterable[Turn], specs: Iterable[ToolSpec] = (), *, instructions: str = ""
@@ -87,19 +121,22 @@ class Format(ABC):
 
         Raises ValueError, with the place, where a reply's calls and the results after it do not pair.
         """
-        offered = offer(specs, self.accepts)
+        tools = self.offer_of(specs)
         messages: list[Object] = []
         for turn in history.ordered(turns):
             match turn:
                 case User(content):
                     messages += self.user_messages(content)
                 case Reply() if not turn.is_empty:
-                    messages += self.reply_messages(turn, offered)
+                    messages += self.reply_messages(turn, tools)
                 case Results(results):
-                    messages += self.result_messages(history.identified(results), offered)
+                    messages += self.result_messages(history.identified(results), tools)
                 case _:
                     pass
         return self.request(self.joined(messages), instructions)
+
+    def offer_of(self, specs: Iterable[ToolSpec], strict: bool | None = None) -> Offer:
+        return offer(specs, self.stream.accepts, strict=strict)
 
     # What a provider implements
 
@@ -111,8 +148,8 @@ class Format(ABC):
         """Return the parameters for "auto", "any", "none", or "tool" with the provider's *name* of it."""
 
     @abstractmethod
-    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
-        """Return the reply in an answer that is not the chunks of a stream."""
+    def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
+        """Return the reply in a whole answer. *stream* is a new one, with the tools that the model got."""
 
     @abstractmethod
     def user_messages(self, content: Sequence[Content]) -> list[Object]: ...
@@ -145,7 +182,7 @@ class ReadableFormat(Format):
         calls of the last message may be open.
         """
         messages, parameters = reading.messages_in(request, self.key)
-        instructions, entries = self.read_messages(messages, parameters, offer(specs, self.accepts, strict=strict))
+        instructions, entries = self.read_messages(messages, parameters, self.offer_of(specs, strict))
         return history.assemble(instructions, entries, repair=repair)
 
     @abstractmethod
@@ -186,15 +223,13 @@ class BlockFormat(Format):
 
     def joined(self, messages: list[Object]) -> list[Object]:
         key = self.content_key
-        joined: list[Object] = []
+        turns: list[Object] = []
         for message in messages:
-            if not message[key]:
-                continue
-            if joined and joined[-1]["role"] == message["role"]:
-                joined[-1][key] += message[key]
-            else:
-                joined.append({**message, key: [*message[key]]})  # a copy: never the list of a reply's `native`
-        return joined
+            if turns and message[key] and turns[-1]["role"] == message["role"]:
+                turns[-1][key] += message[key]
+            elif message[key]:
+                turns.append({**message, key: [*message[key]]})  # a copy: never the list of a reply's `native`
+        return turns
 
     # What a provider implements
 

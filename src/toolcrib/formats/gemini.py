@@ -19,9 +19,9 @@ from ..core import Audio, Call, Content, Data, File, Image, Result, ToolSpec
 from . import history, reading
 from .accepts import GEMINI
 from .content import arguments_of, json_value, text_of_file
-from .format import BlockFormat, Object
-from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage, text_of
+from .format import BlockFormat, Object, ReplyStream
+from .offer import Offer, Offered
+from .turns import Reply, Stop, text_of
 
 _STOPS: Mapping[str, Stop] = {
     "STOP": "end",
@@ -45,6 +45,12 @@ _STOPS: Mapping[str, Stop] = {
         "refused",
     ),
 }
+_USAGE: reading.UsageNames = {
+    "input": ("promptTokenCount", "toolUsePromptTokenCount"),
+    "output": ("candidatesTokenCount", "thoughtsTokenCount"),
+    "cached": ("cachedContentTokenCount",),
+    "reasoning": ("thoughtsTokenCount",),
+}
 _RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 _USER_MEDIA = ("image/", "audio/", "video/", "text/", "application/pdf")
 _ANSWER = "Gemini's answer"
@@ -53,42 +59,18 @@ _OWN_ID = "toolcrib:"
 _NO_SIGNATURE = "skip_thought_signature_validator"
 
 
-class Stream:
+class Stream(ReplyStream):
     """A reply read from the chunks of a streamed answer, in their order. (A whole answer is one chunk.)"""
 
-    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offer = offer(specs, GEMINI, strict=strict)
-        self._parts: list[dict[str, Any]] = []
-        self._usage: Mapping[str, Any] = {}
-        self._stop: str | None = None
-        self._message = ""
-        self._id = ""
+    accepts = GEMINI
+    _usage: Any = None
+    _stop: str | None = None
+    _message = ""
+    _id = ""
 
-    def add(self, chunk: Any) -> list[TextDelta]:
-        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
-        answer = reading.as_mapping(chunk, _ANSWER)
-        if "error" in answer:
-            error = reading.require(answer, "error", dict, _ANSWER)
-            message = f"{error.get('status')}: {error.get('message')}"
-            raise reading.IncompleteReply(f"Gemini broke off its answer: {message}", str(error.get("status")))
-        self._id = reading.optional(answer, "responseId", str, _ANSWER) or self._id
-        self._usage = reading.optional(answer, "usageMetadata", dict, _ANSWER) or self._usage
-        feedback = reading.optional(answer, "promptFeedback", dict, _ANSWER) or {}
-        if feedback.get("blockReason"):
-            self._stop = "PROHIBITED_CONTENT"  # the prompt was refused: no candidate follows
-        candidates = reading.object_list(answer, "candidates", _ANSWER)
-        if not candidates:
-            return []
-        where = f"{_ANSWER} (candidates[0])"
-        self._stop = reading.optional(candidates[0], "finishReason", str, where) or self._stop
-        self._message = reading.optional(candidates[0], "finishMessage", str, where) or self._message
-        content = reading.optional(candidates[0], "content", dict, where) or {}
-        added: list[TextDelta] = []
-        for number, data in enumerate(reading.object_list(content, "parts", f"{where}.content")):
-            part = _checked_part(data, f"{where}.content.parts[{number}]")
-            self._append(part, continues=number == 0)
-            added += [] if part.get("thought") else reading.deltas(part.get("text"))
-        return added
+    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
+        super().__init__(specs, strict=strict)
+        self._parts: list[Object] = []
 
     def reply(self) -> Reply:
         """Return the whole reply. Raises ValueError where no chunk had a reason why the model stopped."""
@@ -96,7 +78,49 @@ class Stream:
             raise reading.IncompleteReply(
                 "Gemini's answer ended in the middle: none of its candidates has a 'finishReason'."
             )
-        return _reply(self._parts, self._offer, self._id, self._stop, self._usage, self._message)
+        native: list[Object] = reading.json_data(self._parts, _ANSWER)
+        calls = self._calls(native)
+        return reading.finished_reply(
+            "".join(part["text"] for part in native if "text" in part and not part.get("thought")),
+            calls,
+            # Gemini gives "STOP" for an answer with calls, too.
+            "calls" if calls and self._stop == "STOP" else _STOPS.get(self._stop, "other"),
+            reading.read_usage(self._usage, _USAGE),
+            {"role": "model", "parts": native},
+            reason=f"{self._stop}: {self._message}" if self._message else self._stop,
+        )
+
+    def _add(self, chunk: Any) -> str:
+        answer = reading.as_mapping(chunk, _ANSWER)
+        if "error" in answer:
+            raise reading.broken_off("Gemini", answer["error"], "status")
+        self._id = reading.optional(answer, "responseId", str, _ANSWER) or self._id
+        self._usage = answer.get("usageMetadata") or self._usage
+        feedback = reading.optional(answer, "promptFeedback", dict, _ANSWER) or {}
+        if feedback.get("blockReason"):
+            self._stop = "PROHIBITED_CONTENT"  # the prompt was refused: no candidate follows
+        texts: list[str] = []
+        for candidate in reading.object_list(answer, "candidates", _ANSWER)[:1]:
+            where = f"{_ANSWER} (candidates[0])"
+            self._stop = reading.optional(candidate, "finishReason", str, where) or self._stop
+            self._message = reading.optional(candidate, "finishMessage", str, where) or self._message
+            content = reading.optional(candidate, "content", dict, where) or {}
+            for number, data in enumerate(reading.object_list(content, "parts", f"{where}.content")):
+                part = _checked_part(data, f"{where}.content.parts[{number}]")
+                self._append(part, continues=number == 0)
+                texts += [] if part.get("thought") else [part.get("text") or ""]
+        return "".join(map(str, texts))
+
+    def _calls(self, native: Sequence[Object]) -> list[Call]:
+        """Return the calls in the parts *native*. One without an id gets one that marks it as made up."""
+        prefix = f"{_OWN_ID}{reading.join_surrogates(self._id) or uuid4().hex}"
+        used_ids: set[str] = set()
+        calls: list[Call] = []
+        for number, call in enumerate(part["functionCall"] for part in native if "functionCall" in part):
+            if call.get("id"):
+                call["id"] = reading.unique_id(call["id"], used_ids)
+            calls.append(self.tools.read_call(call, call.get("id") or f"{prefix}:{number}", call.get("args") or {}))
+        return calls
 
     def _append(self, part: dict[str, Any], *, continues: bool) -> None:
         last = self._parts[-1] if self._parts else {}
@@ -105,14 +129,6 @@ class Stream:
             reading.append_text(last, "text", part["text"])
         elif text != "" or len(part) > 1:
             self._parts.append(part)  # a signature may come in a part of its own, without text
-
-
-def _takes_no_arguments(schema: Mapping[str, Any]) -> bool:
-    # Older models refuse an object without properties, so a function without parameters is sent without a schema.
-    return not schema.get("properties") and schema.get("additionalProperties") is False
-
-
-# An answer as a Reply
 
 
 def _checked_part(data: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -130,45 +146,17 @@ def _checked_part(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     return part
 
 
-def _reply(
-    parts: Sequence[Mapping[str, Any]],
-    offered: Offer,
-    response_id: str = "",
-    stop: str = "STOP",
-    usage: Mapping[str, Any] | None = None,
-    message: str = "",
-) -> Reply:
-    native: list[dict[str, Any]] = reading.json_data(parts, _ANSWER)
-    prefix = f"{_OWN_ID}{reading.join_surrogates(response_id) or uuid4().hex}"
-    used_ids: set[str] = set()
-    made: list[Call] = []
-    for number, call in enumerate(part["functionCall"] for part in native if "functionCall" in part):
-        if call.get("id"):
-            call["id"] = reading.unique_id(call["id"], used_ids)
-        made.append(offered.read_call(call, call.get("id") or f"{prefix}:{number}", call.get("args") or {}))
-    usage = usage or {}
-    return reading.finished_reply(
-        "".join(part["text"] for part in native if "text" in part and not part.get("thought")),
-        made,
-        # Gemini gives "STOP" for an answer with calls, too.
-        "calls" if made and stop == "STOP" else _STOPS.get(stop, "other"),
-        Usage(
-            reading.token_count(usage, "promptTokenCount") + reading.token_count(usage, "toolUsePromptTokenCount"),
-            reading.token_count(usage, "candidatesTokenCount") + reading.token_count(usage, "thoughtsTokenCount"),
-            reading.token_count(usage, "cachedContentTokenCount"),
-            reasoning=reading.token_count(usage, "thoughtsTokenCount"),
-        ),
-        {"role": "model", "parts": native},
-        reason=f"{stop}: {message}" if message else stop,
-    )
-
-
 def _is_text(part: Mapping[str, Any]) -> bool:
     """Return whether *part* is text and nothing else: one with a signature stays as it came."""
     return isinstance(part.get("text"), str | reading.Pieces) and part.keys() <= {"text", "thought"}
 
 
 # Turns as contents
+
+
+def _takes_no_arguments(schema: Mapping[str, Any]) -> bool:
+    # Older models refuse an object without properties, so a function without parameters is sent without a schema.
+    return not schema.get("properties") and schema.get("additionalProperties") is False
 
 
 def _response(result: Result[Any]) -> dict[str, Any]:
@@ -195,7 +183,6 @@ def _id(call_id: str) -> dict[str, str]:
 
 
 class _Gemini(BlockFormat):
-    accepts = GEMINI
     stream = Stream
     key = "contents"
     content_key = "parts"
@@ -203,7 +190,7 @@ class _Gemini(BlockFormat):
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
         """Return one tool of many functions, and none of none."""
-        declared = [
+        functions = [
             {
                 "name": tool.name,
                 "description": tool.description,
@@ -211,7 +198,7 @@ class _Gemini(BlockFormat):
             }
             for tool in tools
         ]
-        return [{"functionDeclarations": declared}] if declared else []
+        return [{"functionDeclarations": functions}] if functions else []
 
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         if kind == "auto":
@@ -219,8 +206,9 @@ class _Gemini(BlockFormat):
         config = {"mode": "ANY", "allowedFunctionNames": [name]} if kind == "tool" else {"mode": kind.upper()}
         return {"toolConfig": {"functionCallingConfig": config}}
 
-    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
-        return reading.collect(Stream(specs, strict=strict), [answer])
+    def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
+        stream.add(answer)
+        return stream.reply()
 
     def content_blocks(self, part: Content, *, in_result: bool = False) -> list[Object]:
         if isinstance(part, File) and (text := text_of_file(part)) is not None:
@@ -234,8 +222,10 @@ class _Gemini(BlockFormat):
             case {"role": "model", "parts": [*parts]}:
                 native_calls = [part["functionCall"] for part in parts if "functionCall" in part]
                 ids = [call.id for call in turn.calls]
-                known = [call.get("id", own_id) for call, own_id in zip(native_calls, ids, strict=False)] == ids
-                return parts if known and len(native_calls) == len(ids) else None
+                if len(native_calls) != len(ids):
+                    return None
+                native_ids = [call.get("id", own_id) for call, own_id in zip(native_calls, ids, strict=True)]
+                return parts if native_ids == ids else None
             case _:
                 return None
 

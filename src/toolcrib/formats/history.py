@@ -124,8 +124,8 @@ def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *,
                     close("")
                 continue
             if not repair:
-                whose = f"'{entry.call_id}'" if entry.call_id else f"of the tool '{entry.name}'"
-                raise ValueError(f"{entry.where} is the result of a call {whose} that does not wait for one.")
+                call_text = f"'{entry.call_id}'" if entry.call_id else f"of the tool '{entry.name}'"
+                raise ValueError(f"{entry.where} is the result of a call {call_text} that does not wait for one.")
             strays.append(Text(f"A tool's result: {text_of(entry.content)}"))
             if not waiting:
                 close("")

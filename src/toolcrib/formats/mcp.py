@@ -26,7 +26,7 @@ _HINTS = {
 
 
 def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
-    """MCP's definitions of *specs*: the `tools` of a `tools/list` result. MCP has no strict mode."""
+    """Return MCP's definitions of *specs*: the `tools` of a `tools/list` result. MCP has no strict mode."""
     return [tool_definition(tool.spec, tool.name, tool.schema) for tool in offer(specs, MCP, strict=False).tools]
 
 
@@ -48,15 +48,14 @@ def calls(request: Any, specs: Iterable[ToolSpec] = ()) -> list[Call]:
     params = reading.require(whole, "params", dict, where) if "params" in whole or "method" in whole else whole
     name = reading.require(params, "name", str, f"{where} (params)")
     arguments = reading.optional(params, "arguments", dict, f"{where} (params)")
-    offered = offer(specs, MCP, strict=False)
-    call_id = whole.get("id")
-    return [offered.call(Call(name).id if call_id is None else str(call_id), name, arguments or {})]
+    call_id = Call(name).id if whole.get("id") is None else str(whole["id"])
+    return [offer(specs, MCP, strict=False).call(call_id, name, arguments or {})]
 
 
 def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[dict[str, Any]]:
     """Return a `tools/call` result for each of *results*, in their order, structured where its spec promises that."""
-    promised = {spec.name: spec.output_schema for spec in specs}
-    return [call_result(result, promised.get(result.tool)) for result in results]
+    schemas = {spec.name: spec.output_schema for spec in specs}
+    return [call_result(result, schemas.get(result.tool)) for result in results]
 
 
 def tool_definition(
@@ -77,8 +76,8 @@ def tool_definition(
 
 def hints(annotations: Mapping[str, Any]) -> Hints:
     """Return what MCP's *annotations* say of the effects of a tool."""
-    found = ((ours, annotations.get(theirs)) for theirs, ours in _HINTS.items())
-    return Hints(**{name: value for name, value in found if isinstance(value, bool)})
+    values = {hint: annotations.get(name) for name, hint in _HINTS.items()}
+    return Hints(**{hint: value for hint, value in values.items() if isinstance(value, bool)})
 
 
 def annotations(hints: Hints) -> dict[str, bool]:
@@ -92,46 +91,37 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         return dict(schema)
     inner = dict(schema)
     # References point into "$defs" of the root, so these stay there.
-    shared = {"$defs": inner.pop("$defs")} if "$defs" in inner else {}
-    return {"type": "object", "properties": {"result": inner}, "required": ["result"], **shared}
+    definitions = {"$defs": inner.pop("$defs")} if "$defs" in inner else {}
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], **definitions}
 
 
 def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return *result* as a `tools/call` result, with structured content where *output_schema* promises it.
 
     Of a result that is too large to be shown there is no structured content either; a link leads to all of it. For
-    programs, `_meta` has
-    `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`,
-    `{"id", "kind"}`, and `toolcrib/handle` of a large result.
+    programs, `_meta` has `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`,
+    `toolcrib/pending`, `{"id", "kind"}`, and `toolcrib/handle` of a large result.
     """
-    shown, error = content(result.content, result.call_id), result.error
+    blocks, error = content(result.content, result.call_id), result.error
     structured: dict[str, Any] | None = None
     # For MCP a pending call has not succeeded, and structured content that was promised may be missing from an error
     # only.
-    failed = error is not None or result.pending is not None
-    if not failed and output_schema is not None:
-        try:
-            if "size_chars" in result.metadata:
-                error = _too_large(result.tool)
-            else:
-                structured = _structured(output_schema, result.content)
-        except ValueError:
-            error = _unpresentable(result.tool)
-        if error is not None:
-            # Structured content that was promised must be there, so for MCP this call has failed. What may be shown of
-            # its result still is.
-            failed = True
-            shown.insert(0, {"type": "text", "text": error.message})
+    if error is None and result.pending is None and output_schema is not None:
+        structured = _structured(output_schema, result)
+        if structured is None:
+            # So for MCP this call has failed. What may be shown of its result still is.
+            error = _not_structured(result)
+            blocks.insert(0, {"type": "text", "text": error.message})
     meta = _meta(result, error)
     if "handle" in result.metadata:
         uri = f"toolcrib://results/{quote(result.metadata['handle'], safe='')}"
-        shown.append(
+        blocks.append(
             {"type": "resource_link", "uri": uri, "name": f"{result.tool} result", "title": "The whole result"}
         )
     return {
-        "content": shown,
+        "content": blocks,
         **({} if structured is None else {"structuredContent": structured}),
-        "isError": failed,
+        "isError": error is not None or result.pending is not None,
         **({"_meta": meta} if meta else {}),
     }
 
@@ -155,28 +145,29 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "object"
 
 
-def _structured(schema: Mapping[str, Any], content: tuple[Content, ...]) -> dict[str, Any]:
-    """Return the structured content, made of what may be shown. Raises ValueError where it does not match *schema*."""
-    value: Any
-    kind = Data if any(isinstance(part, Data) for part in content) else Text
-    match [part for part in content if isinstance(part, kind)]:
-        case [Data() as only]:
-            value = from_json(only.json, allow_inf_nan=False)
-        case [Text(text)]:
-            value = encodable(text)
-        case _:
-            raise ValueError
+def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any] | None:
+    """Return the structured content, made of what may be shown; None where that does not match *schema*."""
+    kind = Data if any(isinstance(part, Data) for part in result.content) else Text
+    parts = [part for part in result.content if isinstance(part, kind)]
+    if "size_chars" in result.metadata or len(parts) != 1:
+        return None
+    try:
+        (part,) = parts
+        value: Any = from_json(part.json, allow_inf_nan=False) if isinstance(part, Data) else encodable(part.text)
+    except ValueError:
+        return None
     if not is_valid(schema, value):
-        raise ValueError
+        return None
     return value if _is_object(schema) else {"result": value}
 
 
-def _too_large(tool: str) -> ToolError:
-    message = f"Tool '{tool}' has run; do not call it again. Its result is too large to be shown at once, and follows:"
-    return ToolError(message, "too_large", retry="never")
-
-
-def _unpresentable(tool: str) -> ToolError:
+def _not_structured(result: Result[Any]) -> ToolError:
+    tool = result.tool
+    if "size_chars" in result.metadata:
+        message = (
+            f"Tool '{tool}' has run; do not call it again. Its result is too large to be shown at once, and follows:"
+        )
+        return ToolError(message, "too_large", retry="never")
     return ToolError(
         f"The result of tool '{tool}' does not match its output schema as it may be shown, perhaps because secrets "
         "were redacted. What may be shown of it follows.",

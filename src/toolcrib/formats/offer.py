@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any
 
 from ..core import Call, NameConflictError, ToolSpec
@@ -46,17 +47,15 @@ class Offer:
 
     def __init__(self, specs: Sequence[ToolSpec], accepts: Accepts, *, strict: bool | None) -> None:
         names = _names([spec.name for spec in specs], accepts)
-        lowered = _within_limits([_lowered(spec, accepts, strict) for spec in specs], specs, accepts)
+        pairs = _within_limits([(spec, _lower(spec, accepts, strict)) for spec in specs], accepts)
         self.tools: tuple[Offered, ...] = tuple(
             Offered(spec, names[spec.name], spec.description, low.schema, low.strict, heaviest_first(low.losses))
-            for spec, low in zip(specs, lowered, strict=True)
+            for spec, low in pairs
         )
         self._accepts = accepts
         self._names = names
         self._tools = {name: tool for tool, name in names.items()}
-        self._lifts: dict[str, Lift] = {
-            spec.name: low.lift for spec, low in zip(specs, lowered, strict=True) if low.lifts
-        }
+        self._lifts: dict[str, Lift] = {spec.name: low.lift for spec, low in pairs if low.lifts}
 
     @classmethod
     def of(cls, specs: Iterable[ToolSpec], accepts: Accepts) -> "Offer":
@@ -87,7 +86,7 @@ class Offer:
         """
         tool = self.tool_of(name)
         lift = self._lifts.get(tool)
-        return Call(tool, arguments if lift is None else _lifted(arguments, lift), call_id)
+        return Call(tool, arguments if lift is None else _lift(arguments, lift), call_id)
 
     def read_call(self, native: dict[str, Any], call_id: str, arguments: str | Mapping[str, Any] | None) -> Call:
         """Return the call of the tool that *native* has the provider's name of.
@@ -131,36 +130,37 @@ def _offer(key: _SpecsKey, accepts: Accepts, strict: bool | None) -> Offer:
     return Offer(key.specs, accepts, strict=strict)
 
 
-def _lowered(spec: ToolSpec, accepts: Accepts, strict: bool | None) -> Lowered:
+def _lower(spec: ToolSpec, accepts: Accepts, strict: bool | None) -> Lowered:
     if strict is None or spec.strict is False:
         strict = spec.strict
     return lower(spec.input_schema, accepts, strict=bool(strict))
 
 
-def _within_limits(lowered: list[Lowered], specs: Sequence[ToolSpec], accepts: Accepts) -> list[Lowered]:
-    """Return *lowered*, with as many of the first ones strict as the provider accepts in one request."""
+def _within_limits(pairs: Sequence[tuple[ToolSpec, Lowered]], accepts: Accepts) -> list[tuple[ToolSpec, Lowered]]:
+    """Return *pairs*, with as many of the first ones strict as the provider accepts in one request."""
     strictly = accepts.strictly or accepts
-    limited: list[Lowered] = []
-    tools = optional = unions = 0
-    for low, spec in zip(lowered, specs, strict=True):
+    limits = (
+        (strictly.most_tools, "tools"),
+        (strictly.most_optional, "optional properties"),
+        (strictly.most_unions, "properties with several types"),
+    )
+    counts = (0, 0, 0)  # of the strict tools so far: tools, optional properties, unions
+    result: list[tuple[ToolSpec, Lowered]] = []
+    for spec, low in pairs:
         if low.strict and accepts.strictly is not None:
-            for found, most, what in (
-                (tools + 1, strictly.most_tools, "tools"),
-                (optional + low.optional, strictly.most_optional, "optional properties"),
-                (unions + low.unions, strictly.most_unions, "properties with several types"),
-            ):
-                if most is not None and found > most:
-                    meaning = (
-                        f"{accepts.name} accepts at most {most} {what} in all strict tools of a request together, "
-                        "so the tool is sent without strict mode."
-                    )
-                    loose = lower(spec.input_schema, accepts)
-                    low = replace(loose, losses=(*loose.losses, Loss("", "strict", meaning, "high")))
-                    break
+            sums = (counts[0] + 1, counts[1] + low.optional, counts[2] + low.unions)
+            excess = [limit for count, limit in zip(sums, limits, strict=True) if limit[0] and count > limit[0]]
+            if excess:
+                meaning = (
+                    f"{accepts.name} accepts at most {excess[0][0]} {excess[0][1]} in all strict tools of a request "
+                    "together, so the tool is sent without strict mode."
+                )
+                loose = lower(spec.input_schema, accepts)
+                low = replace(loose, losses=(*loose.losses, Loss("", "strict", meaning, "high")))
             else:
-                tools, optional, unions = tools + 1, optional + low.optional, unions + low.unions
-        limited.append(low)
-    return limited
+                counts = sums
+        result.append((spec, low))
+    return result
 
 
 def _names(tools: Sequence[str], accepts: Accepts) -> dict[str, str]:
@@ -170,34 +170,28 @@ def _names(tools: Sequence[str], accepts: Accepts) -> dict[str, str]:
         if tool in names:
             raise NameConflictError(f"Two tools are called '{tool}'. A model cannot distinguish them: rename one.")
         names[tool] = tool
-    taken = {tool for tool in tools if re.fullmatch(accepts.names, tool)}
-    for tool in tools:
-        if tool not in taken:
-            name = _fitting(tool, accepts)
-            salt = 0
-            while name in taken:
-                salt += 1
-                digest = hashlib.sha256(f"{salt}:{tool}".encode()).hexdigest()[:8]
-                name = f"{_fitting(tool, accepts)[: accepts.name_length - 9]}_{digest}"
-            taken.add(name)
-            names[tool] = name
+    unavailable = {tool for tool in tools if re.fullmatch(accepts.names, tool)}
+    for tool in [tool for tool in tools if tool not in unavailable]:
+        candidates = (_fitting(tool, accepts, salt) for salt in count())
+        names[tool] = next(name for name in candidates if name not in unavailable)
+        unavailable.add(names[tool])
     return names
 
 
-def _fitting(tool: str, accepts: Accepts) -> str:
+def _fitting(tool: str, accepts: Accepts, salt: int = 0) -> str:
+    """Return a name for *tool* that the provider accepts, another one for each *salt*."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
     if not re.match(r"[A-Za-z_]", name):
         name = f"_{name}"
-    if len(name) > accepts.name_length:
-        name = f"{name[: accepts.name_length - 9]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
-    of_python = name.replace("-", "_")  # where it has to be an identifier, and no keyword
-    candidates = (name, of_python, f"{of_python}_")
-    return next((each for each in candidates if re.fullmatch(accepts.names, each)), name)
+    if salt or len(name) > accepts.name_length:
+        digest = hashlib.sha256((f"{salt}:{tool}" if salt else tool).encode()).hexdigest()[:8]
+        name = f"{name[: accepts.name_length - 9]}_{digest}"
+    identifier = name.replace("-", "_")  # where it has to be one of Python's, and no keyword
+    candidates = (name, identifier, f"{identifier}_")
+    return next((candidate for candidate in candidates if re.fullmatch(accepts.names, candidate)), name)
 
 
-def _lifted(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mapping[str, Any] | None:
-    if arguments is None:
-        return None
+def _lift(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mapping[str, Any] | None:
     value: Any = arguments
     if isinstance(arguments, str):
         try:
@@ -206,8 +200,8 @@ def _lifted(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mapp
             return arguments
     if not isinstance(value, dict):
         return arguments
-    lifted = lift(value)
-    return arguments if lifted is value else lifted
+    restored = lift(value)
+    return arguments if restored is value else restored
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from . import openai_parts as shared
 from . import reading
 from .accepts import OPENAI
 from .content import from_data_url
-from .format import Entry, Object, ReadableFormat
+from .format import Entry, Object, ReadableFormat, ReplyStream
 from .history import ToolOutput
-from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage, User
+from .offer import Offer, Offered
+from .turns import Reply, Stop, User
 
 _ANSWER = "OpenAI's answer"
 _DELTA = "OpenAI's chunk (choices[0].delta)"
@@ -41,81 +41,100 @@ _STOPS: Mapping[str, Stop] = {
     "function_call_filter: malformed_function_call": "malformed",
     "function_call_filter: unexpected_tool_call": "malformed",
 }
+_USAGE: reading.UsageNames = {
+    "input": ("prompt_tokens",),
+    "output": ("completion_tokens",),
+    "cached": ("prompt_tokens_details.cached_tokens",),
+    "reasoning": ("completion_tokens_details.reasoning_tokens",),
+}
 # What an answer has and a request may not have, or not in the same form.
 _ANSWER_ONLY = frozenset({"annotations", "audio", "function_call", "parsed", "tool_calls", "role"})
 
 
-class MessageDeltas:
-    """A message, as far as it has been streamed.
+class Stream(ReplyStream):
+    """A reply read from the chunks of a streamed completion, in their order.
 
     OpenAI sends one index for each call, with id and name in its first delta only. Servers that imitate it break each
     part of that rule, so one function decides which call a delta belongs to: `_call_for`.
     """
 
-    def __init__(self) -> None:
-        self._thoughts = shared.LeadingThoughts()
-        self._message: dict[str, Any] = {}
-        self._calls: list[dict[str, Any]] = []
+    accepts = OPENAI
+    _finish: str | None = None
+    _failure = ""
+    _is_done = False
+    _usage: Any = None
 
-    def add(self, delta: Mapping[str, Any]) -> str:
-        """Return the text that *delta* adds, without thoughts. Raises ValueError where it is malformed."""
-        for number, delta_call in enumerate(reading.object_list(delta, "tool_calls", _DELTA)):
-            self._add_to_call(delta_call, f"{_DELTA}.tool_calls[{number}]")
-        _merge(self._message, {name: value for name, value in delta.items() if name not in ("tool_calls", "role")})
-        content = delta.get("content")
+    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
+        super().__init__(specs, strict=strict)
+        self._thoughts = shared.LeadingThoughts()
+        self._message: Object = {}
+        self._calls: list[Object] = []
+
+    def reply(self) -> Reply:
+        """Return the whole reply. Raises ValueError where the stream ended before the answer did."""
+        if self._finish is None and not self._is_done:  # some servers give no reason, but all end with "[DONE]"
+            raise reading.IncompleteReply("OpenAI's stream ended in the middle, before any 'finish_reason'.")
+        message = {**self._message, "tool_calls": self._calls}
+        return _reply(message, self.tools, "OpenAI's streamed message", self._finish, self._usage, self._failure)
+
+    def _add(self, chunk: Any) -> str:
+        if chunk == "[DONE]":
+            self._is_done = True
+            return self._thoughts.end()
+        where = "OpenAI's chunk"
+        data = reading.as_mapping(chunk, where)
+        if failure := _failed_call(data):
+            self._finish, self._failure = "tool_use_failed", failure
+            return ""
+        # The last count is the total, also where a server sends one with every chunk.
+        self._usage = data.get("usage") or self._usage
+        text = ""
+        for choice in reading.object_list(data, "choices", where):
+            if not choice.get("index"):  # of several choices, the first
+                self._finish = reading.optional(choice, "finish_reason", str, f"{where} (choices[0])") or self._finish
+                text += self._add_delta(reading.optional(choice, "delta", dict, f"{where} (choices[0])") or {})
+        return text + self._thoughts.end() if self._finish else text
+
+    def _add_delta(self, delta: Mapping[str, Any]) -> str:
+        """Return the text that *delta* adds, without thoughts."""
+        for number, call_delta in enumerate(reading.object_list(delta, "tool_calls", _DELTA)):
+            self._add_to_call(call_delta, f"{_DELTA}.tool_calls[{number}]")
+        _merge(self._message, delta, without=("tool_calls", "role"))
+        if text := _text(delta.get("content"), _DELTA):
+            return self._thoughts.add(text)
         refusal = delta.get("refusal")
-        if isinstance(content, list):
-            parts = reading.object_list(delta, "content", _DELTA)
-            texts = [part for part in parts if part.get("type") == "text"]
-            content = "".join(reading.optional(part, "text", str, _DELTA) or "" for part in texts)
-        if isinstance(content, str) and content:
-            return self._thoughts.add(content)
         return refusal if isinstance(refusal, str) else ""
 
-    def end(self) -> str:
-        """Return the text that was held back, as it could have been the beginning of a thought."""
-        return self._thoughts.end()
-
-    def message(self) -> dict[str, Any]:
-        """Return the message, as a whole answer has it."""
-        calls = [{name: value for name, value in call.items() if name != "index"} for call in self._calls]
-        return {**self._message, **({"tool_calls": calls} if calls else {})}
-
-    def _add_to_call(self, delta_call: Mapping[str, Any], where: str) -> None:
-        function = reading.optional(delta_call, "function", dict, where) or {}
-        call = self._call_for(delta_call, function) or self._new_call(delta_call)
-        # The first id counts: some servers make a new one for each delta.
-        _merge(call, {n: v for n, v in delta_call.items() if n not in ("function", "index", "id", "type")})
-        for once in ("id", "type"):
-            call[once] = call.get(once) or reading.optional(delta_call, once, str, where)
-        whole: dict[str, Any] = call["function"]
-        name = reading.optional(function, "name", str, where) or ""
-        if name != whole.get("name"):  # some servers repeat it
-            whole["name"] = whole.get("name", "") + name
-        arguments = function.get("arguments")
+    def _add_to_call(self, delta: Mapping[str, Any], where: str) -> None:
+        function_delta = reading.optional(delta, "function", dict, where) or {}
+        call = self._call_for(delta, function_delta)
+        if call is None:
+            self._calls.append(call := {"index": delta.get("index"), "function": {}})
+        _merge(call, delta, without=("function", "index", "id", "type"))
+        for key in ("id", "type"):  # the first one counts: some servers make a new id for each delta
+            call[key] = call.get(key) or reading.optional(delta, key, str, where)
+        function: Object = call["function"]
+        name = reading.optional(function_delta, "name", str, where) or ""
+        if name != function.get("name"):  # some servers repeat it
+            function["name"] = function.get("name", "") + name
+        arguments = function_delta.get("arguments")
         if isinstance(arguments, Mapping):
-            whole["arguments"] = json.dumps(reading.json_data(arguments, where))
+            function["arguments"] = json.dumps(reading.json_data(arguments, where))
         else:
-            piece = reading.optional(function, "arguments", str, where) or ""
-            reading.append_text(whole, "arguments", piece)
-        _merge(whole, {n: v for n, v in function.items() if n not in ("name", "arguments")})
+            reading.append_text(function, "arguments", reading.optional(function_delta, "arguments", str, where) or "")
+        _merge(function, function_delta, without=("name", "arguments"))
 
-    def _new_call(self, delta_call: Mapping[str, Any]) -> dict[str, Any]:
-        self._calls.append({"index": delta_call.get("index"), "function": {}})
-        return self._calls[-1]
-
-    def _call_for(self, delta_call: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the call that *delta_call* continues; None where it begins a new one."""
-        index, call_id = delta_call.get("index"), delta_call.get("id")
-        if index is None:
-            if call_id:
-                return next((call for call in self._calls if call.get("id") == call_id), None)
-            # Without index and id, a delta with a name begins a call.
-            return None if function.get("name") or not self._calls else self._calls[-1]
+    def _call_for(self, delta: Mapping[str, Any], function: Mapping[str, Any]) -> Object | None:
+        """Return the call that *delta* continues; None where it begins a new one."""
+        index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
+        if index is None and call_id:
+            return next((call for call in self._calls if call.get("id") == call_id), None)
+        if index is None:  # without index and id, a delta with a name begins a call
+            return None if name or not self._calls else self._calls[-1]
         call = next((call for call in reversed(self._calls) if call["index"] == index), None)
-        is_new = call and function.get("name") and call_id and call.get("id") not in (None, "", call_id)
-        if call and is_new and _is_whole(call["function"].get("arguments", "")):
-            return None  # all calls under one index, each in one delta
+        if call and name and call_id and call.get("id") not in (None, "", call_id):
+            # Perhaps all calls are under one index, each whole in one delta.
+            return None if _is_whole(call["function"].get("arguments", "")) else call
         return call
 
 
@@ -128,124 +147,79 @@ def _is_whole(arguments: str | reading.Pieces) -> bool:
         return False
 
 
-def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+def _merge(message: Object, delta: Mapping[str, Any], *, without: Sequence[str]) -> None:
     """Append text and lists, set anything else. This merges thoughts too, under whichever name a server has."""
     for name, value in delta.items():
         current = message.get(name)
-        if value is None:
+        if value is None or name in without:
             continue
+        if isinstance(current, list) and isinstance(value, str):
+            value = [{"type": "text", "text": value}] if value else []
         if isinstance(value, str):
-            if not isinstance(current, list):
-                reading.append_text(message, name, value)
-            elif value:
-                current.append({"type": "text", "text": value})
+            reading.append_text(message, name, value)
         elif isinstance(value, list):
-            if not isinstance(current, list):
-                text = str(current) if isinstance(current, reading.Pieces) else ""
-                message[name] = current = [{"type": "text", "text": text}] if text else []
-            current.extend(value)
+            text = str(current) if isinstance(current, reading.Pieces) else ""
+            before = current if isinstance(current, list) else [{"type": "text", "text": text}] if text else []
+            message[name] = before
+            before.extend(value)
         else:
             message[name] = value
-
-
-class Stream:
-    """A reply read from the chunks of a streamed completion, in their order."""
-
-    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offer = offer(specs, OPENAI, strict=strict)
-        self._deltas = MessageDeltas()
-        self._finish: str | None = None
-        self._failure = ""
-        self._done = False
-        self._usage: Mapping[str, Any] | None = None
-
-    def add(self, chunk: Any) -> list[TextDelta]:
-        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
-        if chunk == "[DONE]":
-            self._done = True
-            return reading.deltas(self._deltas.end())
-        where = "OpenAI's chunk"
-        data = reading.as_mapping(chunk, where)
-        if failure := _failed_call(data):
-            self._finish, self._failure = "tool_use_failed", failure
-            return []
-        # The last count is the total, also where a server sends one with every chunk.
-        self._usage = reading.optional(data, "usage", dict, where) or self._usage
-        for choice in reading.object_list(data, "choices", where):
-            if choice.get("index"):
-                continue  # of several choices, the first
-            self._finish = reading.optional(choice, "finish_reason", str, f"{where} (choices[0])") or self._finish
-            delta = reading.optional(choice, "delta", dict, f"{where} (choices[0])")
-            text = self._deltas.add(delta) if delta else ""
-            return reading.deltas(text + self._deltas.end() if self._finish else text)
-        return []
-
-    def reply(self) -> Reply:
-        """Return the whole reply. Raises ValueError where the stream ended before the answer did."""
-        if self._finish is None and not self._done:  # some servers give no reason, but all end with "[DONE]"
-            raise reading.IncompleteReply("OpenAI's stream ended in the middle, before any 'finish_reason'.")
-        message, where = self._deltas.message(), "OpenAI's streamed message"
-        return _reply(message, self._finish, self._usage, self._offer, where, self._failure)
 
 
 # An answer as a Reply
 
 
-def _failed_call(whole: Mapping[str, Any]) -> str:
-    """Return what Groq reports of a call that its model wrote wrong.
+def _failed_call(answer: Mapping[str, Any]) -> str:
+    """Return what Groq reports of a call that its model wrote wrong; empty where *answer* has no error.
 
-    Raises IncompleteReply for any other error in *whole*.
-
-    Some gateways answer with status 200 and an error inside.
+    Some gateways answer with status 200 and an error inside: that raises IncompleteReply.
     """
-    error = whole.get("error")
+    error = answer.get("error")
     if isinstance(error, Mapping) and error.get("code") == "tool_use_failed":
         return f"{error.get('message')} {error.get('failed_generation') or ''}".strip()
     if error:
-        raise shared.error_from(error)
+        raise shared.broken_off(error)
     return ""
 
 
 def _reply(
-    message: Mapping[str, Any],
-    finish: Any,
-    usage: Mapping[str, Any] | None,
-    offered: Offer,
-    where: str,
-    failure: str = "",
+    message: Mapping[str, Any], tools: Offer, where: str, finish: Any = None, usage: Any = None, failure: str = ""
 ) -> Reply:
     message = reading.json_data(message, where)
-    native_calls, made = _calls(message, offered, where)
-    text = shared.without_thoughts(_text(message.get("content"), where))
+    native_calls, calls = _calls(message, tools, where)
     refusal = reading.optional(message, "refusal", str, where)
-    stop = reading.stop_reason(str(finish).lower(), _STOPS) if finish else "end"
-    if made and stop in ("end", "other"):
-        stop = "calls"  # several servers say "stop" beside calls
-    elif refusal or (stop == "calls" and not made):
-        stop = "refused" if refusal else "end"
     native = {name: value for name, value in message.items() if name not in _ANSWER_ONLY and value is not None}
     if audio := reading.optional(message, "audio", dict, where):
         native["audio"] = {"id": audio.get("id")}
-    native = {"role": "assistant", "content": None if made else "", **native}
+    native = {"role": "assistant", "content": None if calls else "", **native}
     if native_calls:
         native["tool_calls"] = native_calls
     return reading.finished_reply(
-        text or refusal or "",
-        made,
-        stop,
-        _usage(usage or {}),
+        shared.without_thoughts(_text(message.get("content"), where)) or refusal or "",
+        calls,
+        _stop(finish, bool(calls), bool(refusal)),
+        reading.read_usage(usage, _USAGE),
         native,
         reason=f"{finish}: {failure}" if failure else str(finish or ""),
     )
 
 
-def _calls(message: Mapping[str, Any], offered: Offer, where: str) -> tuple[list[dict[str, Any]], list[Call]]:
+def _stop(finish: Any, has_calls: bool, is_refused: bool) -> Stop:
+    stop = reading.stop_reason(str(finish).lower(), _STOPS) if finish else "end"
+    if has_calls and stop in ("end", "other"):
+        return "calls"  # several servers say "stop" beside calls
+    if is_refused:
+        return "refused"
+    return "end" if stop == "calls" and not has_calls else stop
+
+
+def _calls(message: Mapping[str, Any], tools: Offer, where: str) -> tuple[list[Object], list[Call]]:
     """Return the calls as they are to be sent back, and as they are to be made.
 
     Calls of other kinds than functions are left out: they are for tools that were not offered.
     """
-    native: list[dict[str, Any]] = []
-    made: list[Call] = []
+    native: list[Object] = []
+    calls: list[Call] = []
     used_ids: set[str] = set()
     for number, call in enumerate(reading.object_list(message, "tool_calls", where)):
         place = f"{where}.tool_calls[{number}]"
@@ -255,11 +229,11 @@ def _calls(message: Mapping[str, Any], offered: Offer, where: str) -> tuple[list
         reading.require(function, "name", str, f"{place}.function")
         call_id = reading.unique_id(reading.optional(call, "id", str, place), used_ids)
         arguments = shared.read_arguments(function.get("arguments"))
-        made.append(offered.read_call(function, call_id, arguments))
+        calls.append(tools.read_call(function, call_id, arguments))
         function["arguments"] = shared.arguments_text(arguments)
         native.append({**call, "id": call_id, "type": "function", "function": function})
         native[-1].pop("index", None)
-    return native, made
+    return native, calls
 
 
 def _text(content: Any, where: str) -> str:
@@ -268,10 +242,6 @@ def _text(content: Any, where: str) -> str:
     # Mistral sends its thoughts and its text in parts.
     parts = reading.object_list({"content": content}, "content", where)
     return "".join(reading.require(part, "text", str, where) for part in parts if part.get("type") == "text")
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    return reading.openai_usage(usage, "prompt_tokens", "completion_tokens")
 
 
 # Turns as messages
@@ -355,7 +325,6 @@ def _read_part(part: Mapping[str, Any], where: str) -> Content:
 
 
 class _Chat(ReadableFormat):
-    accepts = OPENAI
     stream = Stream
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
@@ -364,11 +333,10 @@ class _Chat(ReadableFormat):
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         return shared.choice_parameters(kind, {"type": "function", "function": {"name": name}}, parallel)
 
-    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
+    def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         whole = reading.as_mapping(answer, _ANSWER)
-        offered = offer(specs, OPENAI, strict=strict)
         if failure := _failed_call(whole):
-            return _reply({}, "tool_use_failed", None, offered, _ANSWER, failure)
+            return _reply({}, stream.tools, _ANSWER, "tool_use_failed", failure=failure)
         choices = reading.object_list(whole, "choices", _ANSWER)  # of several, the first
         if not choices:
             raise ValueError(
@@ -376,12 +344,10 @@ class _Chat(ReadableFormat):
             )
         where = f"{_ANSWER} (choices[0])"
         finish = choices[0].get("finish_reason")
-        if finish == "content_filter":  # Azure leaves the message out
-            message = reading.optional(choices[0], "message", dict, where) or {}
-        else:
-            message = reading.require(choices[0], "message", dict, where)
-        usage = reading.optional(whole, "usage", dict, _ANSWER)
-        return _reply(message, finish, usage, offered, f"{where}.message")
+        # Azure leaves out the message that it filters.
+        read_message = reading.optional if finish == "content_filter" else reading.require
+        message: Any = read_message(choices[0], "message", dict, where) or {}
+        return _reply(message, stream.tools, f"{where}.message", finish, whole.get("usage"))
 
     def user_messages(self, content: Sequence[Content]) -> list[Object]:
         parts = [_part(part) for part in content]
@@ -421,7 +387,7 @@ class _Chat(ReadableFormat):
                 case "user":
                     entries.append(User(shared.read_content(message, "content", _read_part, where)))
                 case "assistant":
-                    entries.append(_reply(message, None, None, offered, where))
+                    entries.append(_reply(message, offered, where))
                 case "tool":
                     text = _text(message.get("content"), where)
                     error = shared.read_error(text)

@@ -20,14 +20,9 @@ _MAX_BLANK = 100  # how much blank space may come before thoughts
 _ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)
 
 
-def error_from(error: Any) -> reading.IncompleteReply:
+def broken_off(error: Any) -> reading.IncompleteReply:
     """Return the error that stands in an answer's place."""
-    details = error if isinstance(error, Mapping) else {"message": error}
-    code = details.get("code") or details.get("type") or ""
-    prefix = f"{code}: " if code else ""
-    return reading.IncompleteReply(
-        f"OpenAI broke off its answer: {prefix}{str(details.get('message'))[:500]}", str(code)
-    )
+    return reading.broken_off("OpenAI", error, "code", "type")
 
 
 class LeadingThoughts:
@@ -35,31 +30,36 @@ class LeadingThoughts:
 
     def __init__(self) -> None:
         self._place: Literal["before", "inside", "after", "text"] = "before"
-        self._held = ""
+        self._buffer = ""
 
     def add(self, piece: str) -> str:
         """Return the text that *piece* adds."""
-        held, self._held = self._held + piece, ""
+        begin_tag, end_tag = _THOUGHTS
+        text, self._buffer = self._buffer + piece, ""
         if self._place == "before":
-            begun = held.lstrip()
-            if begun.startswith(_THOUGHTS[0]):
+            start = text.lstrip()
+            if start.startswith(begin_tag):
                 self._place = "inside"
-            elif len(held) > _MAX_BLANK or not _THOUGHTS[0].startswith(begun):
+            elif len(text) > _MAX_BLANK or not begin_tag.startswith(start):
                 self._place = "text"
+            else:
+                self._buffer = text
         if self._place == "inside":
-            thoughts, closed, held = held.partition(_THOUGHTS[1])
-            self._place = "after" if closed else "inside"
-            self._held = "" if closed else thoughts[-len(_THOUGHTS[1]) :]
+            thoughts, tag, text = text.partition(end_tag)
+            if tag:
+                self._place = "after"
+            else:
+                self._buffer = thoughts[-len(end_tag) :]
         if self._place == "after":
-            held = held.lstrip()
-            self._place = "text" if held else "after"
-        if self._place == "before":
-            self._held = held
-        return held if self._place == "text" else ""
+            text = text.lstrip()
+            self._place = "text" if text else "after"
+        return text if self._place == "text" else ""
 
     def end(self) -> str:
         """Return the text that was held back, as it could have become a tag."""
-        return self._held if self._place == "before" else ""
+        text = self._buffer if self._place == "before" else ""
+        self._buffer = ""
+        return text
 
 
 def without_thoughts(text: str) -> str:
@@ -119,7 +119,7 @@ def data_url(part: Image | Audio | File) -> str:
 
 
 def file_name(part: File) -> str:
-    """OpenAI recognizes the kinds of files by their extensions."""
+    """Return the name of *part*, with an extension: OpenAI recognizes the kinds of files by these."""
     return part.name or f"file{mimetypes.guess_extension(part.media_type) or ''}"
 
 

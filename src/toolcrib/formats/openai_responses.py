@@ -15,9 +15,9 @@ from . import openai_parts as shared
 from . import reading
 from .accepts import RESPONSES
 from .content import text_of_file
-from .format import Format, Object
-from .offer import Offer, Offered, offer
-from .turns import Reply, Stop, TextDelta, Usage
+from .format import Format, Object, ReplyStream
+from .offer import Offer, Offered
+from .turns import Reply, Stop
 
 _ANSWER = "OpenAI's response"
 _EVENT = "OpenAI's event"
@@ -36,24 +36,40 @@ _FILES = frozenset(
         f"{_OFFICE}wordprocessingml.document",
     }
 )
+_USAGE: reading.UsageNames = {
+    "input": ("input_tokens",),
+    "output": ("output_tokens",),
+    "cached": ("input_tokens_details.cached_tokens",),
+    "reasoning": ("output_tokens_details.reasoning_tokens",),
+}
 # Calls that the client would have to answer, of tools that were never offered.
 _UNANSWERED = frozenset({"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"})
+_INCOMPLETE: Mapping[str, Stop] = {"max_output_tokens": "length", "content_filter": "refused"}
 # The kinds of items that only this format has: a conversation may change its provider.
 _NATIVE = frozenset({"message", "function_call", "reasoning"})
 
 
-class Stream:
+class Stream(ReplyStream):
     """A reply read from the events of a streamed response, in their order."""
 
+    accepts = RESPONSES
+
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offer = offer(specs, RESPONSES, strict=strict)
-        self._items: dict[int, dict[str, Any]] = {}
+        super().__init__(specs, strict=strict)
+        self._items: dict[int, Object] = {}
         self._response: Mapping[str, Any] | None = None
 
-    def add(self, chunk: Any) -> list[TextDelta]:
-        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+    def reply(self) -> Reply:
+        """Return the whole reply. Raises ValueError where the stream ended before the response did."""
+        if self._response is None:
+            raise reading.IncompleteReply("OpenAI's stream ended in the middle, before 'response.completed'.")
+        # Some servers repeat the items at the end, some do not.
+        output = reading.object_list(self._response, "output", _ANSWER)
+        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self.tools)
+
+    def _add(self, chunk: Any) -> Any:
         if chunk == "[DONE]":  # some gateways end every stream with it
-            return []
+            return None
         event = reading.as_mapping(chunk, _EVENT)
         # Unknown events are ignored: there are dozens, for OpenAI's own tools too.
         match event.get("type"):
@@ -61,7 +77,7 @@ class Stream:
                 self._items.clear()
                 self._response = None
             case "response.output_text.delta" | "response.refusal.delta":
-                return reading.deltas(reading.require(event, "delta", str, _EVENT))
+                return reading.require(event, "delta", str, _EVENT)
             case "response.output_item.added" | "response.output_item.done":
                 self._items[self._index(event)] = dict(reading.require(event, "item", dict, _EVENT))
             case "response.function_call_arguments.delta":
@@ -73,18 +89,10 @@ class Stream:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._response = reading.require(event, "response", dict, _EVENT)
             case "error":
-                raise shared.error_from(event.get("error") or event)
+                raise shared.broken_off(event.get("error") or event)
             case _:
                 pass
-        return []
-
-    def reply(self) -> Reply:
-        """Return the whole reply. Raises ValueError where the stream ended before the response did."""
-        if self._response is None:
-            raise reading.IncompleteReply("OpenAI's stream ended in the middle, before 'response.completed'.")
-        # Some servers repeat the items at the end, some do not.
-        output = reading.object_list(self._response, "output", _ANSWER)
-        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self._offer)
+        return None
 
     @staticmethod
     def _index(event: Mapping[str, Any]) -> int:
@@ -94,46 +102,54 @@ class Stream:
 # A response as a Reply
 
 
-def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], offered: Offer) -> Reply:
+def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], tools: Offer) -> Reply:
     status = reading.optional(response, "status", str, _ANSWER) or "completed"
     if response.get("error") or status == "failed":
-        raise shared.error_from(response.get("error"))
+        raise shared.broken_off(response.get("error"))
     if status not in ("completed", "incomplete"):
         raise ValueError(f"{_ANSWER} has not ended: its status is '{status}'. Ask for it again, not in the background.")
-    native: list[dict[str, Any]] = []
-    made: list[Call] = []
-    texts: list[str] = []
-    refused = False
+    native: list[Object] = []
+    calls: list[Call] = []
+    parts: list[tuple[str, str]] = []
     used_ids: set[str] = set()
-    for number, item in enumerate(reading.json_data(output, _ANSWER)):
+    for number, data in enumerate(reading.json_data(output, _ANSWER)):
         where = f"{_ANSWER} (output[{number}])"
-        own = {name: value for name, value in item.items() if value is not None}
+        item = {name: value for name, value in data.items() if value is not None}
         if item.get("type") == "function_call":
-            call_id = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
+            item["call_id"] = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
             arguments = shared.read_arguments(item.get("arguments"))
-            reading.require(item, "name", str, where)
-            own |= {"call_id": call_id, "arguments": shared.arguments_text(arguments)}
-            made.append(offered.read_call(own, call_id, arguments))
+            reading.require(data, "name", str, where)
+            item["arguments"] = shared.arguments_text(arguments)
+            calls.append(tools.read_call(item, item["call_id"], arguments))
         elif item.get("type") == "message" or item.get("role") == "assistant":
-            for position, part in enumerate(reading.object_list(item, "content", where)):
-                key = "refusal" if part.get("type") == "refusal" else "text"
-                refused = refused or key == "refusal"
-                if part.get("type") in ("output_text", "refusal"):
-                    texts.append(reading.require(part, key, str, f"{where}.content[{position}]"))
+            parts += _text_parts(item, where)
         if str(item.get("type")) not in _UNANSWERED:
-            native.append(own)
+            native.append(item)
     if response.get("store") is False:
         native = _without_stored(native)
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, Mapping) else None
+    stop: Stop = "calls" if calls else "refused" if any(kind == "refusal" for kind, _ in parts) else "end"
+    if status == "incomplete":
+        stop = reading.stop_reason(reason, _INCOMPLETE)
     return reading.finished_reply(
-        "".join(texts),
-        made,
-        _stop(response, reason, bool(made), refused),
-        _usage(response),
+        "".join(text for _, text in parts),
+        calls,
+        stop,
+        reading.read_usage(response.get("usage"), _USAGE),
         native,
         reason=str(reason or "incomplete"),
     )
+
+
+def _text_parts(item: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
+    """Return the texts of a message, each with its kind."""
+    keys = {"output_text": "text", "refusal": "refusal"}
+    return [
+        (kind, reading.require(part, keys[kind], str, f"{where}.content[{number}]"))
+        for number, part in enumerate(reading.object_list(item, "content", where))
+        if isinstance(kind := part.get("type"), str) and kind in keys
+    ]
 
 
 def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -146,25 +162,6 @@ def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for item in items
         if item.get("type") != "reasoning" or item.get("encrypted_content")
     ]
-
-
-def _stop(response: Mapping[str, Any], reason: Any, has_calls: bool, refused: bool) -> Stop:
-    if response.get("status") == "incomplete":
-        match reason:
-            case "max_output_tokens":
-                return "length"
-            case "content_filter":
-                return "refused"
-            case _:
-                return "other"
-    if has_calls:
-        return "calls"
-    return "refused" if refused else "end"
-
-
-def _usage(response: Mapping[str, Any]) -> Usage:
-    usage = reading.optional(response, "usage", dict, _ANSWER) or {}
-    return reading.openai_usage(usage, "input_tokens", "output_tokens")
 
 
 # Turns as items
@@ -216,7 +213,6 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 class _Responses(Format):
-    accepts = RESPONSES
     stream = Stream
     key = "input"
 
@@ -232,12 +228,11 @@ class _Responses(Format):
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         return shared.choice_parameters(kind, {"type": "function", "name": name}, parallel)
 
-    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
+    def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         response = reading.as_mapping(answer, _ANSWER)
         if "output" not in response and not response.get("error"):
             raise ValueError(f"{_ANSWER} is malformed: 'output' is missing. Is this a Responses address?")
-        output = reading.object_list(response, "output", _ANSWER)
-        return _reply(response, output, offer(specs, RESPONSES, strict=strict))
+        return _reply(response, reading.object_list(response, "output", _ANSWER), stream.tools)
 
     def user_messages(self, content: Sequence[Content]) -> list[Object]:
         parts = [_audio(part) if isinstance(part, Audio) else _part(part) for part in content]

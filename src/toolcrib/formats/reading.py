@@ -9,9 +9,12 @@ from typing import Any, TypeVar, cast
 
 from ..core import Call, SetupError, ToolSpec
 from ..schema import closest_match, did_you_mean
-from .turns import Reply, ReplyStream, Stop, TextDelta, Usage
+from .turns import Reply, Stop, Usage
 
 T = TypeVar("T")
+
+UsageNames = Mapping[str, Sequence[str]]
+"""The counts that a provider has for each field of Usage, which is their sum. `a.b` is the count `b` in `a`."""
 
 _MAX_DEPTH = 200
 """How deep an answer may be nested. Python's own JSON parser gives up at a depth that changes with the stack."""
@@ -27,6 +30,14 @@ class IncompleteReply(ValueError):
     def __init__(self, message: str, code: str = "cut") -> None:
         super().__init__(message)
         self.code = code
+
+
+def broken_off(provider: str, error: Any, *code_keys: str) -> IncompleteReply:
+    """Return the error that stands in the place of an answer, or of the rest of it."""
+    details = error if isinstance(error, Mapping) else {"message": error}
+    code = str(next(filter(None, map(details.get, code_keys)), ""))
+    prefix = f"{code}: " if code else ""
+    return IncompleteReply(f"{provider} broke off its answer: {prefix}{str(details.get('message'))[:500]}", code)
 
 
 class Pieces:
@@ -64,8 +75,10 @@ def as_mapping(answer: Any, where: str) -> dict[str, Any]:
 
 
 def chunks_of(answer: Any) -> Iterable[Any] | None:
-    """Return the chunks of a streamed *answer*, or None for a whole one."""
-    if isinstance(answer, (Mapping, str, bytes)) or not isinstance(answer, Iterable):
+    """Return the chunks of a streamed *answer*, which boto3 has as its `stream`; None for a whole one."""
+    if isinstance(answer, Mapping):
+        return chunks_of(answer.get("stream"))
+    if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         return None
     # A pydantic model is iterable too, but it is one answer.
     return None if hasattr(answer, "model_dump") else answer
@@ -136,10 +149,10 @@ def require(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
     Raises ValueError, with the place, where it is not or is missing.
     """
     value = data.get(key)
-    found = kind_of(value) if key in data else "missing"
     # For Python, True is an integer.
-    if not isinstance(value, kind) or (kind is int and found == _KINDS[bool]):
-        raise ValueError(f"{where} is malformed: '{key}' must be {_KINDS[kind]}, and it is {found}.")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        actual = kind_of(value) if key in data else "missing"
+        raise ValueError(f"{where} is malformed: '{key}' must be {_KINDS[kind]}, and it is {actual}.")
     return value
 
 
@@ -157,21 +170,15 @@ def object_list(data: Mapping[str, Any], key: str, where: str) -> list[dict[str,
     return items
 
 
-def token_count(data: Mapping[str, Any], key: str) -> int:
-    """Return a number of tokens; 0 where it is missing or malformed: no answer is lost for a count."""
-    count = data.get(key)
-    return count if type(count) is int and count > 0 else 0
+def read_usage(counts: Any, names: UsageNames) -> Usage:
+    """Return the tokens in *counts*. One that is missing or malformed is 0: no answer is lost for a count."""
+    return Usage(**{field: sum(_token_count(counts, path) for path in paths) for field, paths in names.items()})
 
 
-def openai_usage(usage: Mapping[str, Any], sent: str, received: str) -> Usage:
-    """Return the tokens that both formats of OpenAI count, the one under other names than the other."""
-    of_sent, of_received = (usage.get(f"{name}_details") for name in (sent, received))
-    return Usage(
-        token_count(usage, sent),
-        token_count(usage, received),
-        token_count(of_sent, "cached_tokens") if isinstance(of_sent, Mapping) else 0,
-        reasoning=token_count(of_received, "reasoning_tokens") if isinstance(of_received, Mapping) else 0,
-    )
+def _token_count(counts: Any, path: str) -> int:
+    for name in path.split("."):
+        counts = counts.get(name) if isinstance(counts, Mapping) else None
+    return counts if type(counts) is int and counts > 0 else 0
 
 
 def stop_reason(value: Any, reasons: Mapping[str, Stop]) -> Stop:
@@ -190,11 +197,6 @@ def finished_reply(text: str, calls: Sequence[Call], stop: Stop, usage: Usage, n
     return Reply(text, tuple(calls), stop, usage, native, reason)
 
 
-def deltas(text: Any) -> list[TextDelta]:
-    """Return the text that a chunk adds, as a list of at most one delta."""
-    return [TextDelta(join_surrogates(text))] if isinstance(text, str) and text else []
-
-
 def unique_id(call_id: str | None, used: set[str]) -> str:
     """Return *call_id*, or a new id where it is missing or in *used*. The id is added to *used*.
 
@@ -204,13 +206,6 @@ def unique_id(call_id: str | None, used: set[str]) -> str:
         call_id = f"{getrandbits(36):09x}"
     used.add(call_id)
     return call_id
-
-
-def collect(stream: ReplyStream, chunks: Iterable[Any]) -> Reply:
-    """Return the whole reply of *chunks*."""
-    for chunk in chunks:
-        stream.add(chunk)
-    return stream.reply()
 
 
 def kind_of(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from ..core import Call, Content, Result
 
@@ -32,7 +32,7 @@ class Usage:
     reasoning: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(*(one + more for one, more in zip(self.to_dict().values(), other.to_dict().values(), strict=True)))
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     def to_dict(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -108,18 +108,6 @@ class Conversation(NamedTuple):
 
     instructions: str
     turns: tuple[Turn, ...]
-
-
-class ReplyStream(Protocol):
-    """Reads a reply while it is streamed. Each format's `Stream` is one."""
-
-    def add(self, chunk: Any) -> list[TextDelta]:
-        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
-        ...
-
-    def reply(self) -> Reply:
-        """Return the whole reply. Raises ValueError where the stream ended before the reply did."""
-        ...
 
 
 def text_of(content: Sequence[Content]) -> str:
