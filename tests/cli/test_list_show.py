@@ -115,8 +115,8 @@ def test_show_names_the_nearest_tool(toolcrib: Run) -> None:
 def test_a_command_line_that_cannot_be_understood_ends_with_2_and_one_line(toolcrib: Run) -> None:
     lines = {
         "lst": "No such command 'lst'. Did you mean 'list'? Try: toolcrib --help",
-        "-s tools.py list": "No such option: -s. Try: toolcrib show -s ...",
-        "auth --principal ada list": "No such option: --principal. Try: toolcrib auth login --principal ...",
+        "-s tools.py list": "No such option: -s. Try: toolcrib --help",
+        "auth --principal ada list": "No such option: --principal. Try: toolcrib auth --help",
         "--nothing list": "No such option: --nothing. Try: toolcrib --help",
         "call --timeuot 3 x": "No such option: --timeuot (Possible options: --timeout) Try: toolcrib call --help",
         "call": "Missing argument 'TOOL'. Try: toolcrib call --help",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from ..core import Caller
 from .interrupts import Interrupts
 from .terminal import Output, UsageError, echo, is_rich, log_to_stderr
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..store import Store
     from ..workbench import Crib
     from ..workbench.settings import Settings
+    from .sources import Opened
 
 T = TypeVar("T")
 
@@ -61,6 +63,8 @@ class Session:
         self.config: Path | None = None
         self.store: str | None = None
         self.as_json = False
+        self.principal, self.profile = "local", "default"
+        self.call_options: dict[str, Any] = {}  # those that were named, by the names that a Workbench has for them
 
     @cached_property
     def output(self) -> Output:
@@ -75,9 +79,24 @@ class Session:
 
         return read_settings(find_settings(self.config))
 
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.principal, self.profile)
+
+    @property
+    def shows_errors(self) -> bool:
+        """Return whether the exceptions of tools are shown: as the command line says, else the settings."""
+        return bool(self.settings.options(show_errors=self.call_options["show_errors"]).get("show_errors"))
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* until it ends, or a signal ends it."""
         return self.interrupts.run(work)
+
+    def open(self, sources: Sequence[str] | None, **how: Any) -> "Opened":
+        """Open *sources*, or those of the settings, as the shared options say: see `open_sources`."""
+        from .sources import open_sources
+
+        return open_sources(sources or (), self.settings, store=self.store, **self.call_options, **how)
 
     @asynccontextmanager
     async def crib(self) -> "AsyncGenerator[Crib]":
@@ -134,12 +153,45 @@ _STORE = typer.Option(
     help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
 )
 _JSON = typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
-_SHARED = {
-    "config": _shared("config", Path | None, None, _CONFIG),
-    "store": _shared("store", str | None, None, _STORE),
-    "json": _shared("as_json", bool, False, _JSON),
+_CALL_OPTIONS = {
+    "timeout_s": (
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take."),
+    ),
+    "repair": (
+        bool | None,
+        typer.Option("--repair/--no-repair", help="Repair arguments that the schema allows one reading of."),
+    ),
+    "show_errors": (
+        bool | None,
+        typer.Option("--show-errors/--no-show-errors", help="Show the text of exceptions. For development."),
+    ),
+    "max_result_chars": (
+        int | None,
+        typer.Option(
+            "--max-result-chars",
+            metavar="NUMBER",
+            min=0,
+            help="The characters of a result that are shown; a larger one is stored, and read by parts. 0 shows all.",
+        ),
+    ),
 }
-"""The options that commands share, by the words of `command(takes=...)`; each is an attribute of the Session."""
+"""How calls run, of the commands that make them. Where one is left out, the settings say it."""
+_SHARED = {
+    "calls": [_shared(name, kind, None, option) for name, (kind, option) in _CALL_OPTIONS.items()],
+    "config": [_shared("config", Path | None, None, _CONFIG)],
+    "store": [_shared("store", str | None, None, _STORE)],
+    "caller": [
+        _shared(
+            "principal", str, "local", typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")
+        ),
+        _shared(
+            "profile", str, "default", typer.Option("--profile", metavar="NAME", help="Which of their identities.")
+        ),
+    ],
+    "json": [_shared("as_json", bool, False, _JSON)],
+}
+"""The options that commands share, by the words of `command(takes=...)`; the Session has their values."""
 
 
 class _Command(TyperCommand):
@@ -172,13 +224,14 @@ def command(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(function, include_extras=True)
         _, *own = inspect.signature(function).parameters.values()
-        shared_options = [_SHARED[word] for word in takes.split()]
+        shared_options = [option for word in takes.split() for option in _SHARED[word]]
 
         @wraps(function)
         def run(context: typer.Context, **values: Any) -> int:
             session: Session = context.find_root().obj
-            for parameter in shared_options:
-                setattr(session, parameter.name, values.pop(parameter.name))
+            for name in [option.name for option in shared_options]:
+                options = session.call_options if name in _CALL_OPTIONS else vars(session)
+                options[name] = values.pop(name)
             status = function(session, **values)
             return (session.run(status) if inspect.iscoroutine(status) else status) or 0
 

@@ -282,12 +282,10 @@ def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
     try:
         with silenced():
             from ..tools.git import is_git_address
-            from .sources import open_sources
 
             sources = [*sources, *(context.params.get("source") or ())]
             if any(map(is_git_address, sources)):  # a fetch takes too long for a key press
                 return {}
-            bench = open_sources(sources, context.find_root().obj.settings, example="").bench
-            return {spec.name: spec for spec in bench.specs()}
+            return {spec.name: spec for spec in context.find_root().obj.open(sources, example="").bench.specs()}
     except Exception:
         return {}  # completion cannot report what is wrong; the command itself will

@@ -10,7 +10,7 @@ from ..core import Caller, ToolAuth, ToolcribError
 from .app import Session, command, group
 from .arguments import complete_provider
 from .login import log_in, read_secret
-from .options import Port, Principal, Profile
+from .options import Port, Principal
 from .terminal import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _ForAll = Annotated[bool, typer.Option("--for-all", help="The operator's, for ca
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
-@command(auth, "login", takes=TAKES)
+@command(auth, "login", takes=f"caller {TAKES}")
 async def login(
     session: Session,
     provider: _ProviderName,
@@ -48,8 +48,6 @@ async def login(
     ] = None,
     port: Port = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    principal: Principal = "local",
-    profile: Profile = "default",
 ) -> None:
     """Grant tools access to an account, or store a key."""
     if token not in (None, "-"):
@@ -57,9 +55,9 @@ async def login(
     secret = read_secret("Key: ") if token else None
     required = ToolAuth(provider, handler or ("token" if token else None), scope or ())
     async with session.crib() as crib:
-        broker, caller = crib.credentials.broker, Caller(principal, profile)
-        owner = await log_in(crib, required, caller, device=device, secret=secret, port=port, browser=browser)
-        (data,) = _data([owned for owned in await broker.vault.owned_by(principal) if owned[0] == owner])
+        broker = crib.credentials.broker
+        owner = await log_in(crib, required, session.caller, device=device, secret=secret, port=port, browser=browser)
+        (data,) = _data([owned for owned in await broker.vault.owned_by(session.principal) if owned[0] == owner])
         session.show(data, text=f"Logged in to {broker.providers[provider].title}.")
 
 
@@ -84,15 +82,10 @@ async def show_grant(session: Session, provider: _ProviderName, principal: Princ
     session.show(data)
 
 
-@command(auth, "revoke", takes=TAKES)
-async def revoke(
-    session: Session,
-    provider: _ProviderName,
-    handler: _HandlerName = None,
-    principal: Principal = "local",
-    profile: Profile = "default",
-) -> None:
+@command(auth, "revoke", takes=f"caller {TAKES}")
+async def revoke(session: Session, provider: _ProviderName, handler: _HandlerName = None) -> None:
     """Forget the grants at a provider, and notify it."""
+    principal, profile = session.principal, session.profile
     async with session.crib() as crib:
         broker = crib.credentials.broker
         grants = [
@@ -161,14 +154,8 @@ async def rotate_key(session: Session) -> None:
     session.show({"sealed": count}, text=f"Sealed again: {count} values.")
 
 
-@command(secrets, "set", takes=TAKES)
-async def set_secret(
-    session: Session,
-    name: _Name,
-    for_all: _ForAll = False,
-    principal: Principal = "local",
-    profile: Profile = "default",
-) -> None:
+@command(secrets, "set", takes=f"caller {TAKES}")
+async def set_secret(session: Session, name: _Name, for_all: _ForAll = False) -> None:
     """Store a secret: from the keyboard, unseen, or from standard input."""
     if not name.strip():
         raise UsageError("A secret needs a name, by which tools ask for it: toolcrib secrets set OPENWEATHER_KEY")
@@ -176,7 +163,7 @@ async def set_secret(
     async with session.crib() as crib:
         from ..auth import Grant
 
-        owner = _owner(name, principal, profile, for_all=for_all)
+        owner = _owner(name, session.caller, for_all=for_all)
         await crib.credentials.save(owner, Grant(text))
     session.show({"name": name, "profile": owner.profile}, text=f"Stored: {name}.")
 
@@ -185,7 +172,7 @@ async def set_secret(
 async def list_secrets(session: Session, for_all: _ForAll = False, principal: Principal = "local") -> None:
     """List the names of secrets, and never the secrets."""
     async with session.crib() as crib:
-        owner = _owner("", principal, "", for_all=for_all)
+        owner = _owner("", Caller(principal), for_all=for_all)
         owned = await crib.credentials.broker.vault.owned_by(owner.principal)
     data = [
         {
@@ -199,23 +186,17 @@ async def list_secrets(session: Session, for_all: _ForAll = False, principal: Pr
     session.show(data, columns=("name", "profile", "damaged"))
 
 
-@command(secrets, "remove", takes=TAKES)
-async def remove_secret(
-    session: Session,
-    name: _Name,
-    for_all: _ForAll = False,
-    principal: Principal = "local",
-    profile: Profile = "default",
-) -> None:
+@command(secrets, "remove", takes=f"caller {TAKES}")
+async def remove_secret(session: Session, name: _Name, for_all: _ForAll = False) -> None:
     """Remove a secret."""
     async with session.crib() as crib:
-        owner = _owner(name, principal, profile, for_all=for_all)
+        owner = _owner(name, session.caller, for_all=for_all)
         if not await crib.credentials.broker.vault.remove(owner):
             raise ToolcribError(f"There is no secret '{name}'.")
     session.show({"name": name, "profile": owner.profile}, text=f"Removed: {name}.")
 
 
-def _owner(name: str, principal: str, profile: str, *, for_all: bool) -> Any:
+def _owner(name: str, caller: Caller, *, for_all: bool) -> "Owner":
     from ..auth import OPERATOR, secret_owner
 
-    return secret_owner(*((OPERATOR, "default") if for_all else (principal, profile)), name)
+    return secret_owner(*((OPERATOR, "default") if for_all else (caller.principal, caller.profile)), name)

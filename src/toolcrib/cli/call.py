@@ -13,7 +13,6 @@ from ..core import (
     AnswerError,
     Audio,
     Call,
-    Caller,
     Event,
     File,
     Image,
@@ -26,9 +25,8 @@ from ..core import (
 from .app import Session, command, group
 from .arguments import read_arguments, read_words, require_tool, to_json
 from .interrupts import DEFAULT_GRACE_S
-from .options import MaxResultChars, Principal, Profile, RepairArguments, ShowErrors, Source, Timeout, ToolName, Words
+from .options import Source, ToolName, Words
 from .prompts import Prompter, has_person
-from .sources import open_sources, shows_errors
 from .terminal import Output, UsageError, echo, indented_json, is_terminal, log_to_stderr, prints_to_stderr
 from .transcript import CallTranscript
 
@@ -41,22 +39,18 @@ PENDING_STATUS = 3
 app = group()
 
 
-@command(app, "call", example="toolcrib call tools.py search query=lathe limit=3", takes="config store json")
+@command(
+    app, "call", example="toolcrib call tools.py search query=lathe limit=3", takes="caller calls config store json"
+)
 def call(
     session: Session,
     words: Words = None,
     source: Source = None,
     tool: ToolName = None,
-    principal: Principal = "local",
-    profile: Profile = "default",
     save_to: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
     ] = None,
-    timeout_s: Timeout = None,
-    repair: RepairArguments = None,
-    show_errors: ShowErrors = None,
-    max_result_chars: MaxResultChars = None,
 ) -> int:
     """Call a tool and print its result.
 
@@ -65,29 +59,23 @@ def call(
     """
     read = read_words(words or (), tool)
     name = require_tool(read, "call")
-    settings, interrupts = session.settings, session.interrupts
+    interrupts = session.interrupts
     output = Output(exclusive=session.as_json)
     arguments = read_arguments(read.arguments, tool=name)
     if save_to is not None:
         _require_writable(save_to)
     transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
     # At a terminal sits the developer, who is shown where the tool failed.
-    log_to_stderr(tracebacks=shows_errors(settings, show_errors) or is_terminal(2), prepare=transcript.pause)
+    log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause)
     prompter = Prompter(transcript.pause)
     with prints_to_stderr():
-        sources = open_sources(
+        sources = session.open(
             [*read.sources, *(source or ())],
-            settings,
             example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
             # A preview is for models, who can read on from it.
             defaults={"max_result_chars": None},
-            store=session.store,
             ask=prompter.ask_at_once,
-            caller=Caller(principal, profile),
-            timeout_s=timeout_s,
-            repair=repair,
-            show_errors=show_errors,
-            max_result_chars=max_result_chars,
+            caller=session.caller,
         )
     sources.echo_problems()
     bench = sources.bench

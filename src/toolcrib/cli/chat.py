@@ -20,10 +20,9 @@ from ..record import Redactor
 from ..schema.describe import closest_match, did_you_mean, display_name
 from .app import Session, command, group
 from .interrupts import Interrupts
-from .options import MaxResultChars, RepairArguments, ShowErrors, SourceNames, Timeout, ToolNames
+from .options import SourceNames, ToolNames
 from .prompts import Prompter, has_person, read_line
 from .show import signature
-from .sources import open_sources, shows_errors
 from .terminal import UsageError, counted, echo, log_to_stderr
 from .transcript import ChatTranscript
 
@@ -41,7 +40,7 @@ _FAILED, _PENDING = 1, 3
 """Exit statuses: a turn that did not finish, and one that waits for an answer."""
 
 
-@command(app, "chat", example="toolcrib chat tools.py --model openai:gpt-5-mini", takes="config store json")
+@command(app, "chat", example="toolcrib chat tools.py --model openai:gpt-5-mini", takes="calls config store json")
 def chat(
     session: Session,
     sources: SourceNames = None,
@@ -65,10 +64,6 @@ def chat(
     max_steps: Annotated[
         int, typer.Option(min=1, metavar="NUMBER", help="The most requests to the model in one turn.")
     ] = 25,
-    timeout_s: Timeout = None,
-    repair: RepairArguments = None,
-    show_errors: ShowErrors = None,
-    max_result_chars: MaxResultChars = None,
 ) -> int:
     """Chat with a model that uses the tools.
 
@@ -76,27 +71,21 @@ def chat(
     input is a turn. The model's words go to standard output, everything else to standard error; with --json there is
     one line of JSON for each event.
     """
-    settings, interrupts = session.settings, session.interrupts
-    log_to_stderr(tracebacks=shows_errors(settings, show_errors))
+    interrupts = session.interrupts
+    log_to_stderr(tracebacks=session.shows_errors)
     output = session.output
     provider = _model(model)
-    redactor = Redactor(settings.secrets)
+    redactor = Redactor(session.settings.secrets)
     transcript = ChatTranscript(output, redactor, as_json=session.as_json, is_over=lambda: interrupts.came)
     prompter = Prompter(transcript.pause)
-    bench_parts = open_sources(
-        sources or (),
-        settings,
+    tools = session.open(
+        sources,
         only=tool or (),
         example="For example: toolcrib chat toolcrib.demo --model openai:gpt-5-mini",
-        store=session.store,
         ask=prompter.ask_at_once,
-        timeout_s=timeout_s,
-        repair=repair,
-        show_errors=show_errors,
-        max_result_chars=max_result_chars,
     )
-    bench_parts.echo_problems()
-    bench = bench_parts.bench
+    tools.echo_problems()
+    bench = tools.bench
     _require_choice(tool_choice, bench.specs())
     agent = Agent(provider, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
 

@@ -21,7 +21,7 @@ from ..core import Secret, SetupError, StoreError, ToolAuth, ToolcribError, Tool
 from ..machinery import compile_globs
 from ..schema import SchemaView
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..tools import Loaded, Permissions, Tool, load
+from ..tools import Permissions, Tool
 from ..tools.git import is_git_address
 from ..workbench import Workbench
 from ..workbench.config import LoadedSource, load_sources
@@ -38,8 +38,8 @@ from ..workbench.settings import (
 )
 from .app import Session, command, group
 from .options import SourceNames
-from .sources import connect, log_fetches
-from .terminal import Output, UsageError, counted, log_to_stderr, one_line
+from .sources import load_listed, log_fetches
+from .terminal import UsageError, counted, log_to_stderr, one_line
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -67,21 +67,12 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """A source that was looked at, by its *place* in the settings, and the names of its tools."""
-
-    name: str
-    tools: Sequence[str]
-    place: str | None = None
-    no_tools: str = "no tools"
-
-
-@dataclass(frozen=True, slots=True)
 class _Report:
-    """What was looked at, by source, and its findings. `title` and `counts` are of its last line."""
+    """What was looked at and its findings. `title` and `counts` are of its last line."""
 
     title: str
-    sources: Sequence[_Source]
+    sources: Sequence[Mapping[str, Any]]
+    """Each is `{"source": "tools.py", "place": "toolcrib.toml:1", "tools": ["add"]}`."""
     findings: Sequence[Finding]
     counts: Mapping[str, int]
 
@@ -111,31 +102,26 @@ def check(
         return 0
     output = session.output  # claimed before what the sources print
     report = _of_sources(sources, connects=connects) if sources else _of_settings(session, connects=connects)
-    (_write_json if session.as_json else _write)(report, output)
+    if session.as_json:
+        title = {"file": report.title} if report.title else {}
+        findings = [*map(asdict, report.findings)]
+        output.json({**title, "ok": not report.count("problem"), "sources": report.sources, "findings": findings})
+    else:
+        output.write("\n".join(map(one_line, _lines(report))))
     fails = report.count("problem") or (strict and report.count("warning"))
     return 1 if fails else 0
 
 
-def _write_json(report: _Report, output: Output) -> None:
-    data = {
-        "ok": not report.count("problem"),
-        "sources": [{"source": source.name, "place": source.place, "tools": source.tools} for source in report.sources],
-        "findings": [*map(asdict, report.findings)],
-    }
-    output.json({"file": report.title, **data} if report.title else data)
-
-
-def _write(report: _Report, output: Output) -> None:
-    lines: list[str] = []
+def _lines(report: _Report) -> Iterator[str]:
     for source in report.sources:
-        place = f"{source.place}: " if source.place else ""
-        lines.append(f"{place}{source.name}: {', '.join(source.tools) or source.no_tools}")
-    lines += [f"{finding.level}: {finding.subject}: {finding.message}" for finding in report.findings]
+        place = f"{source['place']}: " if source["place"] else ""
+        yield f"{place}{source['source']}: {', '.join(source['tools']) or source.get('no_tools', 'no tools')}"
+    yield from (f"{finding.level}: {finding.subject}: {finding.message}" for finding in report.findings)
     levels: tuple[Level, ...] = ("problem", "warning")
     outcome = " and ".join(counted(report.count(level), level) for level in levels if report.count(level))
     counts = ", ".join(counted(number, noun) for noun, number in report.counts.items())
     title = f"{report.title}: " if report.title else ""
-    output.write("\n".join([*map(one_line, lines), f"{title}{counts}: {outcome or 'no problems'}."]))
+    yield f"{title}{counts}: {outcome or 'no problems'}."
 
 
 # The settings
@@ -151,138 +137,142 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
     except SettingsError as error:
         if not session.as_json:
             raise
-        return _Report(str(file), [], [_finding("problem", problem) for problem in error.problems], {})
+        findings = [Finding("problem", problem.message, problem.place, problem.line) for problem in error.problems]
+        return _Report(str(file), [], findings, {})
     listings = load_sources(settings.sources, settings)
-    specs = [tool.spec for source in listings for tool in source.tools]
+    specs = [tool.spec for listing in listings for tool in listing.tools]
     findings = [
-        *(
-            Finding("problem", message.removeprefix(f"{source.named.place}: "), str(source.named.place))
-            for source in listings
-            for message in source.problems
-        ),
-        *(_finding("problem", mistake) for mistake in (*_wrong_rules(settings, specs), *_wrong_clients(settings))),
-        *(_finding("warning", warning) for warning in _warnings(settings, specs, listings)),
+        *(_of_source(listing, message) for listing in listings for message in listing.problems),
+        *_wrong_rules(settings, specs),
+        *_wrong_clients(settings),
+        *map(_warning, unknown_variables()),
+        *_weak_sources(settings, listings),
+        *_idle_tables(settings, specs),
+        *_plain_secrets(settings, settings.written.get("variables", {}), ("variables",)),
     ]
     if connects:
         findings += [*_answers(listings, settings), *_store_answers(settings, session.store)]
     counts = {"source": len(listings), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
-    sources = [
-        _Source(
-            source.named.written,
-            [tool.spec.name for tool in source.tools],
-            source.named.place,
-            "its tools are known when it is connected to" if source.is_listed_at_start else "no tools",
-        )
-        for source in listings
-    ]
-    return _Report(str(file), sources, findings, counts)
+    return _Report(str(file), [*map(_source_data, listings)], findings, counts)
 
 
-def _finding(level: Level, problem: SettingsProblem) -> Finding:
-    return Finding(level, problem.message, problem.place, problem.line)
+def _source_data(listing: LoadedSource) -> dict[str, Any]:
+    names = [tool.spec.name for tool in listing.tools]
+    data = {"source": listing.named.written, "place": listing.named.place, "tools": names}
+    return data | ({"no_tools": "its tools are known when it is connected to"} if listing.is_listed_at_start else {})
 
 
-def _wrong_rules(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[SettingsProblem]:
+def _of_source(listing: LoadedSource, message: str) -> Finding:
+    return Finding("problem", message.removeprefix(f"{listing.named.place}: "), str(listing.named.place))
+
+
+def _at(settings: Settings, level: Level, message: str, *keys: str | int) -> Finding:
+    """Return a finding about the value under *keys*."""
+    place, line = settings.place(*keys)
+    return Finding(level, message, place, line)
+
+
+def _wrong_rules(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
     """Yield the rules that can never match what their tools take. No workbench starts with them."""
     for number, rule in enumerate(settings.rules):
         if mismatches := rule.mismatches(specs):
-            yield _at(settings, f"This rule {rule.problem(mismatches)}", "rule", number, "where")
+            yield _at(settings, "problem", f"This rule {rule.problem(mismatches)}", "rule", number, "where")
 
 
-def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
+def _wrong_clients(settings: Settings) -> Iterator[Finding]:
     """Yield what is wrong with `[auth.PROVIDER]`: an unknown provider or key, or a key that is missing."""
     if not settings.values.auth and settings.values.providers is None:
         return
     try:
-        from ..auth import Client, CredentialBroker, load_catalogue
+        from ..auth import load_catalogue
 
         file = settings.path(settings.values.providers)
         catalogue = load_catalogue(None if file is None else Path(file))
     except SetupError as error:
-        yield _at(settings, str(error), "auth" if settings.values.providers is None else "providers")
+        yield _at(settings, "problem", str(error), "auth" if settings.values.providers is None else "providers")
         return
     for name, table in settings.values.auth.items():
-        if (entry := catalogue.get(name)) is None:
-            hint = did_you_mean(closest_match(name, catalogue))
-            message = f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
-            yield _at(settings, message, "auth", name)
-            continue
-        keys = ("client_id", "client_secret", *entry.settings)
-        for key in (key for key in table if key not in keys):
-            hint = did_you_mean(closest_match(key, keys))
-            message = f"There is no key '{display_name(key)}' in [auth.{name}].{hint} It takes: {', '.join(keys)}."
-            yield _at(settings, message, "auth", name, key)
-        broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
-        if missing := broker.missing(name):
-            yield _at(settings, f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
+        for message, *keys in _wrong_client(name, table, catalogue):
+            yield _at(settings, "problem", message, "auth", name, *keys)
 
 
-def _warnings(
-    settings: Settings, specs: Sequence[ToolSpec], listings: Sequence[LoadedSource]
-) -> Iterator[SettingsProblem]:
-    yield from unknown_variables()
+def _wrong_client(name: str, table: Mapping[str, Any], catalogue: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield messages about the client of one provider, each with the key that it is about, if any."""
+    from ..auth import Client, CredentialBroker
+
+    if (entry := catalogue.get(name)) is None:
+        hint = did_you_mean(closest_match(name, catalogue))
+        yield (f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them.",)
+        return
+    keys = ("client_id", "client_secret", *entry.settings)
+    for key in (key for key in table if key not in keys):
+        hint = did_you_mean(closest_match(key, keys))
+        yield f"There is no key '{display_name(key)}' in [auth.{name}].{hint} It takes: {', '.join(keys)}.", key
+    broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
+    if missing := broker.missing(name):
+        yield (f"[auth.{name}] needs {' and '.join(missing)}.",)
+
+
+def _warning(problem: SettingsProblem) -> Finding:
+    return Finding("warning", problem.message, problem.place, problem.line)
+
+
+def _weak_sources(settings: Settings, listings: Sequence[LoadedSource]) -> Iterator[Finding]:
     if not settings.sources:
-        yield _at(settings, "There is no [[source]], so there are no tools.")
-    for source in listings:
-        if not source.tools and not source.problems and not source.is_listed_at_start:
+        yield _at(settings, "warning", "There is no [[source]], so there are no tools.")
+    for listing in listings:
+        if not listing.tools and not listing.problems and not listing.is_listed_at_start:
             message = "The filters of this source leave none of its tools."
-            yield SettingsProblem(str(source.named.place), message, source.named.line)
+            yield Finding("warning", message, str(listing.named.place), listing.named.line)
+
+
+def _idle_tables(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
+    """Yield the tables that match no tool."""
     names = [spec.name for spec in specs]
     repeatable = [spec.name for spec in specs if may_be_repeated(spec)]
-    # Of each table: its key, a text about it, and whether it has an effect.
-    tables: list[tuple[str, Sequence[tuple[str, bool]]]] = [
-        ("rule", [(f"rule ({rule.do})", any(map(rule.is_about, specs))) for rule in settings.rules]),
-        ("limit", [("limit", any(map(limit.names.fullmatch, names))) for limit in settings.limits]),
-        ("retry", [("retry", any(map(retry.names.fullmatch, repeatable))) for retry in settings.retries]),
-        (
-            "deadline",
-            [("deadline", any(map(compile_globs(of.tools).fullmatch, names))) for of in settings.values.deadline],
-        ),
-    ]
-    for key, rows in tables:
-        for number, (text, has_effect) in enumerate(rows):
-            if not has_effect:
-                reason = " that can be repeated (idempotent or read_only)" if key == "retry" else ""
-                yield _at(settings, f"This {text} matches no tool{reason}.", key, number)
-    for keys in _plain_secrets(settings.written.get("variables", {}), ("variables",)):
-        name = display_name(str(keys[-1]))
-        yield _at(settings, f"'{name}' is written out here. Keep a secret elsewhere, and write '${{env:NAME}}'.", *keys)
+    rules = [*settings.rules]
+    deadlines = [compile_globs(table.tools) for table in settings.values.deadline]
+    # By key: whether each table has an effect.
+    tables: dict[str, Sequence[bool]] = {
+        "rule": [any(map(rule.is_about, specs)) for rule in rules],
+        "limit": [any(map(limit.names.fullmatch, names)) for limit in settings.limits],
+        "retry": [any(map(retry.names.fullmatch, repeatable)) for retry in settings.retries],
+        "deadline": [any(map(globs.fullmatch, names)) for globs in deadlines],
+    }
+    for key, effects in tables.items():
+        for number in (number for number, has_effect in enumerate(effects) if not has_effect):
+            title = f"rule ({rules[number].do})" if key == "rule" else key
+            reason = " that can be repeated (idempotent or read_only)" if key == "retry" else ""
+            yield _at(settings, "warning", f"This {title} matches no tool{reason}.", key, number)
 
 
-def _plain_secrets(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Yield the keys of texts that are not references, and are named like secrets."""
+def _plain_secrets(settings: Settings, value: Any, keys: tuple[str | int, ...]) -> Iterator[Finding]:
+    """Yield the texts in *value* that are not references, and are named like secrets."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _plain_secrets(inner, (*keys, key))
+            yield from _plain_secrets(settings, inner, (*keys, key))
     elif isinstance(value, str) and value and "${" not in value and _SECRET_NAME.search(str(keys[-1])):
-        yield keys
-
-
-def _at(settings: Settings, message: str, *keys: str | int) -> SettingsProblem:
-    place, line = settings.place(*keys)
-    return SettingsProblem(place, message, line)
+        message = (
+            f"'{display_name(str(keys[-1]))}' is written out here. Keep a secret elsewhere, and write '${{env:NAME}}'."
+        )
+        yield _at(settings, "warning", message, *keys)
 
 
 # Servers and the store
 
 
-def _answers(sources: Sequence[LoadedSource], settings: Settings) -> Iterator[Finding]:
+def _answers(listings: Sequence[LoadedSource], settings: Settings) -> Iterator[Finding]:
     """Connect to each source that has to be connected to."""
-    for named_source in (source.named for source in sources):
+    for entry in (listing.named for listing in listings if listing.is_listed_at_start):
+        start = time.monotonic()
         try:
-            listing = load(named_source.granted(named_source.source))
-            if _is_server(listing):
-                start = time.monotonic()
-                asyncio.run(connect(listing))
-                took = f"{counted(len(listing.tools), 'tool')} in {time.monotonic() - start:.2f} s"
-                problems = "; ".join(settings.redact(str(problem)) for problem in listing.problems)
-                yield Finding("problem" if problems else "ok", problems or took, named_source.written)
+            server = load_listed(entry.granted(entry.source))
         except ToolcribError as error:
-            yield Finding("problem", settings.redact(str(error)), named_source.written)
-
-
-def _is_server(listing: Loaded) -> bool:
-    return bool(getattr(listing.source, "listed_at_start", False))
+            yield Finding("problem", settings.redact(str(error)), entry.written)
+            continue
+        took = f"{counted(len(server.tools), 'tool')} in {time.monotonic() - start:.2f} s"
+        problems = "; ".join(settings.redact(str(problem)) for problem in server.problems)
+        yield Finding("problem" if problems else "ok", problems or took, entry.written)
 
 
 def _store_answers(settings: Settings, where: str | None) -> Iterator[Finding]:
@@ -339,31 +329,29 @@ def _key_answer(store: "Store", subject: str) -> Finding:
 
 def _of_sources(names: Sequence[str], *, connects: bool) -> _Report:
     log_fetches()
-    sources: list[_Source] = []
+    sources: list[dict[str, Any]] = []
     findings: list[Finding] = []
     for name in names:
-        tools, of_source = asyncio.run(_checked(name, connects=connects))
-        sources.append(_Source(name, tools))
-        findings += of_source
-    counts = {"source": len(sources), "tool": sum(len(source.tools) for source in sources)}
+        tools, about_tools = _checked(name, connects=connects)
+        sources.append({"source": name, "place": None, "tools": tools})
+        findings += about_tools
+    counts = {"source": len(sources), "tool": sum(len(source["tools"]) for source in sources)}
     return _Report("", sources, findings, counts)
 
 
-async def _checked(source: str, *, connects: bool) -> tuple[list[str], list[Finding]]:
+def _checked(source: str, *, connects: bool) -> tuple[list[str], list[Finding]]:
     """Return the names of the tools of *source*, and what was found about them."""
     # A stranger's Python is not imported for this. What any other tool needs is looked at, and is not given to it.
     permissions = Permissions(trusted=not is_git_address(source))
     try:
-        listing = load(permissions.to(source))
-        if connects and _is_server(listing):
-            await connect(listing)
+        listing = load_listed(permissions.to(source), connects=connects)
     except ToolcribError as error:
         return [], [Finding("problem", str(error), source)]
-    of_tools = [Finding("problem", str(problem), source) for problem in listing.problems]
+    about_tools = [Finding("problem", str(problem), source) for problem in listing.problems]
     for tool in listing.tools:
         subject = f"{source}: {tool.spec.name}"
-        of_tools += [replace(finding, subject=subject) for finding in (*findings(tool), *await _tried(tool))]
-    return [tool.spec.name for tool in listing.tools], of_tools
+        about_tools += [replace(finding, subject=subject) for finding in (*findings(tool), *asyncio.run(_tried(tool)))]
+    return [tool.spec.name for tool in listing.tools], about_tools
 
 
 def findings(tool: Tool[..., Any]) -> Iterator[Finding]:

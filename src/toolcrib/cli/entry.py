@@ -6,7 +6,6 @@ Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 3
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from .interrupts import Interrupted, Interrupts, end_threads
 from .terminal import OutputClosed, UsageError, discard, echo, prepare_streams
@@ -60,20 +59,9 @@ def _run(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
         if format_message is None:
             raise
         context = getattr(error, "ctx", None)
-        hint = f" Try: {_remedy(error, context)}" if context is not None else ""
+        hint = f" Try: {context.command_path} --help" if context is not None else ""
         message = " ".join(str(format_message()).split())
         return _fail(f"{message if message.endswith(('.', '?', ')')) else f'{message}.'}{hint}", 2)
-
-
-def _remedy(error: Exception, context: Any) -> str:
-    """Return what to type in place of what Typer refuses."""
-    option = getattr(error, "option_name", None)
-    if option:  # options stand after the command that they are for
-        for name in getattr(context.command, "commands", ()):
-            command = context.command.get_command(context, name)
-            if any(option in parameter.opts for parameter in command.get_params(context)):
-                return f"{context.command_path} {name} {option} ..."
-    return f"{context.command_path} --help"
 
 
 def _fail(message: str, status: int) -> int:

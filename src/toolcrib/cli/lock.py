@@ -1,8 +1,7 @@
 """`toolcrib lock`: note what sources are and what their tools promise, and accept what has changed of that."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ import typer
 
 from ..core import LoadError, ToolcribError
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..tools import load
 from ..tools.content import content_hash
 from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
@@ -20,26 +18,18 @@ from ..workbench.named_source import NamedSource
 from ..workbench.settings import Settings
 from .app import Session, command, group
 from .options import SourceNames
-from .sources import connect, log_fetches
+from .sources import load_listed, log_fetches
 from .terminal import Output, UsageError, echo, one_line
 
 app = group()
 
+_Report = dict[str, Any]
+"""A source as it is now, as JSON data: its entry in the lock, how its tools differ from the old one, its problems."""
 _KINDS = {
     "new": "new, and left out until it is accepted",
     "changed": "changed, and left out until it is accepted",
     "gone": "gone",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """A source as it is now: its entry in the lock, how its tools differ from the old one, and its problems."""
-
-    entry: LockedSource | None
-    changes: Sequence[DefinitionChange] = ()
-    accepted_names: Sequence[str] = ()
-    problems: Sequence[str] = ()
 
 
 @command(app, "lock", example="toolcrib lock git+https://example.com/tools@v1#weather")
@@ -71,32 +61,41 @@ def lock(
     named_sources = _sources(sources or (), session.settings, before)
     if not named_sources:
         raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
-    reports = {
-        before.key(source.source): _report(source, before, accept, update=update, check=check)
-        for source in named_sources
-    }
+    looks = [_look(source, before, accept, update=update, check=check) for source in named_sources]
+    reports = [report for _, report in looks]
     _require_changes(accept, reports)
     after = before
-    for report in reports.values():
-        after = after if report.entry is None else after.with_source(report.entry)
+    for entry in (entry for entry, _ in looks if entry is not None):
+        after = after.with_source(entry)
     if not check and after != before:
         after.write()
-    is_ok = not any(report.changes or report.problems for report in reports.values())
+    is_ok = not any(report["changes"] or report["problems"] for report in reports)
     if session.as_json:
-        output.json({"file": str(file), "ok": is_ok, "sources": [_data(*item) for item in reports.items()]})
+        output.json({"file": str(file), "ok": is_ok, "sources": reports})
     else:
-        _write(reports, file, output, check=check)
+        for locked, report in looks:
+            _write(report, output, is_locked=locked is not None, check=check)
+        _echo_way_out(reports, file)
     return 0 if is_ok else 1
 
 
-def _write(reports: Mapping[str, _Report], file: Path, output: Output, *, check: bool) -> None:
-    """Write the reports for people, and how to accept what has changed."""
-    for key, report in reports.items():
-        for line in _lines(key, report):
-            output.write(line)
-        for problem in report.problems:
-            echo(f"Not loaded: {problem}" if key in problem and not check else f"Not loaded: {key}: {problem}")
-    if names := sorted({change.name for report in reports.values() for change in report.changes}):
+def _write(report: _Report, output: Output, *, is_locked: bool, check: bool) -> None:
+    """Write for people what a source is now."""
+    key = report["source"]
+    if is_locked:
+        commit = f" at {report['commit'][:12]}" if report["commit"] else ""
+        output.write(one_line(f"{key}{commit}: {', '.join(report['tools']) or 'no tools'}"))
+    for name in report["accepted"]:
+        output.write(f"  {one_line(name)}: accepted")
+    for change in report["changes"]:
+        lines = [f"  {one_line(change['tool'])}: {_KINDS[change['kind']]}"]
+        output.write("\n".join([*lines, *(f"    {line}" for line in change["diff"].splitlines())]))
+    for problem in report["problems"]:
+        echo(f"Not loaded: {problem}" if key in problem and not check else f"Not loaded: {key}: {problem}")
+
+
+def _echo_way_out(reports: Sequence[_Report], file: Path) -> None:
+    if names := sorted({change["tool"] for report in reports for change in report["changes"]}):
         options = " ".join(f"--accept {name}" for name in names)
         echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
 
@@ -122,28 +121,52 @@ def _from_here(key: str, file: Path) -> str:
     return str(file.parent / key) if key.startswith(("./", "../")) else key
 
 
-def _report(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool, check: bool) -> _Report:
-    old = lock.find(source.source)
+def _look(
+    source: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool, check: bool
+) -> tuple[LockedSource | None, _Report]:
+    """Return the entry of *source* for the lock as it is now, and how its tools differ from the old entry."""
+    old, key = lock.find(source.source), lock.key(source.source)
     if old is None and check:
-        return _Report(None, problems=(f"It is not locked. Lock it: toolcrib lock {source.written}",))
+        return None, _report(key, None, problems=[f"It is not locked. Lock it: toolcrib lock {source.written}"])
     try:
-        pinned, entry = _pin(source.source, None if update else old, lock.key(source.source))
-        listing = load(source.granted(pinned))
-        if getattr(listing.source, "listed_at_start", False):
-            asyncio.run(connect(listing))
+        pinned, entry = _pin(source.source, None if update else old, key)
+        listing = load_listed(source.granted(pinned))
     except ToolcribError as error:
-        return _Report(old, problems=(str(error),))
-    problems = tuple(map(str, listing.problems))
+        return old, _report(key, old, problems=[str(error)])
     now = {tool.spec.name: definition_of(tool) for tool in listing.tools}
+    problems = [*map(str, listing.problems)]
     if old is None:
-        return _Report(replace(entry, tools=now), problems=problems)
+        entry = replace(entry, tools=now)
+        return entry, _report(key, entry, problems=problems)
     changes = old.changes(listing.tools)
-    names = [change.name for change in changes if change.name in accept]
+    names = {change.name for change in changes if change.name in accept}
     # The old definitions but for those of accepted names: theirs are the new ones, and go where the tool has gone.
-    tools = {name: definition for name, definition in old.tools.items() if name in now or name not in names}
-    tools |= {name: now[name] for name in names if name in now}
-    rest = [change for change in changes if change.name not in names]
-    return _Report(replace(entry, tools=tools), rest, names, problems)
+    tools = {name: definition for name, definition in old.tools.items() if name not in names}
+    entry = replace(entry, tools=tools | {name: now[name] for name in names & now.keys()})
+    return entry, _report(key, entry, changes, names, problems=problems)
+
+
+def _report(
+    key: str,
+    entry: LockedSource | None,
+    changes: Sequence[DefinitionChange] = (),
+    accepted_names: Set[str] = frozenset(),
+    *,
+    problems: Sequence[str],
+) -> _Report:
+    return {
+        "source": key,
+        "commit": entry and entry.commit,
+        "sha256": entry and entry.sha256,
+        "tools": sorted(entry.tools) if entry else [],
+        "accepted": [change.name for change in changes if change.name in accepted_names],
+        "changes": [
+            {"tool": change.name, "kind": change.kind, "diff": change.diff}
+            for change in changes
+            if change.name not in accepted_names
+        ],
+        "problems": list(problems),
+    }
 
 
 def _pin(
@@ -165,36 +188,10 @@ def _pin(
     return source, LockedSource(key, None, sha256)
 
 
-def _require_changes(accept: Sequence[str], reports: Mapping[str, _Report]) -> None:
-    names: set[str] = set()
-    for report in reports.values():
-        names.update(report.accepted_names, (change.name for change in report.changes))
+def _require_changes(accept: Sequence[str], reports: Sequence[_Report]) -> None:
+    names = {name for report in reports for name in report["accepted"]}
+    names |= {change["tool"] for report in reports for change in report["changes"]}
     for name in accept:
         if name not in names:
             hint = did_you_mean(closest_match(name, names))
             raise UsageError(f"--accept: there is no change of a tool '{display_name(name)}' to accept.{hint}")
-
-
-def _data(key: str, report: _Report) -> dict[str, Any]:
-    entry = report.entry
-    return {
-        "source": key,
-        "commit": entry and entry.commit,
-        "sha256": entry and entry.sha256,
-        "tools": sorted(entry.tools) if entry else [],
-        "accepted": list(report.accepted_names),
-        "changes": [{"tool": change.name, "kind": change.kind, "diff": change.diff} for change in report.changes],
-        "problems": list(report.problems),
-    }
-
-
-def _lines(key: str, report: _Report) -> list[str]:
-    entry, lines = report.entry, list[str]()
-    if entry is not None:
-        commit = f" at {entry.commit[:12]}" if entry.commit else ""
-        lines.append(one_line(f"{key}{commit}: {', '.join(sorted(entry.tools)) or 'no tools'}"))
-    lines += [f"  {one_line(name)}: accepted" for name in report.accepted_names]
-    for change in report.changes:
-        lines.append(f"  {one_line(change.name)}: {_KINDS[change.kind]}")
-        lines += [f"    {line}" for line in change.diff.splitlines()]
-    return lines

@@ -58,24 +58,3 @@ Port = Annotated[
     typer.Option(metavar="PORT", callback=_port_number, help="The port to listen on; 0 takes any free one."),
 ]
 Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")]
-Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Which of their identities.")]
-
-# How calls run, of the commands that make them. Where one is left out, the settings say it.
-
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take.")
-]
-RepairArguments = Annotated[
-    bool | None, typer.Option("--repair/--no-repair", help="Repair arguments that the schema allows one reading of.")
-]
-ShowErrors = Annotated[
-    bool | None, typer.Option("--show-errors/--no-show-errors", help="Show the text of exceptions. For development.")
-]
-MaxResultChars = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        help="The characters of a result that are shown; a larger one is stored, and read by parts. 0 shows all.",
-    ),
-]

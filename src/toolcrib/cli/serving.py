@@ -15,7 +15,7 @@ import typer
 from ..core import SetupError
 from .app import Session, command, group
 from .options import Port, SourceNames, ToolNames
-from .sources import log_fetches, log_lines, open_sources
+from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -47,8 +47,8 @@ def serve(
     client that starts its servers itself starts this one with --stdio. How calls run is set in the settings, or by
     variables such as TOOLCRIB_TIMEOUT_S.
     """
-    opening = {"follow": watch, "example": "For example: toolcrib serve toolcrib.demo"}
-    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, opening=opening)
+    how = {"follow": watch, "example": "For example: toolcrib serve toolcrib.demo"}
+    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, how=how)
 
 
 @command(app, "dev", example="toolcrib dev tools.py", takes="config store")
@@ -67,8 +67,8 @@ def dev(
     """
     log_lines("toolcrib.watch", _TIMED)
     example = "For example: toolcrib dev tools.py"
-    opening = {"follow": True, "may_wait": True, "show_errors": True, "example": example}
-    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, opening=opening, is_dev=True)
+    how = {"follow": True, "may_wait": True, "show_errors": True, "example": example}
+    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, how=how, is_dev=True)
 
 
 def _serve(
@@ -79,10 +79,10 @@ def _serve(
     stdio: bool,
     host: str | None,
     port: int | None,
-    opening: dict[str, Any],
+    how: dict[str, Any],
     is_dev: bool = False,
 ) -> None:
-    """Serve until the client leaves, or a signal ends it. *opening* is how `open_sources` opens the sources.
+    """Serve until the client leaves, or a signal ends it. *how* `open_sources` opens the sources.
 
     Raises UsageError for a host that others could reach without a key.
     """
@@ -104,8 +104,7 @@ def _serve(
             echo(text)
 
     with prints_to_stderr():
-        opening["defaults"] = {"timeout_s": DEFAULT_TIMEOUT_S}
-        parts = open_sources(sources, settings, only=tools, serves=True, store=session.store, **opening)
+        parts = session.open(sources, only=tools, serves=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
     if shows_calls:
         parts.record_lines()
     for problem in parts.problems:

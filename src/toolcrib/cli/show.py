@@ -20,7 +20,6 @@ from ..tools.loading import place_of
 from .app import Session, command, group
 from .arguments import read_words, require_tool
 from .options import Source, SourceNames, ToolName, ToolNames, ToolWords
-from .sources import open_sources
 from .terminal import Line, Output, UsageError, clean, one_line
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def list_tools(session: Session, sources: SourceNames = None, tool: ToolNames = 
     """List the tools of sources."""
     output = session.output
     example = "For example: toolcrib list toolcrib.demo"
-    entries = open_sources(sources or (), session.settings, only=tool or (), example=example)
+    entries = session.open(sources, only=tool or (), example=example)
     specs = entries.listed().specs()
     if session.as_json:
         output.json([spec.to_dict() for spec in specs])
@@ -79,9 +78,9 @@ def show(
     name = require_tool(read, "show")
     if read.arguments:
         raise UsageError(f"Unexpected argument '{read.arguments[0][:60]}'. Write: toolcrib show SOURCE TOOL")
-    output, settings = session.output, session.settings
+    output = session.output
     example = f"To show '{name}', name its source: toolcrib show tools.py {name}"
-    entries = open_sources([*read.sources, *(source or ())], settings, example=example)
+    entries = session.open([*read.sources, *(source or ())], example=example)
     entry = entries.listed().registry.get(name)
     entries.echo_problems()
     if provider is not None:
@@ -91,7 +90,7 @@ def show(
     else:
         options = [word for name in source or () for word in ("-s", name)]
         options += [] if session.config is None else ["-c", str(session.config)]
-        write_tool(entry, settings, [*options, *read.sources], output)
+        write_tool(entry, session.settings, [*options, *read.sources], output)
 
 
 def signature(spec: ToolSpec) -> str:

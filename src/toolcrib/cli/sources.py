@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, ToolcribError
+from ..tools import load
 from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench
@@ -48,7 +49,7 @@ class Opened:
     @cached_property
     def bench(self) -> Workbench:
         bench = Workbench(self._sources, **self._options)
-        bench.crib.own(self._options.get("store"))
+        bench.crib.own(self._options.get("store"))  # which closes it
         return bench
 
     @cached_property
@@ -81,21 +82,23 @@ class Opened:
             echo(f"Not loaded: {problem}")
 
 
-async def connect(listing: "Loaded") -> None:
-    """Have the source of *listing* list its tools, which it knows once it has started. Raises LoadError."""
-    source: Any = listing.source
-    try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await source.start()
-    except TimeoutError:
-        raise LoadError(f"It did not answer within {CONNECT_TIMEOUT_S:g} seconds.") from None
-    listing.tools, listing.problems = list(source.tools()), list(source.problems)
-    await source.stop()
+def load_listed(source: Any, *, connects: bool = True) -> "Loaded":
+    """Load *source*, and connect to it where its tools are known only once it has started. Raises ToolcribError."""
+    listing = load(source)
+    server: Any = listing.source
 
+    async def connect() -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await server.start()
+        except TimeoutError:
+            raise LoadError(f"It did not answer within {CONNECT_TIMEOUT_S:g} seconds.") from None
+        listing.tools, listing.problems = list(server.tools()), list(server.problems)
+        await server.stop()
 
-def shows_errors(settings: "Settings", option: bool | None) -> bool:
-    """Return whether the exceptions of tools are shown: as the *option* of the command line says, else the settings."""
-    return bool(settings.options(show_errors=option).get("show_errors"))
+    if connects and getattr(server, "listed_at_start", False):
+        asyncio.run(connect())
+    return listing
 
 
 def open_sources(

@@ -9,12 +9,11 @@ import base64
 import difflib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from ..core import (
     Call,
@@ -34,9 +33,7 @@ from ..core import (
 )
 from ..machinery import Next, canonical, redacted_data
 from ..record import Redactor
-
-if TYPE_CHECKING:
-    from ..schema import SchemaView
+from ..schema import Document, SchemaView, written
 
 VERSION = 1
 HIDDEN = "[secret]"
@@ -105,7 +102,7 @@ class Cassette:
         repairs: tuple[Repair, ...] = ()
         try:
             values, repairs = tool.check(call.arguments, True)
-            arguments: Any = self._plain(tool, values)
+            arguments: Any = self._recorded(tool, values)
         except ToolError:
             if tool.handles is None:
                 return await go_on()  # where it is refused again
@@ -156,24 +153,20 @@ class Cassette:
     def _remedy(self) -> str:
         return f'To record it again: Cassette({str(self.path)!r}, record="always"), or delete the file.'
 
-    def _plain(self, tool: Tool, checked: Mapping[str, Any]) -> Any:
+    def _recorded(self, tool: Tool, values: Mapping[str, Any]) -> Any:
         """Return checked arguments as JSON data without secrets, whose texts are redacted from now on."""
-        from ..schema import SchemaView, display_arguments, to_json_values
-
-        values = {name: _ordered(value) for name, value in checked.items()}
-        view = SchemaView(tool.spec.input_schema)
+        # Masked by their types, then by their schemas: each knows secrets that the other does not.
+        by_type = written(values, mask=HIDDEN, strict=False, other=_in_base64)
+        document = Document(by_type, view=SchemaView(tool.spec.input_schema))
         secrets: set[str] = set()
-        # As they are, for the texts of secrets; what is displayed has none.
-        _masked(to_json_values(values, lambda _: None), [view], secrets)
-        masked = _masked(json.loads(display_arguments(values)), [view], set())
-        for secret in secrets:
-            self._redactor.add(secret)
-        return redacted_data(masked, self._redactor)
+        masked = _masked(json.loads(document.text), written(values, strict=False, other=_in_base64), secrets)
+        self.hide(*secrets)
+        return redacted_data(masked, self._redactor.redact)
 
     def _as_sent(self, call: Call) -> Any:
         arguments = call.arguments
         text = arguments if isinstance(arguments, str | bytes) else json.dumps(dict(arguments or {}), default=str)
-        return redacted_data(json.loads(text), self._redactor)
+        return redacted_data(json.loads(text), self._redactor.redact)
 
     def _read(self) -> None:
         """Read the file. Raises ValueError that says where it is not a cassette."""
@@ -279,48 +272,26 @@ def _difference(before: Any, now: Any, place: str = "") -> str | None:
     return None
 
 
-def _ordered(value: Any) -> Any:
-    """Return *value* with sorted sets, whose order differs from process to process."""
-    match value:
-        case Set():
-            return sorted(value, key=repr)
-        case dict():
-            return {name: _ordered(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [_ordered(inner) for inner in value]
-        case _:
-            return value
+def _masked(shown: Any, value: Any, secrets: set[str]) -> Any:
+    """Return *value* with its secrets hidden, those that are *shown* otherwise. Adds their texts to *secrets*."""
+    if shown == value:
+        return value
+    if isinstance(shown, dict):
+        return {name: _masked(inner, value[name], secrets) for name, inner in shown.items()}
+    if isinstance(shown, list):
+        return [_masked(inner, value[index], secrets) for index, inner in enumerate(shown)]
+    secrets.update(_texts(value))
+    return HIDDEN
 
 
-def _masked(value: Any, views: "Iterable[SchemaView]", secrets: set[str]) -> Any:
-    """Return *value* without what its schemas, *views*, mark as secret. The texts of that are added to *secrets*."""
-    places: dict[SchemaView, None] = {}  # these, and all that their references and branches lead to
-    waiting = list(views)
-    while waiting:
-        if (view := waiting.pop()) not in places:
-            places[view] = None
-            waiting += [] if view.target is None else [view.target]
-            waiting += [branch for keyword in ("allOf", "anyOf", "oneOf") for branch in view.branches(keyword)]
-    if any(form.schema.get("format") == "password" or form.schema.get("writeOnly") is True for form in places):
-        secrets.update(_texts(value))
-        return value if value is None else HIDDEN
-    if isinstance(value, dict):
-        return {
-            name: _masked(inner, [member for form in places for member in form.member(name)], secrets)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_masked(inner, [form.item(index) for form in places], secrets) for index, inner in enumerate(value)]
-    return value
+def _in_base64(value: Any) -> str | None:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else None
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(secret: Any) -> Iterator[str]:
     """Yield the texts in a secret value that are long enough to be found again."""
-    if isinstance(value, str) and value != HIDDEN:
-        texts = [value]
-        with suppress(ValueError):  # bytes are in hex here, and a result may have them as text
-            texts.append(bytes.fromhex(value).decode())
-        yield from (text for text in texts if len(text) >= MIN_SECRET_CHARS)
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
+    if isinstance(secret, str):
+        yield from [secret] if len(secret) >= MIN_SECRET_CHARS else []
+    elif isinstance(secret, dict | list):
+        for inner in secret.values() if isinstance(secret, dict) else secret:
             yield from _texts(inner)

@@ -34,7 +34,7 @@ class Fault:
     error: Exception | None = field(default=None, compare=False)
     chars: int = 0
     numbers: tuple[int, ...] = ()
-    each: int = 1
+    nth: int = 1
     share: float = 1.0
 
     def on(self, *numbers: int) -> "Fault":
@@ -47,7 +47,7 @@ class Fault:
         """Select every *nth* call."""
         if type(nth) is not int or nth < 1:
             raise SetupError("every takes a whole number from 1: late(2.0).every(3).")
-        return replace(self, each=nth)
+        return replace(self, nth=nth)
 
     def sometimes(self, share: float) -> "Fault":
         """Select a *share* of the calls, from 0 to 1. The seed of `Faults` selects them."""
@@ -59,7 +59,7 @@ class Fault:
         """Return whether it is injected at call *number*; *chance* is from 0 to 1."""
         if self.numbers:
             return number in self.numbers
-        return number % self.each == 0 and chance < self.share
+        return number % self.nth == 0 and chance < self.share
 
 
 def late(seconds: float) -> Fault:
