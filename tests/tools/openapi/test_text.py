@@ -19,7 +19,7 @@ def test_yaml_is_read_by_its_rules_of_2009() -> None:
     moment: 2001-01-01T10:00:00Z
     words: [yes, no, on, off, y, n, True, TRUE, false, null, ~, Null, nUll]
     numbers: [1, -2, +3, 012, 0o17, 0x1F, 1.5, .5, 1e3, 1_000, 12:30, .inf, 1.2.3, 1., "1", '1', 99999999999999999999]
-    tagged: [!!str 1, !!int "1", !custom 5, !!binary aGk=]
+    tagged: [!!str 1, !!int "1", !custom x, !!binary aGk=]
     block: |
       a
       b
@@ -53,7 +53,7 @@ def test_yaml_is_read_by_its_rules_of_2009() -> None:
             "1",
             10**20 - 1,
         ],
-        "tagged": ["1", 1, 5, "aGk="],
+        "tagged": ["1", 1, "x", "aGk="],
         "block": "a\nb\n",
         "folded": "a b",
         "200": "ok",
@@ -86,13 +86,13 @@ def bomb(levels: int) -> str:
     ("text", "why"),
     [
         (bomb(12), "stands for more than"),
-        ("a: &a [*a]", "stands for nothing"),
+        ("a: &a [*a]", "in itself"),
         ("a: " + "[" * 500 + "]" * 500, "levels deep"),
         ("\n".join(" " * n + "a:" for n in range(300)), "levels deep"),
         ("a: &a " + "[" * 100 + "]" * 100 + "\nb: " + "[" * 100 + "*a" + "]" * 100, "levels deep"),
         ("a: {{a: 1}: b}", "key is not text"),
-        ("a: 1\n---\nb: 2", "more than one document"),
-        ("a: *b", "stands for nothing"),
+        ("a: 1\n---\nb: 2", "another document"),
+        ("a: *b", "undefined alias"),
         ('{"a": NaN}', "not valid JSON"),
         ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "not valid JSON"),
     ],

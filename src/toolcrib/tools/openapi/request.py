@@ -11,6 +11,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_hex
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
@@ -18,7 +19,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 import pydantic_core
 
 from ...core import ToolError
-from .operations import TEMPLATE, Body, Operation, Parameter, is_form, is_json
+from .operations import STYLES, TEMPLATE, Body, Operation, Parameter, is_form, is_json
 
 MAX_BYTES = 32 * 1024**2
 """How much the body of a request may have."""
@@ -30,7 +31,8 @@ _RESERVED_QUERY = "!$'()*,/:;?@"
 _RESERVED_PATH = "!$&'()*+,:;=@"
 _TRIPLE = re.compile(r"(%[0-9A-Fa-f]{2})")
 _HEADER = re.compile(r"[\x20-\x7e\t]*")
-_BETWEEN = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_DELIMITED = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}
+"""What stands between the items of a list, in the styles where that is no comma."""
 
 
 @dataclass(slots=True)
@@ -65,10 +67,15 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
         for parameter in operation.parameters:
             if (value := arguments.get(parameter.argument)) is None and not parameter.required:
                 continue
-            if parameter.place == "path":
-                in_path[parameter.name] = path_text(parameter, value)
-            else:
-                _put(request, operation, parameter, value)
+            match parameter.place:
+                case "path":
+                    in_path[parameter.name] = path_text(parameter, value)
+                case "header":
+                    request.headers[parameter.name] = header_text(parameter, value)
+                case "cookie":
+                    request.cookies += _own(operation, parameter, query_pairs(parameter, value))
+                case "query":
+                    request.query += _own(operation, parameter, query_pairs(parameter, value))
         request.path = quote(server.path, safe=_PATH) + _path(operation.plain_path, in_path)
         if operation.body is not None and operation.body.argument in arguments:
             _put_body(request, operation.body, arguments[operation.body.argument])
@@ -83,16 +90,6 @@ def _path(template: str, values: Mapping[str, str]) -> str:
     """Return *template* with *values*, each put in once: one that looks like a placeholder stays a value."""
     parts = TEMPLATE.split(template)  # in turn what is fixed, and the name of a parameter
     return "".join(values[part] if index % 2 else quote(part, safe=_PATH) for index, part in enumerate(parts))
-
-
-def _put(request: Prepared, operation: Operation, parameter: Parameter, value: Any) -> None:
-    match parameter.place:
-        case "header":
-            request.headers[parameter.name] = header_text(parameter, value)
-        case "cookie":
-            request.cookies += _own(operation, parameter, query_pairs(parameter, value))
-        case _:
-            request.query += _own(operation, parameter, query_pairs(parameter, value))
 
 
 def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -140,31 +137,32 @@ def _put_body(request: Prepared, body: Body, value: Any) -> None:
 
 def _form(body: Body, value: Any) -> str:
     members: list[str] = []
-    for name, field_value in _members(body, value):
+    for name, field_value in _fields(body, value):
         encoding = body.parts.get(name, {})
-        content_type = encoding.get("contentType")
         style = encoding.get("style", "form")
-        if not {"style", "explode", "allowReserved"} & encoding.keys() and (
-            isinstance(content_type, str)
-            or (isinstance(field_value, list) and any(isinstance(entry, dict) for entry in field_value))
-        ):
+        style = style if style in STYLES["query"] else "form"
+        if _is_one_text(encoding, field_value):
             members.append(f"{quote_plus(name)}={quote_plus(text_of(field_value))}")
             continue
-        if style not in ("form", "spaceDelimited", "pipeDelimited", "deepObject"):
-            style = "form"
         explode = encoding.get("explode", style in ("form", "deepObject")) is True
-        if isinstance(field_value, dict) and "style" not in encoding:  # an object is JSON, unless a style is named
-            members.append(f"{quote_plus(name)}={quote_plus(text_of(field_value))}")
-            continue
         parameter = Parameter(name, "query", body.argument, style, explode)
         # A form writes a space as `+`, and `%2B` is a plus: both sides agree on `%20`, too.
         members += [f"{key}={text}" for key, text in query_pairs(parameter, field_value)]
     return "&".join(members)
 
 
+def _is_one_text(encoding: Mapping[str, Any], value: Any) -> bool:
+    """Return whether a field is its value as JSON: an object, and what has a content type, unless it has a style."""
+    if isinstance(value, dict):
+        return "style" not in encoding
+    has_style = not {"style", "explode", "allowReserved"}.isdisjoint(encoding)
+    has_objects = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+    return not has_style and (has_objects or isinstance(encoding.get("contentType"), str))
+
+
 def _multipart(body: Body, value: Any, boundary: str) -> bytes:
     parts: list[bytes] = []
-    for name, field_value in _members(body, value):
+    for name, field_value in _fields(body, value):
         encoding = body.parts.get(name, {})
         for part in field_value if isinstance(field_value, list) else [field_value]:
             content_type = _part_type(encoding, part, is_bytes=name in body.bytes_in)
@@ -188,7 +186,7 @@ def _part_type(encoding: Mapping[str, Any], value: Any, *, is_bytes: bool) -> st
     return "application/json" if isinstance(value, dict) else None
 
 
-def _members(body: Body, value: Any) -> Iterator[tuple[str, Any]]:
+def _fields(body: Body, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise ToolError(f"'{body.argument}' is an object, whose members are the fields of a form.", "invalid_arguments")
     yield from ((name, member) for name, member in value.items() if member is not None)
@@ -217,53 +215,52 @@ def text_of(value: Any) -> str:
 def path_text(parameter: Parameter, value: Any) -> str:
     """Return what stands in the path for `{name}`."""
     encode = _encoder(_RESERVED_PATH if parameter.allow_reserved else "", triples=False)
-    if parameter.media_type is not None:
-        text = encode(text_of(value))
-    else:
-        pairs = _pairs(value)
-        first, between = {"simple": ("", ","), "label": (".", "."), "matrix": (";", ";")}[parameter.style]
-        name = encode(parameter.name)
-        if parameter.style == "matrix" and not (parameter.explode and pairs is not None):
-            if parameter.explode and isinstance(value, list):
-                text = "".join(f";{name}={encode(text_of(item))}" for item in value)
-            else:
-                inner = ",".join(encode(text_of(item)) for item in _flat(value))
-                text = f";{name}={inner}" if inner else f";{name}"
-        else:
-            between = between if parameter.explode else ","
-            text = first + between.join(_joined(value, parameter.explode, encode))
+    first, between = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
+    text = first + between.join(_texts(parameter, _members(parameter, value, encode, encode), value))
     _require_inside(parameter, value, text)
     return text
 
 
-def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the members of the query, encoded: names, and values."""
+def query_pairs(parameter: Parameter, value: Any) -> Iterable[tuple[str, str]]:
+    """Return the members of the query, encoded: names, and values."""
     encode = _encoder(_RESERVED_QUERY if parameter.allow_reserved else "", triples=parameter.allow_reserved)
-    name = quote(parameter.name, safe="")
-    pairs = _pairs(value)
-    if parameter.media_type is not None:
-        yield name, encode(text_of(value))
-    elif parameter.style == "deepObject":
-        yield from ((quote(item, safe=""), encode(text)) for item, text in _deep(parameter.name, value))
-    elif pairs is not None and parameter.explode and parameter.style == "form":
-        yield from ((quote(key, safe=""), encode(text_of(item))) for key, item in pairs)
-    elif isinstance(value, list) and parameter.explode:
-        yield from ((name, encode(text_of(item))) for item in value)
-    elif not isinstance(value, list | dict):
-        yield name, encode(text_of(value))
-    elif flat := _flat(value):
-        yield name, _BETWEEN[parameter.style].join(encode(text_of(item)) for item in flat)
+    return _members(parameter, value, encode, partial(quote, safe=""))
 
 
 def header_text(parameter: Parameter, value: Any) -> str:
     """Return the value of a header. It is not percent-encoded."""
-    if parameter.media_type is not None:
-        line = text_of(value)
-    else:
-        line = ",".join(_joined(value, parameter.explode, lambda text: text))
+    line = ",".join(_texts(parameter, _members(parameter, value, str, str), value))
     if not _HEADER.fullmatch(line) or line != line.strip():
         raise _invalid(parameter, "is sent in a header, which takes printable ASCII characters in one line")
     return line
+
+
+def _members(
+    parameter: Parameter, value: Any, encode: Callable[[str], str], encode_name: Callable[[str], str]
+) -> list[tuple[str, str]]:
+    """Return the members that the style of *parameter* makes of *value*: a name and a text each.
+
+    color = {"R": 100, "G": 200}, exploded: [("R", "100"), ("G", "200")]; else: [("color", "R,100,G,200")].
+    """
+    name = encode_name(parameter.name)
+    if parameter.media_type is not None or not isinstance(value, list | dict):
+        return [(name, encode(text_of(value)))]
+    if parameter.style == "deepObject":
+        return [(encode_name(key), encode(text)) for key, text in _deep(parameter.name, value)]
+    if parameter.explode and isinstance(value, list):
+        return [(name, encode(text_of(item))) for item in value]
+    if parameter.explode and isinstance(value, dict) and parameter.style not in _DELIMITED:
+        return [(encode_name(key), encode(text_of(item))) for key, item in value.items()]
+    items = [encode(text_of(item)) for item in _flat(value)]
+    return [(name, _DELIMITED.get(parameter.style, ",").join(items))] if items else []
+
+
+def _texts(parameter: Parameter, members: Iterable[tuple[str, str]], value: Any) -> list[str]:
+    """Return *members* as they stand in a path or a header, of which most have no name there."""
+    if parameter.style == "matrix":
+        return [f"{name}={text}" if text else name for name, text in members]
+    has_names = parameter.explode and isinstance(value, dict)
+    return [f"{name}={text}" if has_names else text for name, text in members]
 
 
 def _encoder(safe: str, *, triples: bool) -> Callable[[str], str]:
@@ -275,21 +272,10 @@ def _encoder(safe: str, *, triples: bool) -> Callable[[str], str]:
     )
 
 
-def _pairs(value: Any) -> list[tuple[str, Any]] | None:
-    return list(value.items()) if isinstance(value, dict) else None
-
-
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [part for pair in value.items() for part in pair]
     return value if isinstance(value, list) else [value]
-
-
-def _joined(value: Any, explode: bool, encode: Callable[[str], str]) -> list[str]:
-    """Return the items of a list, or the members of an object, each as it is written."""
-    if isinstance(value, dict) and explode:
-        return [f"{encode(key)}={encode(text_of(item))}" for key, item in value.items()]
-    return [encode(text_of(item)) for item in _flat(value)]
 
 
 def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:

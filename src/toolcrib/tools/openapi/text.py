@@ -4,8 +4,8 @@ What is read here is from a stranger: it is bounded in size, in depth, and in wh
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pydantic_core
@@ -19,10 +19,17 @@ MAX_LEVELS = 150
 
 _KEYS = ("openapi", "swagger")
 _YAML_KEY = re.compile(rb"""^["']?(openapi|swagger)["']?\s*:\s*["']?\d""", re.MULTILINE)
-_INTEGER = re.compile(r"[-+]?[0-9]{1,400}|0o[0-7]{1,400}|0x[0-9a-fA-F]{1,400}")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
-_WORDS = {"null": None, "~": None, "": None, "true": True, "false": False}
 _TAG = "tag:yaml.org,2002:"
+_KINDS: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "null": (re.compile(r"(~|null|Null|NULL)?$"), lambda _: None),
+    "bool": (re.compile(r"(true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
+    "int": (
+        re.compile(r"([-+]?[0-9]{1,400}|0o[0-7]{1,400}|0x[0-9a-fA-F]{1,400})$"),
+        lambda text: int(text, 0 if text[:2] in ("0o", "0x") else 10),
+    ),
+    "float": (re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?$"), float),
+}
+"""The scalars that are not text, by their tags: how they are written, and the value that they are."""
 
 
 def is_openapi(data: bytes) -> bool:
@@ -56,94 +63,6 @@ def read_text(data: bytes, where: str) -> Any:
         raise LoadError(f"{where} is not valid {kind}: {str(error)[:300]}.") from None
 
 
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping that is being read. *size* and *height* are those of what is in it, aliases written out."""
-
-    value: list[Any] | dict[str, Any]
-    anchor: str | None
-    key: str | None = None
-    merged: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    size: int = 1
-    height: int = 1
-
-
-class _Reader:
-    """Makes JSON data of the events of a YAML parser. It does not recurse, and constructs nothing but JSON's types."""
-
-    def __init__(self) -> None:
-        self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int, int]] = {}
-        self._values = 0
-        self.result: Any = None
-
-    def start(self, value: list[Any] | dict[str, Any], anchor: str | None) -> None:
-        self._require_key()
-        self._open.append(_Open(value, anchor))
-        if len(self._open) > MAX_LEVELS:
-            raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
-
-    def end(self) -> None:
-        done = self._open.pop()
-        value = done.value
-        if done.merged and isinstance(value, dict):
-            own = dict(value)
-            for mapping in reversed(done.merged):
-                value.update(mapping)
-            value.update(own)
-        self._put(value, done.anchor, done.size, done.height)
-
-    def scalar(self, text: str, value: Any, anchor: str | None) -> None:
-        holder = self._open[-1] if self._open else None
-        if holder is not None and isinstance(holder.value, dict) and holder.key is None:
-            holder.key = text
-            if anchor is not None:
-                self._anchors[anchor] = (text, 1, 0)
-            return
-        self._put(value, anchor, 1, 0)
-
-    def alias(self, name: str) -> None:
-        if name not in self._anchors:
-            raise ValueError(f"the alias '*{name[:40]}' stands for nothing that is complete there")
-        value, size, height = self._anchors[name]
-        holder = self._open[-1] if self._open else None
-        if holder is not None and isinstance(holder.value, dict) and holder.key is None and isinstance(value, str):
-            holder.key = value
-            return
-        self._put(value, None, size, height)
-
-    def _put(self, value: Any, anchor: str | None, size: int, height: int) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = (value, size, height)
-        if not self._open:
-            self.result = value
-            return
-        self._require_key()
-        holder = self._open[-1]
-        holder.size, holder.height = holder.size + size, max(holder.height, height + 1)
-        if holder.size > MAX_VALUES:
-            raise ValueError(f"with its aliases it stands for more than {MAX_VALUES:,} values")
-        if len(self._open) + height > MAX_LEVELS:
-            raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
-        if isinstance(holder.value, list):
-            holder.value.append(value)
-            return
-        key, holder.key = holder.key, None
-        if key == "<<" and (isinstance(value, dict) or _are_mappings(value)):
-            holder.merged += [value] if isinstance(value, dict) else value
-        else:
-            holder.value[str(key)] = value
-
-    def _require_key(self) -> None:
-        holder = self._open[-1] if self._open else None
-        if holder is not None and isinstance(holder.value, dict) and holder.key is None:
-            raise ValueError("a key is not text")
-
-
-def _are_mappings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
 def _from_yaml(text: str) -> Any:
     try:
         import yaml
@@ -151,38 +70,72 @@ def _from_yaml(text: str) -> Any:
         raise SetupError(
             "An OpenAPI document in YAML needs the package 'pyyaml': pip install 'toolcrib[openapi]'."
         ) from None
-    reader = _Reader()
-    handle: dict[type[Any], Callable[[Any], None]] = {
-        yaml.MappingStartEvent: lambda event: reader.start({}, event.anchor),
-        yaml.SequenceStartEvent: lambda event: reader.start([], event.anchor),
-        yaml.MappingEndEvent: lambda _: reader.end(),
-        yaml.SequenceEndEvent: lambda _: reader.end(),
-        yaml.ScalarEvent: lambda event: reader.scalar(event.value, _scalar(event), event.anchor),
-        yaml.AliasEvent: lambda event: reader.alias(event.anchor),
-    }
-    documents = 0
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        # The core schema of YAML 1.2: dates, `yes` and `no` are text. None: whatever the first character.
+        yaml_implicit_resolvers = MappingProxyType(
+            {None: [(f"{_TAG}{kind}", pattern) for kind, (pattern, _) in _KINDS.items()]}
+        )
+
+    levels = 0
     try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                raise ValueError("there is more than one document in it")
-            if (handler := handle.get(type(event))) is not None:
-                handler(event)
+        # First, since what composes nodes recurses, in C, until the process ends.
+        for event in yaml.parse(text, Loader=Loader):
+            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if levels > MAX_LEVELS:
+                raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
+        root = yaml.compose(text, Loader=Loader)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         at = f"line {mark.line + 1}: " if mark is not None else ""
         raise ValueError(f"{at}{getattr(error, 'problem', None) or type(error).__name__}") from None
-    return reader.result
+    return None if root is None else _Nodes().read(root, 0)[0]
 
 
-def _scalar(event: Any) -> Any:
-    """Return the value of a scalar, by the core schema of YAML 1.2: dates, `yes` and `no` are text."""
-    text: str = event.value
-    tag = str(event.tag or "")
-    if tag == f"{_TAG}str" or (event.style not in (None, "") and not tag.startswith(_TAG)):
-        return text
-    if text.lower() in _WORDS and text in (text.lower(), text.upper(), text.capitalize()):
-        return _WORDS[text.lower()]
-    if _INTEGER.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    return float(text) if _FLOAT.fullmatch(text) and not text.endswith("..") else text
+class _Nodes:
+    """Makes JSON data of YAML nodes, and nothing but JSON's types. An alias is a node that is there again."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[Any, int, int] | None] = {}
+        """By the node: its value, how many values that is with aliases written out, and the levels; None in between."""
+
+    def read(self, node: Any, level: int) -> tuple[Any, int, int]:
+        if node.id == "scalar":
+            _, convert = _KINDS.get(node.tag.removeprefix(_TAG), (None, str))
+            return convert(node.value), 1, 0
+        if id(node) not in self._read:
+            self._read[id(node)] = None
+            self._read[id(node)] = self._collection(node, level)
+        if (reading := self._read[id(node)]) is None:
+            raise ValueError("an alias stands for what it is in itself")
+        if level + reading[2] > MAX_LEVELS:
+            raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
+        return reading
+
+    def _collection(self, node: Any, level: int) -> tuple[Any, int, int]:
+        is_mapping = node.id == "mapping"
+        parts = [self.read(item[1] if is_mapping else item, level + 1) for item in node.value]
+        size = 1 + sum(size for _, size, _ in parts)
+        if size > MAX_VALUES:
+            raise ValueError(f"with its aliases it stands for more than {MAX_VALUES:,} values")
+        values = [value for value, _, _ in parts]
+        value = _merged(zip(node.value, values, strict=True)) if is_mapping else values
+        return value, size, 1 + max((height for _, _, height in parts), default=0)
+
+
+def _merged(members: Iterable[tuple[tuple[Any, Any], Any]]) -> dict[str, Any]:
+    """Return the mapping of *members*, with what `<<` names where it has no member of that name itself."""
+    own: dict[str, Any] = {}
+    bases: list[dict[str, Any]] = []
+    for (key, _), value in members:
+        if key.id != "scalar":
+            raise ValueError("a key is not text")
+        if key.value == "<<" and (isinstance(value, dict) or _are_mappings(value)):
+            bases += [value] if isinstance(value, dict) else value
+        else:
+            own[key.value] = value
+    return {name: value for base in (*reversed(bases), own) for name, value in base.items()}
+
+
+def _are_mappings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
