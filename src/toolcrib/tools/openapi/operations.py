@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
 
-from ...core import LoadError
+from ...core import LoadError, Requirement
+from ..permissions import Permissions
 from .references import Documents, Unusable, listed, mapping
 
 Place = Literal["path", "query", "header", "cookie"]
@@ -61,8 +62,14 @@ NAMELESS = re.compile(r"[^A-Za-z0-9_-]+")
 class Options:
     """What the operator chooses: see `openapi_source`."""
 
-    server: str | None = None
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    server: str | None
+    variables: Mapping[str, str]
+    auth: Mapping[str, Requirement | None]
+    """By security scheme, what the operator has chosen for it; None for nothing."""
+    methods: frozenset[str] | None
+    external_refs: bool
+    output_schemas: bool
+    permissions: Permissions
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ def read_operations(
                 problems.append((f"{method} {path}", str(error)))
             except MALFORMED as error:
                 problems.append((f"{method} {path}", f"it does not follow OpenAPI ({type(error).__name__})"))
-    return named(readings), problems
+    return [of for of in named(readings) if options.methods is None or of.method in options.methods], problems
 
 
 def _read(

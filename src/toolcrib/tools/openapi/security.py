@@ -31,11 +31,7 @@ class Applied:
         return self.required.provider if isinstance(self.required, ToolAuth) else self.required.name
 
 
-Mapped = Mapping[str, Requirement | None]
-"""By scheme, what the operator has chosen for it; None for nothing."""
-
-
-def read_mapping(written: Mapping[str, Any]) -> Mapped:
+def read_mapping(written: Mapping[str, Any]) -> Mapping[str, Requirement | None]:
     """Return the credentials in *written*: 'PROVIDER', 'secret:NAME' or 'none' by scheme. Raises SetupError."""
     credentials: dict[str, Requirement | None] = {}
     for scheme, text in written.items():
@@ -53,7 +49,7 @@ def read_mapping(written: Mapping[str, Any]) -> Mapped:
 class Security:
     """The security schemes of a document."""
 
-    def __init__(self, root: Mapping[str, Any], documents: Documents, mapped: Mapped) -> None:
+    def __init__(self, root: Mapping[str, Any], documents: Documents, mapped: Mapping[str, Requirement | None]) -> None:
         self._schemes = mapping(mapping(root.get("components")).get("securitySchemes"))
         self._documents = documents
         self._mapped = mapped

@@ -72,42 +72,28 @@ def openapi_source(
     Raises LoadError for a document that cannot be read or has no operation that can be a tool, and SetupError for
     options that do not fit it.
     """
-    return OpenAPISource(
-        str(address).removeprefix(DOCUMENT),
-        Options(server, dict(variables or {})),
-        auth=dict(auth or {}),
+    options = Options(
+        server=server,
+        variables=dict(variables or {}),
+        auth=read_mapping(auth or {}),
         methods=None if methods is None else frozenset(method.upper() for method in methods),
         external_refs=external_refs,
         output_schemas=output_schemas,
         permissions=permissions or Permissions(),
     )
+    return OpenAPISource(str(address).removeprefix(DOCUMENT), options)
 
 
 class OpenAPISource(Source):
     """The tools of one document. It is read when this is made, and again at each later start."""
 
-    def __init__(
-        self,
-        address: str,
-        options: Options,
-        *,
-        auth: Mapping[str, Any],
-        methods: frozenset[str] | None,
-        external_refs: bool,
-        output_schemas: bool,
-        permissions: Permissions,
-    ) -> None:
+    def __init__(self, address: str, options: Options) -> None:
         self.address = address
         self.problems: Sequence[LoadProblem] = ()
         """The operations that cannot be tools, each with the reason."""
         self.files: set[Path] = set()
         """The files that were read: that of the document, and those that its references lead to."""
         self._options = options
-        self._auth = read_mapping(auth)
-        self._methods = methods
-        self._external_refs = external_refs
-        self._output_schemas = output_schemas
-        self._permissions = permissions
         self._tools: list[Tool[..., Any]] = []
         self._client = Client((), ())
         self._digest = b""
@@ -133,27 +119,31 @@ class OpenAPISource(Source):
 
     def reload(self) -> bool:
         """Read the document. Return whether it is another one than before. Raises LoadError and SetupError."""
+        options = self._options
         data, where = self._read(self.address)
         self._read_at = monotonic()
-        if (digest := hashlib.sha256(data).digest()) == self._digest and not self._external_refs:
+        if (digest := hashlib.sha256(data).digest()) == self._digest and not options.external_refs:
             return False
         root = read_text(data, self.address)
         version = require_version(root, self.address)
         documents = Documents(root, where, functools.partial(self._external, where))
-        operations, unusable = read_operations(root, documents, self._options)
-        operations = [of for of in operations if self._methods is None or of.method in self._methods]
-        security = Security(root, documents, self._auth)
+        operations, unusable = read_operations(root, documents, options)
+        security = Security(root, documents, options.auth)
         schemas = Schemas(documents, is_old=version == "3.0")
-        allow = (*self._permissions.private_hosts, *_loopback(where))
+        allow = (*options.permissions.private_hosts, *_loopback(where))
         refusals = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
         client = Client(sorted(_netloc(server) for server, why in refusals.items() if why is None), allow)
+
+        def tool_of(operation: Operation) -> Tool[..., Any]:
+            if (why := refusals[operation.server]) is not None:
+                raise Unusable(why)
+            applied = security.applied(operation.security, operation.server)
+            return _tool(operation, applied, schemas, client, promises=options.output_schemas)
+
         tools: list[Tool[..., Any]] = []
         for operation in operations:
             try:
-                if (why := refusals[operation.server]) is not None:
-                    raise Unusable(why)
-                applied = security.applied(operation.security, operation.server)
-                tools.append(_tool(operation, applied, schemas, client, promises=self._output_schemas))
+                tools.append(tool_of(operation))
             except (Unusable, DefinitionError) as error:
                 why = str(error).removeprefix(f"Tool '{operation.name}': ")
                 unusable.append((operation.label, why.replace("parameters=", "its arguments' schema")))
@@ -161,8 +151,7 @@ class OpenAPISource(Source):
                 unusable.append((operation.label, f"it does not follow OpenAPI ({type(error).__name__})"))
         problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
         if not tools:
-            reasons = "\n".join(str(problem) for problem in problems[:20])
-            raise LoadError(reasons or f"{self.address} has no operations.")
+            raise LoadError("\n".join(map(str, problems[:20])) or f"{self.address} has no operations.")
         self._tools, self.problems, self._digest, self._client = tools, problems, digest, client
         return True
 
@@ -172,7 +161,7 @@ class OpenAPISource(Source):
 
         try:
             Guard(hosts=[_netloc(server)], allow=allow).check(server)
-            Guard(hosts=self._permissions.hosts or None, allow=allow).check(server)
+            Guard(hosts=self._options.permissions.hosts or None, allow=allow).check(server)
         except SetupError as error:
             return str(error)
         except ToolError as error:
@@ -183,7 +172,7 @@ class OpenAPISource(Source):
 
     def _external(self, where: str, address: str) -> Any:
         """Return the JSON value at *address*, which a reference of the document at *where* leads to."""
-        if not self._external_refs:
+        if not self._options.external_refs:
             raise LoadError("it leads to another file, and `external_refs` is not set")
         if address.startswith("file:"):
             folder, file = _path_of(where).parent.resolve(), _path_of(address).resolve()
@@ -197,7 +186,7 @@ class OpenAPISource(Source):
     def _read(self, address: str) -> tuple[bytes, str]:
         """Return what is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
         if "://" in address:
-            return _run(_fetch(address, (*self._permissions.private_hosts, *_loopback(address))))
+            return _run(_fetch(address, (*self._options.permissions.private_hosts, *_loopback(address))))
         path = Path(address).expanduser()
         self.files.add(path.resolve())
         try:
@@ -295,20 +284,11 @@ def _tool(
         fn=_Remote(operation, applied),
         home=__name__,
     )
-    tool.requires = {
-        "hosts": [_netloc(operation.server)],
-        "request": f"{operation.method} {operation.server}{operation.path}",
-        **(
-            {
-                "credentials": [
-                    f"{security_scheme.kind} in {security_scheme.where} {security_scheme.name}"
-                    for security_scheme in applied
-                ]
-            }
-            if applied
-            else {}
-        ),
-    }
+    request = f"{operation.method} {operation.server}{operation.path}"
+    credentials = [f"{scheme.kind} in {scheme.where} {scheme.name}" for scheme in applied]
+    tool.requires = {"hosts": [_netloc(operation.server)], "request": request}
+    if credentials:
+        tool.requires = {**tool.requires, "credentials": credentials}
     return tool
 
 
