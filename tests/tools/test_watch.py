@@ -58,6 +58,13 @@ def problems(watched: Watched) -> list[str]:
     return [str(problem) for problem in watched.problems]
 
 
+def save(file: Path, text: str) -> None:
+    """As editors do: written beside, and put in its place, so that no look comes between two halves."""
+    beside = file.with_suffix(".saved")
+    beside.write_text(text)
+    beside.replace(file)
+
+
 async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     end_s = monotonic() + seconds
     while not holds():
@@ -254,9 +261,7 @@ async def test_known_secrets_are_redacted_in_what_is_logged_of_a_file(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Workbench([Watched(file, settle_s=0)], secrets=["hush-hush"]) as bench:
-        saved = file.with_suffix(".saved")  # in one step: a file that is half written may be loaded as it is
-        saved.write_text("raise RuntimeError('hush-hush')")
-        saved.replace(file)
+        save(file, "raise RuntimeError('hush-hush')")
         await until(lambda: bool(caplog.records) and bool(bench.problems))
         assert bench.problems[0].reason == "RuntimeError: hush-hush"
     assert caplog.messages == [f"Not loaded, so its tools stay as they were: {file}:1: RuntimeError: [secret]"]
@@ -269,14 +274,11 @@ async def test_a_save_is_noticed_and_reported(file: Path, caplog: pytest.LogCapt
     end = watched.on_change(lambda: notified.append(names(watched)))
     await watched.start()
     try:
-        file.write_text(PAIR)
+        save(file, PAIR)
         await until(lambda: notified == [["add", "double"]])
-        # As editors do: written beside, and put in its place.
-        beside = file.with_suffix(".tmp")
-        beside.write_text(ADD)
-        beside.replace(file)
+        save(file, ADD)
         await until(lambda: notified == [["add", "double"], ["add"]])
-        file.write_text("def (:\n")
+        save(file, "def (:\n")
         await until(lambda: bool(watched.problems) and len(caplog.records) == 3)
         end()
     finally:
@@ -288,34 +290,18 @@ async def test_a_save_is_noticed_and_reported(file: Path, caplog: pytest.LogCapt
     ]
 
 
-async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(file: Path) -> None:
-    watched = Watched(file, settle_s=0.4)
-    notified: list[list[str]] = []
-    watched.on_change(lambda: notified.append(names(watched)))
-    await watched.start()
-    try:
-        with file.open("w") as writing:
-            for line in PAIR.splitlines(keepends=True):
-                writing.write(line)
-                writing.flush()
-                await asyncio.sleep(0.05)
-        await until(lambda: bool(notified))
-    finally:
-        await watched.stop()
-    assert (notified, problems(watched)) == ([["add", "double"]], [])
-
-
 class _HalfSaved(Watched):
-    """Files that are looked at when a save has emptied them, and that are whole 0.2 s later."""
+    """A file that a look finds empty, and that is whole after it."""
 
     def _look(self) -> Any:
+        content = super()._look()
         if not self._path.read_text():
-            threading.Timer(0.2, self._path.write_text, [PAIR]).start()
-        return super()._look()
+            self._path.write_text(PAIR)
+        return content
 
 
 async def test_a_look_between_the_halves_of_a_save_loads_neither(file: Path) -> None:
-    watched = _HalfSaved(file, settle_s=1)
+    watched = _HalfSaved(file, settle_s=0)
     notified: list[list[str]] = []
     watched.on_change(lambda: notified.append(names(watched)))
     file.write_text("")
@@ -333,7 +319,7 @@ async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -
     await watched.stop()
     await watched.stop()
     await until(lambda: not any(thread.name == f"toolcrib-watch-{file.name}" for thread in threading.enumerate()))
-    file.write_text(PAIR)
+    save(file, PAIR)
     assert names(watched) == ["add"]
     await watched.start()
     try:
@@ -352,14 +338,14 @@ async def called(bench: Workbench, name: str, **arguments: Any) -> Any:
 async def test_a_workbench_keeps_up_and_reports_what_is_wrong(file: Path) -> None:
     async with Workbench([Watched(file, settle_s=0.05)]) as bench:
         assert await called(bench, "add", a=1, b=2) == 3
-        file.write_text(PAIR.replace("a + b", "a - b"))
+        save(file, PAIR.replace("a + b", "a - b"))
         await until(lambda: "double" in bench.registry)
         assert (await called(bench, "add", a=1, b=2), await called(bench, "double", a=2)) == (-1, 4)
-        file.write_text("def (:\n")
+        save(file, "def (:\n")
         await until(lambda: bool(bench.problems))
         assert [str(problem) for problem in bench.problems] == [f"{file}:1: SyntaxError: invalid syntax"]
         assert await called(bench, "double", a=2) == 4
-        file.write_text(ADD)
+        save(file, ADD)
         await until(lambda: not bench.problems)
         assert [spec.name for spec in bench.specs()] == ["add"]
         assert (await bench.call("double", {"a": 2})).error.code == "unknown_tool"
@@ -368,33 +354,33 @@ async def test_a_workbench_keeps_up_and_reports_what_is_wrong(file: Path) -> Non
 async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both_places(tmp_path: Path) -> None:
     a, b = tmp_path.resolve() / "a.py", tmp_path.resolve() / "b.py"
     a.write_text(ADD)
-    b.write_text(uses("math").replace("math.VALUE", "1"))
+    save(b, uses("math").replace("math.VALUE", "1"))
     async with Workbench([Watched(each, settle_s=0.05) for each in (a, b)]) as bench:
-        b.write_text(PAIR)
+        save(b, PAIR)
         await until(lambda: bool(bench.problems))
         assert [spec.name for spec in bench.specs()] == ["add", "answer"]
         assert f"'add' ({b}:4) cannot be put in: there is a tool 'add' ({a}:4)." in str(bench.problems[0])
-        b.write_text(PAIR.replace("def add", "def plus"))
+        save(b, PAIR.replace("def add", "def plus"))
         await until(lambda: not bench.problems)
         assert [spec.name for spec in bench.specs()] == ["add", "plus", "double"]
 
 
 @pytest.mark.full
 async def test_worker_processes_are_started_again_with_what_is_saved(file: Path) -> None:
-    (file.parent / "beside_three.py").write_text("VALUE = 1\n")
-    file.write_text(uses("beside_three").replace("@tool", '@tool(isolation="process")'))
+    save(file.parent / "beside_three.py", "VALUE = 1\n")
+    save(file, uses("beside_three").replace("@tool", '@tool(isolation="process")'))
     async with Workbench([Watched(file, settle_s=0.05)]) as bench:
         assert await called(bench, "answer") == 1
         (first,) = bench.registry
-        (file.parent / "beside_three.py").write_text("VALUE = 2\n")
+        save(file.parent / "beside_three.py", "VALUE = 2\n")
         await until(lambda: next(iter(bench.registry)) is not first)
         assert await called(bench, "answer") == 2
-        file.write_text(file.read_text().replace(".VALUE", ".VALUE + 40"))
+        save(file, file.read_text().replace(".VALUE", ".VALUE + 40"))
         second = next(iter(bench.registry))
         await until(lambda: next(iter(bench.registry)) is not second)
         assert await called(bench, "answer") == 42
         # A worker that is there goes on with what it has imported.
-        file.write_text("def (:\n")
+        save(file, "def (:\n")
         await until(lambda: bool(bench.problems))
         assert await called(bench, "answer") == 42
 
@@ -538,9 +524,9 @@ async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, m
     opened = open_sources((), read_settings(find_settings(None)), example="", follow=True)
     async with opened.bench as bench:
         await serves(bench, {"get_a"})
-        file.write_text(document("a", "b").replace("https://api.example.com", "/"))
+        save(file, document("a", "b").replace("https://api.example.com", "/"))
         await serves(bench, {"get_a", "get_b"})
-        file.write_text("openapi: [")
+        save(file, "openapi: [")
         await until(lambda: any("not valid YAML" in str(problem) for problem in bench.problems))
         await serves(bench, {"get_a", "get_b"})
 

@@ -140,11 +140,10 @@ class Dependencies:
                 del self._values[key]
             raise
 
-    async def open_for_call(self, provider: Callable[..., Any], arguments: dict[str, Any]) -> "Value":
-        """Return what *provider* opens, given *arguments*."""
-        value = self._open(provider, provider, _done(arguments), is_lasting=False)
-        await value.value()
-        return value
+    def opened(self, provider: Callable[..., Any]) -> asyncio.Future[Any] | None:
+        """Return the value of *provider*, where it was opened here."""
+        value = self._values.get(provider)
+        return None if value is None else value.future
 
     async def close(self) -> None:
         """Close what was opened, the newest first. One that fails to close is logged, and the others are closed."""
@@ -235,7 +234,7 @@ class Value:
         self._provider = provider
         self._on_open = on_open
         self._is_lasting = is_lasting
-        self._opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         # Kept alive until it is closed, also where a workbench was dropped without being stopped.
         self._task = (create_lasting_task if is_lasting else asyncio.create_task)(self._live(arguments))
@@ -243,18 +242,18 @@ class Value:
 
     @property
     def failed(self) -> bool:
-        return self._opened.done() and (self._opened.cancelled() or self._opened.exception() is not None)
+        return self.future.done() and (self.future.cancelled() or self.future.exception() is not None)
 
     async def value(self) -> Any:
         # Shielded: one caller that gives up must not take the value from the others.
-        return await asyncio.shield(self._opened)
+        return await asyncio.shield(self.future)
 
     async def close(self, redaction: Redaction | None) -> None:
         """Wait until it is closed. What is still being opened is cancelled, and waited for, but not for long."""
         if self._closing.is_set():
             return
         self._closing.set()
-        if not self._opened.done():
+        if not self.future.done():
             self._task.cancel()
             if not (await asyncio.wait({self._task}, timeout=_PATIENCE_S))[0]:
                 _log.warning("The provider %r was cancelled and continues to open", self._provider)
@@ -271,13 +270,13 @@ class Value:
                 raise  # this task is closed, and nothing waits
             # A provider may ask too, and then it is the call that waits.
             is_reported = isinstance(error, Exception | Suspended)
-            self._opened.set_exception(error if is_reported else self._stopped(error))
-            self._opened.exception()  # retrieved, also without a waiter
+            self.future.set_exception(error if is_reported else self._stopped(error))
+            self.future.exception()  # retrieved, also without a waiter
             if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
                 raise
             return
         self._on_open(self)
-        self._opened.set_result(value)
+        self.future.set_result(value)
         while not self._closing.is_set():
             try:
                 await self._closing.wait()
@@ -399,10 +398,6 @@ def _forget(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled():
         task.exception()  # retrieved, also without a waiter
-
-
-async def _done(value: Any) -> Any:
-    return value
 
 
 _END = object()

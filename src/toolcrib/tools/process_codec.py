@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from ..schema import Signature
 
 _CONTENT = (Text, Data, Image, Audio, File)
+_TABLES = ("properties", "$defs", "fields")
+"""The keywords under which the keys are names of a user's."""
+_SECRET = {"format": "password", "writeOnly": True}
+"""How pydantic describes SecretStr and SecretBytes, which no dump shows."""
+_EXCLUDED = {"serialization_exclude": True}
 _FROM_FILE = re.compile(r"toolcrib_\w+_([0-9a-f]{12})")
 
 
@@ -86,12 +91,12 @@ class ProcessCodec:
         require_importable(fn, label)
         _require_found(fn, label)
         _require_of_call(signature.needs, label)
-        if arguments is not None and (secret := _secret_in(spec.input_schema)) is not None:
+        if arguments is not None and (secret := _field_with(spec.input_schema, _SECRET)) is not None:
             raise DefinitionError(
                 f"{label}: '{secret}' is a secret that no dump shows, so it cannot be sent to a worker "
                 f'(isolation="process"). Take a str, and register its value with Workbench(secrets=[...]).'
             )
-        if arguments is not None and (field := _excluded_in(arguments.core_schema)) is not None:
+        if arguments is not None and (field := _field_with(arguments.core_schema, _EXCLUDED)) is not None:
             raise DefinitionError(
                 f"{label}: the field '{field}' is in no dump (exclude=True), so it cannot be sent to a worker "
                 '(isolation="process"). Take a type that has the field without it.'
@@ -264,38 +269,18 @@ def _providers(needs: Needs) -> list[Callable[..., Any]]:
     return [provider for need in needs.depends for provider in (need.how.provider, *_providers(need.needs))]
 
 
-def _secret_in(schema: Any, name: str = "arguments") -> str | None:
-    """Return the name of a property whose type hides its value.
-
-    Pydantic describes SecretStr and SecretBytes like this.
-    """
+def _field_with(schema: Any, marks: Mapping[str, Any], name: str = "arguments") -> str | None:
+    """Return the name of a field whose schema, JSON's or pydantic's own, has all of *marks*; None without one."""
     if isinstance(schema, Mapping):
-        if schema.get("format") == "password" and schema.get("writeOnly") is True:
+        if marks.items() <= {key: value for key, value in schema.items() if key in marks}.items():
             return name
-        for key, inner in schema.items():
-            if isinstance(inner, Mapping) and key in ("properties", "$defs"):
-                hits = (_secret_in(member, property_name) for property_name, member in inner.items())
-                inner_name = next((hit for hit in hits if hit is not None), None)
-            else:
-                inner_name = _secret_in(inner, name)
-            if inner_name is not None:
-                return inner_name
-    elif isinstance(schema, list):
-        return next((hit for inner in schema if (hit := _secret_in(inner, name)) is not None), None)
-    return None
-
-
-def _excluded_in(schema: Any, name: str = "") -> str | None:
-    """Return the name of a field that pydantic leaves out of what it writes, in a core schema."""
-    if isinstance(schema, Mapping):
-        if schema.get("serialization_exclude") is True:
-            return name
-        # Of a plan's own keys; in `fields` they are the names of a user's.
-        inner = ((key, value) for key, value in schema.items() if key != "metadata" or name == "fields")
-        return next((hit for key, value in inner if (hit := _excluded_in(value, str(key))) is not None), None)
-    if isinstance(schema, list | tuple):
-        return next((hit for value in schema if (hit := _excluded_in(value, name)) is not None), None)
-    return None
+        # Members are named by their keys; a schema's own keywords, and what is beside them, belong to the field.
+        is_table = name in _TABLES
+        inner = [(str(key) if is_table or key in _TABLES else name, value) for key, value in schema.items()]
+        inner = [(key, value) for key, value in inner if is_table or value is not schema.get("metadata")]
+    else:
+        inner = [(name, value) for value in schema] if isinstance(schema, list | tuple) else []
+    return next((hit for key, value in inner if (hit := _field_with(value, marks, key)) is not None), None)
 
 
 def _is_from_file(module: str, file: str | None) -> bool:

@@ -5,7 +5,7 @@ import copy
 import functools
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -223,12 +223,13 @@ class _Thread:
         self._stack = ExitStack()
 
     async def prepare(self, needs: Needs) -> None:
-        """Open, on the event loop, what does not depend on the thread."""
+        """Open, on the event loop, what lives longer than the call or is async, with what that needs itself."""
         for need in needs.depends:
-            if self._is_inside(need):
-                await self.prepare(overridden(need, self._overrides)[1])
-            elif need.how.provider not in self._values:
+            provider, needs_of = overridden(need, self._overrides)
+            if need.how.scope != "call" or is_async(provider):
                 self._values[need.how.provider] = await self._outside.value(need, self._context)
+            else:
+                await self.prepare(needs_of)
 
     def run(self, body: Body, needs: Needs, arguments: dict[str, Any]) -> Any:
         """Return the value of *body*, in the thread. What was opened here is closed, with or without a waiter."""
@@ -249,13 +250,6 @@ class _Thread:
         if not self._turn.acquire(blocking=False):
             await asyncio.wrap_future(self._ended)
 
-    def _is_inside(self, need: Need) -> bool:
-        """Return whether *need* is opened in the thread, or is made of what is."""
-        if need.how.scope != "call":
-            return False
-        provider, needs = overridden(need, self._overrides)
-        return not is_async(provider) or any(map(self._is_inside, needs.depends))
-
     def _arguments(self, needs: Needs) -> dict[str, Any]:
         values = {need.name: self._value(need) for need in needs.depends}
         return {**values, **provided(needs, self._context)}
@@ -264,23 +258,17 @@ class _Thread:
         key = need.how.provider
         if key not in self._values:
             provider, needs = overridden(need, self._overrides)
-            self._values[key] = self._open(provider, self._arguments(needs))
+            opened = self._outside.opened(key)  # what an async provider needs, too
+            self._values[key] = self._open(provider, self._arguments(needs)) if opened is None else opened.result()
         return self._values[key]
 
     def _open(self, provider: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        if not is_async(provider):
-            result = provider(**arguments)
-            if isinstance(result, Generator):
-                value = next(result)
-                self._stack.callback(self._close, provider, partial(end, result, provider))
-                return value
-            if not (inspect.isawaitable(result) or isinstance(result, AsyncGenerator)):
-                return result
-            provider, arguments = (lambda: result), {}
-        run_on_loop = self._context.run_on_loop
-        value = run_on_loop(self._outside.open_for_call(provider, arguments))
-        self._stack.callback(self._close, provider, lambda: run_on_loop(value.close(self._redaction)))
-        return run_on_loop(value.value())
+        result = provider(**arguments)
+        if isinstance(result, Generator):
+            value = next(result)
+            self._stack.callback(self._close, provider, partial(end, result, provider))
+            return value
+        return self._context.run_on_loop(_awaited(result)) if inspect.isawaitable(result) else result
 
     def _close(self, provider: Callable[..., Any], close: Callable[[], None]) -> None:
         try:
