@@ -4,9 +4,8 @@ The wait for work always ends: a loop that has ended, or that does not begin the
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
@@ -113,8 +112,8 @@ class PerLoop(Generic[T]):
 class Handed(Generic[T]):
     """Work that is given to a loop: a task there, under a copy of this context.
 
-    It begins when its `_turn` is taken, once: by the task, which then calls *begin*; or by the caller that waits no
-    longer, after which it `is_void`: *begin* is never called. Nor is it where *may_begin* says no on the loop.
+    Its future is pending until the first step of the task, then running. A caller that waits no longer cancels it while
+    it is pending; so does the task where *may_begin* says no on the loop: the work `is_void` then, and never begins.
     """
 
     def __init__(
@@ -126,12 +125,14 @@ class Handed(Generic[T]):
         self._loop = loop
         self._may_begin = may_begin
         self._begin = begin
-        self._turn = threading.Lock()
         self._due = monotonic() + BEGIN_TIMEOUT_S
         self._coroutine: Coroutine[Any, Any, None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._future: Future[T] = Future()
-        self.is_void = False
+
+    @property
+    def is_void(self) -> bool:
+        return self._future.cancelled()
 
     def wait(self) -> T:
         """Return the value, for sync code.
@@ -142,13 +143,11 @@ class Handed(Generic[T]):
             self._start()
             with waiting():
                 while not self._future.done():
-                    with suppress(TimeoutError):
-                        self._future.exception(LOOK_INTERVAL_S)
+                    wait([self._future], LOOK_INTERVAL_S)
                     self._require_alive()
-            return self._future.result()
-        except BaseException:
+            return self._value()
+        finally:
             self._give_up()
-            raise
 
     async def value(self) -> T:
         """Return the value. Raises as `wait` does."""
@@ -162,10 +161,9 @@ class Handed(Generic[T]):
                     async with asyncio.timeout(LOOK_INTERVAL_S):
                         await arrived.wait()
                 self._require_alive()
-            return self._future.result()
-        except BaseException:
+            return self._value()
+        finally:
             self._give_up()
-            raise
 
     def _start(self) -> None:
         if self._loop in blocked_loops.get():
@@ -183,13 +181,14 @@ class Handed(Generic[T]):
         self._coroutine = self._run()
         self._task = self._loop.create_task(self._coroutine)
         setattr(self._task, _LOG_IF_PENDING, False)
-        self._task.add_done_callback(self._finish)
+        self._task.add_done_callback(lambda _: self._future.cancel())  # where it was cancelled before its first step
 
     async def _run(self) -> None:
         # By itself, and not by a callback of the task, which may come after the last round of the loop.
         future = self._future
-        if not self._may_begin() or not self._turn.acquire(blocking=False):
-            future.set_exception(NeverBegun())
+        if not self._may_begin():
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
             return
         setattr(self._task, _LOG_IF_PENDING, True)
         try:
@@ -204,37 +203,29 @@ class Handed(Generic[T]):
             if not isinstance(error, Exception):
                 raise
 
-    def _finish(self, _: object) -> None:
-        if not self._future.done():  # the task was cancelled before its first step
-            self._future.set_exception(NeverBegun())
+    def _value(self) -> T:
+        if self.is_void:
+            raise NeverBegun
+        return self._future.result()
 
     def _require_alive(self) -> None:
         """Raise LoopEnded where the loop has ended, and ToolError where it does not begin the work."""
-        if self._future.done():
-            return
         is_running = self._loop.is_running()
-        if is_running and monotonic() <= self._due:
+        if self._future.done() or (is_running and monotonic() <= self._due):
             return
-        if self._take_back():
-            if not is_running:
-                if self._coroutine is not None and self._loop.is_closed():
-                    self._coroutine.close()
-                raise NeverBegun
+        if self._future.cancel() and is_running:
             raise ToolError(
                 f"The event loop that would run this has been busy for {BEGIN_TIMEOUT_S:g} s. Nothing has run. "
                 "Try again later.",
                 "unavailable",
             )
+        if self._coroutine is not None and self.is_void and self._loop.is_closed():
+            self._coroutine.close()
         if not is_running and not self._future.done():
             raise LoopEnded
 
-    def _take_back(self) -> bool:
-        """Return whether the work has not begun. Then it never does."""
-        self.is_void = self.is_void or self._turn.acquire(blocking=False)
-        return self.is_void
-
     def _give_up(self) -> None:
         """Cancel the work where it still runs, and never begin it where it does not."""
-        if not self._take_back() and self._task is not None and not self._task.done():
+        if not self._future.done() and not self._future.cancel() and self._task is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._task.cancel)
