@@ -20,6 +20,8 @@ class EventQueue(Generic[E]):
     def __init__(self) -> None:
         self._queue: deque[E] = deque()
         self._ended = False
+        self.count = 0
+        """How many were put here."""
         self._changed = asyncio.Event()
         self._space = asyncio.Event()
 
@@ -28,6 +30,7 @@ class EventQueue(Generic[E]):
             self._space.clear()
             await self._space.wait()
         self._queue.append(event)
+        self.count += 1
         self._changed.set()
 
     def end(self, _: object = None) -> None:

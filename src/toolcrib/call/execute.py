@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from functools import partial
 from math import inf
 from time import monotonic
-from types import CoroutineType
+from types import CoroutineType, coroutine
 from typing import Any
 
 from ..core import (
@@ -34,7 +34,6 @@ from ..core import (
     Credential,
     Deny,
     Emitted,
-    Event,
     Input,
     Progress,
     Result,
@@ -143,13 +142,14 @@ async def retry(
     if not times or not may_be_repeated(tool.spec):
         return await execute(tool, arguments, call, runtime, events, credentials, trail)
     as_checked = copy.deepcopy(arguments)  # a tool may change what it is given
-    observed = None if events is None else _Observed(events)
+    emitted_before = 0 if events is None else events.count
     deadline = current_deadline.get()
     while True:
         try:
-            return await execute(tool, arguments, call, runtime, observed, credentials, trail)
+            return await execute(tool, arguments, call, runtime, events, credentials, trail)
         except Exception as error:
-            if len(trail.failures) >= times or (observed and observed.has_emitted) or not may_pass(error):
+            has_emitted = events is not None and events.count > emitted_before
+            if len(trail.failures) >= times or has_emitted or not may_pass(error):
                 raise
             pause_s = _pause_s(plan, len(trail.failures), error)
             if _is_too_late(deadline, pause_s):
@@ -217,21 +217,6 @@ async def _pause(wait_s: float, tool: str, cancellation: CancellationToken | Non
     finally:
         unlink()
     raise ToolError(f"Tool '{tool}' was cancelled.", "cancelled")
-
-
-class _Observed(EventStream):
-    """The events of a call, and whether any part of its answer was among them."""
-
-    def __init__(self, events: EventStream) -> None:
-        self._observed = events
-        self.has_emitted = False
-
-    async def put(self, event: Event, /) -> None:
-        self.has_emitted = True
-        await self._observed.put(event)
-
-    def progress(self, progress: Progress) -> None:
-        self._observed.progress(progress)
 
 
 class CallPort:
@@ -451,25 +436,19 @@ class Bounded:
         return ToolError(f"Tool '{name}' did not answer in time.{still} Ask for less, or try again later.", "timeout")
 
 
-class Resumed:
-    """What is left of a coroutine that was stepped by hand, and waits for *waiting*: awaited, it goes on."""
-
-    def __init__(self, work: Coroutine[Any, Any, Any], waiting: Any) -> None:
-        self._work = work
-        self._waiting = waiting
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waiting = self._waiting
-        try:
-            while True:
-                try:
-                    value_sent = yield waiting
-                except BaseException as thrown:
-                    waiting = self._work.throw(thrown)
-                else:
-                    waiting = self._work.send(value_sent)
-        except StopIteration as ended:
-            return ended.value
+@coroutine
+def resumed(work: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that was stepped by hand, and waits for *waiting*. Return its value."""
+    try:
+        while True:
+            try:
+                value_sent = yield waiting
+            except BaseException as thrown:
+                waiting = work.throw(thrown)
+            else:
+                waiting = work.send(value_sent)
+    except StopIteration as ended:
+        return ended.value
 
 
 class _Timer:
@@ -506,7 +485,7 @@ async def _awaiting(work: Awaitable[Any]) -> Any:
 
 async def _run_detached(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Permit, ...]) -> Any:
     try:
-        return await Resumed(work, waiting)
+        return await resumed(work, waiting)
     finally:
         release_permits(permits)
 
@@ -524,9 +503,7 @@ class _Watchdog:
         # Plain dictionary operations only: each is atomic, and every call with a deadline makes two.
         self.watched: dict[Bounded, tuple[int, Deadline]] = {}
         """Calls, the threads of their loops, and their deadlines."""
-        self._has_calls = threading.Event()
-        self._starting = threading.Lock()
-        self._is_looking = self._is_started = False
+        self._is_looking = False
 
     def watch(self, call: Bounded, deadline: Deadline) -> None:
         """Watch *call*, which begins on this thread's loop, until it is taken out of `watched`."""
@@ -535,34 +512,32 @@ class _Watchdog:
             self._begin()
 
     def _begin(self) -> None:
+        # Two threads that begin at the same moment do no harm: each late call is taken out, and named, by one.
         self._is_looking = True
-        self._has_calls.set()
-        with self._starting:
-            if not self._is_started:
-                threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
-                self._is_started = True
+        threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
 
     def _look(self) -> None:
-        while True:
-            self._has_calls.wait()
+        """Look at the calls as long as there are any; the next one begins another thread."""
+        while self.watched:
             threading.Event().wait(_LOOK_INTERVAL_S)
-            if not self.watched:
-                self._has_calls.clear()
-                self._is_looking = False
-                # A call that came between the look and the clearing is seen at the next look.
-                if self.watched:
-                    self._begin()
             for call, (thread, deadline) in list(self.watched.items()):
                 late_s = -deadline.left_s
                 if late_s > _BLOCKED_TIMEOUT_S and self.watched.pop(call, None) is not None:
-                    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-                    line = traceback.format_stack(frame)[-1] if frame else "an unknown place"
                     _log.error(
                         "The event loop is blocked, and tool '%s' is %.1f s past its deadline. The loop is at: %s",
                         call.tool,
                         late_s,
-                        line.strip().partition("\n")[0],
+                        _line_of(thread),
                     )
+        self._is_looking = False
+        if self.watched:  # a call came after the last look, when another thread seemed not to be needed
+            self._begin()
+
+
+def _line_of(thread: int) -> str:
+    """Return the place in the source where *thread* is."""
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    return traceback.format_stack(frame)[-1].strip().partition("\n")[0] if frame else "an unknown place"
 
 
 _dog = _Watchdog()

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError
 from ..machinery import log_failure, redacted, redacted_json
-from .execute import Resumed
+from .execute import resumed
 from .runtime import Runtime, Trail
 
 CONTENT_CHARS = 10_000
@@ -108,7 +108,7 @@ async def _recorded(
                     waiting = work.send(None)
                 except StopIteration:
                     continue
-                work = Resumed(work, waiting)
+                work = resumed(work, waiting)
             async with asyncio.timeout(RECORD_S):
                 await work
         except BaseException as error:

@@ -5,8 +5,7 @@ import json
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from opcode import opmap
 from types import TracebackType
 from typing import Any
@@ -41,7 +40,7 @@ def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Red
     kind = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
         kind = f"{kind} of {', '.join(sorted({type(cause).__name__ for cause in causes}))}"
-    text = _text_of(partial(str, error)) if show else "The detail is in the log."
+    text = _text_of(error) if show else "The detail is in the log."
     details = {"exception": kind, "text": text} if show else None
     code = "unavailable" if isinstance(error, StoreError) else "failed"
     message = f"Tool '{tool}' failed: {kind} (reference {reference}). {text}"
@@ -57,18 +56,14 @@ def log_failure(what: str, error: BaseException, redaction: Redaction | None, *,
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error*, or the errors that it is a group of, at any depth: each once."""
-    ids: set[int] = set()
-    left = [error]
-    while left:
-        error = left.pop()
-        if id(error) in ids:
-            continue
-        ids.add(id(error))
+    """Yield *error*, or the errors that it is a group of, at any depth."""
+    errors = [error]
+    while errors:
+        error = errors.pop()
         if isinstance(error, Escaped):
-            left.append(error.error)
+            errors.append(error.error)
         elif isinstance(error, BaseExceptionGroup):
-            left += reversed(error.exceptions)
+            errors += reversed(error.exceptions)
         else:
             yield error
 
@@ -86,24 +81,22 @@ def _fresh(errors: list[ToolError], redaction: Redaction | None) -> ToolError:
     """Return one new error for *errors*: those that were raised hold on to every local value on their way."""
     first = errors[0]  # of a subclass, it may have set anything
     message = "\n".join(str(error.message) for error in errors)
-    details = _plain(first.details) if isinstance(first.details, Mapping) and first.details else {}
+    details = first.details if isinstance(first.details, Mapping) else {}
+    plain = {str(name): _plain(value) for name, value in details.items()}
     return ToolError(
         redacted(message, redaction),
         first.code if isinstance(first.code, str) and first.code in CODES else "failed",
         retry=first.retry if isinstance(first.retry, str) and first.retry in ("changed", "later", "never") else None,
-        details=redacted_data(details, redaction) if details else {},
+        details=redacted_data(plain, redaction) if plain else {},
     )
 
 
-def _plain(details: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return *details* as JSON data: what is of another kind as its text."""
-    plain: dict[str, Any] = {}
-    for name, value in details.items():
-        try:
-            plain[str(name)] = json.loads(json.dumps(value, default=str, allow_nan=False))
-        except (TypeError, ValueError, RecursionError):
-            plain[str(name)] = _text_of(partial(str, value))
-    return plain
+def _plain(value: Any) -> Any:
+    """Return *value* as JSON data: what is of another kind as its text."""
+    try:
+        return json.loads(json.dumps(value, default=str, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return _text_of(value)
 
 
 def _trace_of(error: BaseException) -> str:
@@ -112,16 +105,16 @@ def _trace_of(error: BaseException) -> str:
     Python would indent these, also the lines of a secret, and show a group again wherever it is in another one.
     """
     if not isinstance(error, BaseExceptionGroup):
-        return _text_of(lambda: "".join(traceback.format_exception(error)))
+        return "".join(traceback.format_exception(error))
     trace = "".join(traceback.format_tb(error.__traceback__))
-    parts = [f"{trace}{type(error).__name__}: {_text_of(partial(str, error))}", *map(_trace_of, leaves(error))]
+    parts = [f"{trace}{type(error).__name__}: {_text_of(error)}", *map(_trace_of, leaves(error))]
     return "\n".join(parts)
 
 
-def _text_of(text: Callable[[], Any]) -> str:
-    """Return what *text* gives, whatever it raises: an exception's own `__str__` may."""
+def _text_of(value: Any) -> str:
+    """Return the text of *value*, whatever its `__str__` raises."""
     try:
-        return str(text())
+        return str(value)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -5,15 +5,13 @@ So what is redacted is as valid as it was. Where no secret is found nothing is d
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from ..core import Content, Data, File, Redaction, Text
 
-_TOKEN = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)(\s*:)?|[^\s"{}\[\],:]+', re.DOTALL)
-"""A string of JSON, and whether it is the name of a member; a number, or whatever else."""
+_TOKEN = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|[^\s"{}\[\],:]+', re.DOTALL)
+"""A string of JSON; a number, or whatever else."""
 
 
 def redacted(text: str, redaction: Redaction | None) -> str:
@@ -31,44 +29,16 @@ def redacted_json(text: str, redaction: Redaction | Callable[[str], str] | None)
     redact = redaction if callable(redaction) else redaction.redact
     if redact(text) == text:
         return text
-    names = _Names(text)
 
     def token(match: re.Match[str]) -> str:
-        string, colon = match[1], match[2]
-        value = match[0] if string is None else _unquoted(string)
-        shown = redact(value)
-        if shown == value:
+        value = match[0] if match[1] is None else _unquoted(match[1])
+        if (clean := redact(value)) == value:
             return match[0]
-        if colon is not None:
-            shown = names.shown(value, shown)
-        return json.dumps(shown, ensure_ascii="\\u" in match[0]) + (colon or "")
+        return json.dumps(clean, ensure_ascii="\\u" in match[0])
 
     result = _TOKEN.sub(token, text)
-    shown = redact(result)
-    return result if shown == result else json.dumps(shown)
-
-
-class _Names:
-    """The redacted names of members: two names that differ still do, and none is that of another member."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._shown: dict[str, str] = {}
-        self._numbers: Counter[str] = Counter()
-
-    def shown(self, name: str, redacted: str) -> str:
-        if name not in self._shown:
-            shown = redacted
-            while shown in self._taken:
-                self._numbers[redacted] += 1
-                shown = f"{redacted} {self._numbers[redacted] + 1}"
-            self._taken.add(shown)
-            self._shown[name] = shown
-        return self._shown[name]
-
-    @cached_property
-    def _taken(self) -> set[str]:
-        return {_unquoted(match[1]) for match in _TOKEN.finditer(self._text) if match[2] is not None}
+    clean = redact(result)
+    return result if clean == result else json.dumps(clean)
 
 
 def _unquoted(string: str) -> str:
@@ -83,8 +53,8 @@ def redacted_data(value: Any, redaction: Redaction | Callable[[str], str] | None
     if redaction is None:
         return value
     text = json.dumps(value)
-    shown = redacted_json(text, redaction)
-    return value if shown is text else json.loads(shown)
+    clean = redacted_json(text, redaction)
+    return value if clean is text else json.loads(clean)
 
 
 def redacted_content(part: Content, redaction: Redaction | None) -> Content:

@@ -128,16 +128,14 @@ class Semaphore:
     def _waited_for_by(self, outer: "tuple[Permit, ...]") -> Generator[None]:
         """Note in the block that *outer* waits for this semaphore. Raises Deadlock."""
         for permit in outer:
-            permit.waits_for[self] = permit.waits_for.get(self, 0) + 1
+            permit.waits_for.append(self)
         try:
             if outer and self._is_stuck(frozenset(outer), frozenset()):
                 raise Deadlock
             yield
         finally:
             for permit in outer:
-                permit.waits_for[self] -= 1
-                if not permit.waits_for[self]:
-                    del permit.waits_for[self]
+                permit.waits_for.remove(self)
 
     def _is_stuck(self, held: "frozenset[Permit]", path: "frozenset[Semaphore]") -> bool:
         """Return whether every permit inside waits for *held*. *path* are the semaphores followed up to here."""
@@ -219,8 +217,8 @@ class Permit:
         self.semaphore = semaphore
         self.holders = 1
         self.acquired = monotonic()
-        self.waits_for: dict[Semaphore, int] = {}
-        """The semaphores that the call which holds this waits for, and how often."""
+        self.waits_for: list[Semaphore] = []
+        """The semaphores that the call which holds this waits for: several, where it makes several calls at once."""
 
 
 class _Waiter:
