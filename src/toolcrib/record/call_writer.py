@@ -65,12 +65,12 @@ class CallWriter:
         self._size = size
         self._clock = clock
         self._owner = token_hex(8)
-        self._lock = threading.Lock()
-        self._came, self._hurry = threading.Event(), threading.Event()
+        self._changed = threading.Condition()  # guards what is below, up to the empty line
         self._queue: list[_Item] = []
         self._chars = 0
         self._thread: threading.Thread | None = None
-        self._is_closing = False
+        self._is_urgent = self._is_closing = False
+
         # Of the thread alone, but for looking into it:
         self._open: set[str] = set()
         self._beat_at = self._tidy_at = 0.0
@@ -82,20 +82,30 @@ class CallWriter:
         dropped.
         """
         item = _Item(record, is_start, done)
-        with self._lock:
-            if record is not None and (len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS):
+        with self._changed:
+            is_full = len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS
+            # Of a call whose start is in the store the end always has room: else it would be kept as running.
+            if record is not None and is_full and (is_start or record.id not in self._open):
                 self.dropped += not is_start  # a call has one end
                 return False
             self._queue.append(item)
             self._chars += item.chars
+            self._is_urgent = self._is_urgent or done is not None
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
                 self._thread.start()
-        if done is not None:
-            self._hurry.set()
-        if not self._came.is_set():
-            self._came.set()
+            elif done is not None or len(self._queue) == 1:
+                self._changed.notify()
         return True
+
+    async def written(self, record: CallRecord | None, timeout_s: float) -> bool:
+        """Have the start *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
+        is_done = asyncio.Event()
+        if not self.put(record, is_start=True, done=from_any_thread(is_done.set)):
+            return False
+        async with asyncio.timeout(timeout_s):
+            await is_done.wait()
+        return not self.failing
 
     def fail(self, reason: str) -> None:
         """Let no call wait from now on, until something is written again. Log that once."""
@@ -111,8 +121,13 @@ class CallWriter:
     def _run(self) -> None:
         atexit.register(self._at_exit)
         try:
-            while self._step():
-                pass
+            while (items := self._next_batch()) is not None:
+                is_written = self._write(items)
+                for item in items:
+                    if item.done is not None:
+                        item.done()
+                if not is_written:
+                    self._keep(items)
         except BaseException:
             self._thread = None  # the next record begins another
             raise
@@ -121,61 +136,54 @@ class CallWriter:
 
     def _at_exit(self) -> None:
         """Write what is left when the interpreter ends, if that does not take long."""
-        self._is_closing = True
-        self._hurry.set()
-        self._came.set()
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
         if (thread := self._thread) is not None:
             thread.join(_EXIT_S)
 
-    def _step(self) -> bool:
-        """Wait for records and write them. False at the end."""
-        came = self._is_closing or self._came.wait(BEAT_INTERVAL_S if self._open else _IDLE_S)
-        if came:
-            self._hurry.wait(BATCH_INTERVAL_S)
-        self._came.clear()
-        self._hurry.clear()
-        with self._lock:
-            items, self._queue, self._chars = self._queue, [], 0
-            if not items and (self._is_closing or not (came or self._open)):
+    def _next_batch(self) -> list[_Item] | None:
+        """Wait for records, and for more. Return them; none to write that calls still run. None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._is_closing, BEAT_INTERVAL_S if self._open else _IDLE_S)
+            if not self._queue and (self._is_closing or not self._open):
                 self._thread = None
-                return False
-        if self._write(items):
-            return True
-        if self._is_closing:
-            self.dropped += sum(item.record is not None and not item.is_start for item in items)
-            return True
-        with self._lock:
-            self._queue = [*(item for item in items if item.record is not None), *self._queue]
+                return None
+            if self._queue:
+                self._changed.wait_for(lambda: self._is_urgent or self._is_closing, BATCH_INTERVAL_S)
+            items, self._queue, self._chars, self._is_urgent = self._queue, [], 0, False
+            return items
+
+    def _keep(self, items: list[_Item]) -> None:
+        """Keep *items*, which could not be written, for later, and wait a while."""
+        items = [item for item in items if item.record is not None]
+        with self._changed:
+            if self._is_closing:
+                self.dropped += sum(not item.is_start for item in items)
+                return
+            self._queue = [*items, *self._queue]
             self._chars = sum(item.chars for item in self._queue)
-        self._hurry.wait(_RETRY_S)
-        self._came.set()
-        return True
+            self._changed.wait_for(lambda: self._is_urgent or self._is_closing, _RETRY_S)
 
     def _write(self, items: list[_Item]) -> bool:
         """Write *items* in one transaction, and that started calls still run. False where that failed."""
         now = self._clock()
         lost_after = encode_time(now + timedelta(seconds=LOST_TIMEOUT_S))
         rows = self._rows(items, lost_after)
-        running = (self._open - rows.keys()) | {id for id, row in rows.items() if row["status"] == "started"}  # noqa: A001
-        beat = {"owner": self._owner, "until": lost_after}
+        beat = {"owner": self._owner, "until": lost_after} if self._open else None
         try:
-            if rows or (self._open and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
-                self._store.write(lambda connection: _put(connection, rows, beat if self._open else None))
+            if rows or (beat is not None and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
+                self._store.write(lambda connection: _put(connection, rows, beat))
                 self._beat_at = time.monotonic()
         except Exception as error:
-            reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
-            self.fail(reason)
+            self.fail(str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__)
             return False
-        else:
-            self._open = running
-            self._recovered()
-            self._tidy(now)
-            return True
-        finally:
-            for item in items:
-                if item.done is not None:
-                    item.done()
-                    item.done = None
+        self._open = (self._open - rows.keys()) | {key for key, row in rows.items() if row["status"] == "started"}
+        if self.failing:
+            self.failing = False
+            _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
+        self._tidy(now)
+        return True
 
     def _rows(self, items: list[_Item], lost_after: int) -> dict[str, dict[str, Any]]:
         """Return the rows of *items* by the ids of their calls: of a start and an end the end."""
@@ -194,11 +202,6 @@ class CallWriter:
                 log_failure("A call cannot be written to the call log", error, None)
         return rows
 
-    def _recovered(self) -> None:
-        if self.failing:
-            self.failing = False
-            _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
-
     def _tidy(self, now: datetime) -> None:
         """Delete what is too old, and the oldest where there is too much."""
         if time.monotonic() - self._tidy_at < _TIDY_S and self._tidy_at:
@@ -216,16 +219,6 @@ class CallWriter:
                     pass
         except Exception as error:
             self.fail(f"What is too old could not be deleted: {type(error).__name__}.")
-
-
-def resolved(future: "asyncio.Future[None]") -> Done:
-    """Return what ends the waiting for *future*, from any thread."""
-
-    def end() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    return from_any_thread(end)
 
 
 def _put(connection: Connection, rows: dict[str, dict[str, Any]], beat: dict[str, Any] | None) -> None:

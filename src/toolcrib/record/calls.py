@@ -17,7 +17,7 @@ from ..core import CallRecord, Recorder, SetupError, StoreError
 from ..store import Store
 from ..store.rows import encode_name, encode_time
 from .call_rows import CALLS, RECORD, to_record
-from .call_writer import CallWriter, Retention, resolved
+from .call_writer import CallWriter, Retention
 
 _log = logging.getLogger("toolcrib")
 
@@ -76,21 +76,16 @@ class DatabaseCalls(Recorder):
         writer = self._writer()
         if record.read_only or not self._commit_start:
             writer.put(record, is_start=True)
-            return
-        if writer.failing:
+        elif writer.failing:
             self.unconfirmed += 1
             writer.put(record, is_start=True)
-            return
-        is_written: asyncio.Future[None] = asyncio.Future()
-        if not writer.put(record, is_start=True, done=resolved(is_written)):
-            self.unconfirmed += 1
-            return
-        try:
-            async with asyncio.timeout(_START_TIMEOUT_S):
-                await is_written
-        except TimeoutError:
-            writer.fail(f"Writing takes longer than {_START_TIMEOUT_S:g} s.")
-        self.unconfirmed += writer.failing
+        else:
+            is_written = False
+            try:
+                is_written = await writer.written(record, _START_TIMEOUT_S)
+            except TimeoutError:
+                writer.fail(f"Writing takes longer than {_START_TIMEOUT_S:g} s.")
+            self.unconfirmed += not is_written
 
     async def finished(self, record: CallRecord, /) -> None:
         self._writer().put(record)
@@ -98,13 +93,9 @@ class DatabaseCalls(Recorder):
     async def flush(self) -> None:
         """Write what waits, within a few seconds."""
         writer = self._writer()
-        if writer.is_idle:
-            return
-        is_written: asyncio.Future[None] = asyncio.Future()
-        writer.put(None, done=resolved(is_written))
         try:
-            async with asyncio.timeout(_FLUSH_TIMEOUT_S):
-                await is_written
+            if not writer.is_idle:
+                await writer.written(None, _FLUSH_TIMEOUT_S)
         except TimeoutError:
             _log.warning("The call log could not be written in time; the last calls may not be in it.")
 
