@@ -20,7 +20,7 @@ def family() -> list[int]:
 @asynccontextmanager
 async def leased(workers: Workers) -> AsyncGenerator[Worker]:
     """A worker for the block, used again afterwards only if the block ended without an exception."""
-    await workers.enter()
+    turn = await workers.turns.acquire()
     try:
         worker, is_sound = workers.take(), False
         try:
@@ -29,4 +29,4 @@ async def leased(workers: Workers) -> AsyncGenerator[Worker]:
         finally:
             workers.give_back(worker, sound=is_sound)
     finally:
-        workers.leave()
+        workers.turns.release(turn)

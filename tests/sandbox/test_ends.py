@@ -96,9 +96,9 @@ async def test_a_bench_that_is_forgotten_takes_its_workers_with_it(tools: str, l
 
 def test_a_bench_may_be_used_on_one_loop_after_another(tools: str) -> None:
     bench = Workbench([tools])
-    pids = {asyncio.run(bench.call("pid")).unwrap() for _ in range(2)}
-    assert len(pids) == 2
-    assert len(family()) == 3, "those of the loop that has ended are gone"
+    for _ in range(2):
+        assert asyncio.run(bench.call("pid")).status == "success"
+    assert len(family()) == 3, "of the loop that has ended, no worker is left beside it"
     with bench:
         pass
 

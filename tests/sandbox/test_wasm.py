@@ -99,13 +99,13 @@ async def test_output_over_the_limit_stops_the_program(engine: Engine) -> None:
 async def test_a_trap_has_its_reason(engine: Engine, text: str, stopped: str) -> None:
     nest = "(table 1 funcref) (func $nest (call $nest) (drop (i32.load (i32.const 0))))"
     ended = await end_of(engine.compile(code(f'{nest} (func (export "_start") {text})')))
-    assert ended.stopped == stopped
+    assert ended.reason == stopped
 
 
 async def test_a_program_has_one_memory_within_its_limit(engine: Engine) -> None:
     for memories in ("(memory 1) (memory 1)", "(memory 1025)"):
         program = engine.compile(code(f'{memories} (func (export "_start"))', ""))
-        assert (await end_of(program)).stopped.startswith("it cannot begin with the 64 MiB")
+        assert (await end_of(program)).reason.startswith("it cannot begin with the 64 MiB")
 
 
 async def test_an_exit_status_is_reported_up_to_126(engine: Engine) -> None:

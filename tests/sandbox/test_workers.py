@@ -164,7 +164,7 @@ async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped
         pids = family()
         for guard in pids[:2]:
             os.kill(guard, signal.SIGSTOP)
-        workers.abandon()
+        worker.abandon()
         assert not Path(f"/proc/{worker.pid}").exists(), "it is waited for"
         for pid in pids:
             assert not await lives(pid)
@@ -193,7 +193,7 @@ async def test_a_worker_and_what_it_has_started_end_with_a_guard(pool: Pool, liv
 async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("toolcrib.sandbox.processes._END_TIMEOUT_S", 0.1)
     async with pool("deaf") as workers:
         worker = workers.take()
         await worker.receive()
@@ -215,7 +215,7 @@ async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pyte
         worker = workers.take()
         await worker.receive()
         # Else it would be the host that kills them, after a while.
-        monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
+        monkeypatch.setattr("toolcrib.sandbox.processes._END_TIMEOUT_S", 1000.0)
         await asyncio.wait_for(asyncio.to_thread(worker.abandon), 30)
         assert worker.gone
         workers.give_back(worker, sound=True)

@@ -1,9 +1,9 @@
 """Where work runs that must be stoppable: worker processes of our own. `sandbox.worker` is their own side of it."""
 
 from .folders import folder_digest
-from .processes import Codec, GuestProcesses, Processes, ProcessWork
+from .processes import GuestProcesses, Limits, Processes, Worker, WorkerGone, Workers
 from .wire import TooLarge
-from .workers import Limits, Worker, WorkerGone, Workers
+from .work import Codec, ProcessWork
 
 __all__ = [
     "Codec",

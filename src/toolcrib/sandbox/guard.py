@@ -20,7 +20,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(settings: dict[str, object]) -> None:
-    """Start the worker below this process and see to its end. *settings* are those of `child.main`, and `host`."""
+    """Start the worker below this process and see to its end. *settings* are those of `worker.main`, and `host`."""
     channel, parent = settings["channel"], settings["host"]
     assert isinstance(channel, int)
     assert isinstance(parent, int)
@@ -48,7 +48,7 @@ def main(settings: dict[str, object]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     belong_to(parent, signal.SIGKILL)
     # By its full name: a script is in no package.
-    from toolcrib.sandbox.child import main as work
+    from toolcrib.sandbox.worker import main as work
 
     work(settings)
 

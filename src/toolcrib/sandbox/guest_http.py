@@ -53,6 +53,8 @@ class GuestHttp:
 
         From any thread but that of the loop.
         """
+        if not self._hosts:
+            raise RequestRefused("This tool may not send requests: its tool.toml lists no 'hosts'.")
         fields = _read(request)
         try:
             return run_on(self._loop, self._sent(**fields))
@@ -68,8 +70,6 @@ class GuestHttp:
             await self._client.aclose()
 
     async def _sent(self, method: str, url: str, headers: Any, content: bytes | None, timeout_s: float) -> str:
-        if not self._hosts:
-            raise RequestRefused("This tool may not send requests: its tool.toml lists no 'hosts'.")
         if self._client is None:
             self._client = _client(self._hosts, self._allow)
         try:

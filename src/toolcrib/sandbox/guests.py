@@ -73,14 +73,15 @@ async def _run(
     program: Program, where: Mapping[str, Any], name: str, arguments: str, context: Context
 ) -> dict[str, Any]:
     limits, data = ProgramLimits(**where["limits"]), arguments.encode()
-    most = limits.input_bytes
-    if len(data) > most:
-        raise ToolError(f"The arguments of '{name}' are larger than {most} bytes, its limit.", "too_large")
+    if len(data) > limits.input_bytes:
+        raise ToolError(
+            f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
+        )
     environment = environment_of(name, where["variables"], context)
     http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()))
+    granted = Granted(environment, http.fetch, where["mounts"], where.get("program"))
     try:
-        grant = Granted(environment, http.fetch, where["mounts"], where.get("program"))
-        end = await program.run(data, grant, limits)
+        end = await program.run(data, granted, limits)
     finally:
         await http.aclose()
     return value_of(end, name, limits, context)

@@ -1,77 +1,82 @@
-"""Work in worker processes: the host's side of every conversation with a worker.
+"""The host's side: warm worker processes, each ended with all that came of it.
 
-One pool for each event loop, because what waits for a worker waits on its own loop. A crib has `Processes` of its own
-by default; several may be given the same, so that many callers do not mean many processes. What a tool is, and how it
-gets to a worker, is its `Codec`'s business.
+A worker serves one call at a time and is used again while it behaves. Nothing here uses asyncio's transports, and an
+idle worker belongs to no event loop: it can be ended, in silence, when all of them have ended.
 """
 
 import asyncio
-import contextlib
-import itertools
-import logging
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from ..core import Context, Credential, Progress, Redaction, ToolError, content_from_dict
-from ..machinery import Overrides, PerLoop, log_failure
-from .printed import PrintedOutput
-from .wire import TooLarge
-from .workers import Limits, Worker, WorkerGone, Workers
+from ..machinery import Semaphore
+from . import guard
+from .wire import LIMIT_BYTES, READ_BYTES, Frames, TooLarge, pack
 
-_log = logging.getLogger("toolcrib")
+Sink = Callable[[bytes], None]
 
 _TARGET = "toolcrib.sandbox.worker:serve"
-_MAX_TRIES = 3
-"""How many new workers may end before a call that has not begun fails."""
-_GRACE_S = 0.05
-"""How long a cancelled tool may clean up; less than what `call.deadline` allows."""
-_MAX_CALLERS = 16
-"""With the secrets of how many callers a worker has to do before it is replaced."""
+_LOOK_INTERVAL_S = 0.005
+"""How often is looked whether a worker is gone."""
+_END_TIMEOUT_S = 2.0
+"""How long that may take before the host kills what its guard has left."""
 
 
-class Codec(Protocol):
-    """How the calls of one tool get to a worker and back."""
+class WorkerGone(Exception):
+    """The worker ended, or broke the rules of the channel. Its text completes the sentence "its worker ..."."""
 
-    @property
-    def loader(self) -> str:
-        """`module:name` of what a worker makes once, without arguments, to load tools with: see `worker.Loader`."""
-        ...
 
-    @property
-    def where(self) -> Mapping[str, Any]:
-        """What the loader finds the tool by: JSON data, of which `key` is the text."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may use.
 
-    @property
-    def key(self) -> str: ...
-    def write_arguments(self, arguments: Mapping[str, Any], /) -> str: ...
-    def read_value(self, data: Mapping[str, Any], /) -> Any: ...
-    def override_references(self, overrides: Overrides, tool: str, /) -> list[tuple[str, str]]: ...
+    - `memory_bytes`: its address space, and that of each process it starts (RLIMIT_AS); None for no limit.
+    - `output_bytes`: the size of one answer, or of one piece that it emits.
+    - `start_s`: how long it may take to start, and to import a tool, in seconds.
+    """
+
+    memory_bytes: int | None = 2 * 1024**3
+    output_bytes: int = LIMIT_BYTES
+    start_s: float = 60.0
 
 
 class Processes:
-    """Worker processes, at most *size* of them serving on each event loop: the number of processors, and 2 at least.
+    """Worker processes, at most *size* of them serving at a time: the number of processors, and 2 at least.
 
     `close` ends them all. `forget` is for when files have changed: no worker keeps what it had imported.
     """
 
     def __init__(self, *, size: int | None = None, limits: Limits | None = None) -> None:
-        self._pools = PerLoop(lambda: Workers(_TARGET, size=size, limits=limits), Workers.abandon)
+        self._new_pool = partial(Workers, _TARGET, size=size, limits=limits)
+        self._pool: Workers | None = None
 
-    def pool(self) -> Workers:
-        """Return the workers of the running event loop."""
-        return self._pools.get()
+    def pool(self) -> "Workers":
+        """Return the workers, which are started when they are first needed."""
+        if self._pool is None:
+            self._pool = self._new_pool()
+        return self._pool
 
     def forget(self) -> None:
         """End the idle workers, and those that serve when they have served. From any thread."""
-        self._pools.call_each(Workers.forget)
+        if self._pool is not None:
+            self._pool.forget()
 
     async def close(self) -> None:
         """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
-        if (pool := self._pools.pop()) is not None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
             await pool.close()
 
     async def __aenter__(self) -> Self:
@@ -93,288 +98,227 @@ class GuestProcesses(Processes):
         super().__init__(limits=Limits(memory_bytes=None))
 
 
-class ProcessWork:
-    """The work of a tool that runs in a worker process, stopped at the deadline with everything it started.
+class Workers:
+    """A pool of workers that run *target*, `module:function`, which is given a `worker.Channel`.
 
-    Waiting for a worker counts toward the deadline; starting one, and importing the tool in it, does not.
+    At most *size* serve at once; more wait for a permit of `turns`, with which each takes one worker at a time. Workers
+    are started when they are needed, and kept.
     """
 
-    def __init__(self, codec: Codec, processes: Callable[[], Processes] = Processes) -> None:
-        self.codec = codec
-        self.processes = processes
+    def __init__(self, target: str, *, size: int | None = None, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.turns = Semaphore(size or max(2, os.cpu_count() or 2))
+        self._target = target
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._ending: set[Worker] = set()
+        self._is_closed = False
 
-    async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
-        lease = WorkerLease(self.codec, context, context.host.resource(self.processes).pool())
-        try:
-            await lease.wait()
-            if lease.needs_preparation():
-                if context.deadline is None:
-                    await lease.prepare()
-                else:
-                    with context.deadline.paused():
-                        await lease.prepare()
-            return await lease.run(arguments)
-        finally:
-            lease.release()
+    def take(self, tool: Any = None, *, new: bool = False) -> "Worker":
+        """Return a worker of one's own until `give_back`: one that knows *tool*, or another, or a *new* one."""
+        if self._is_closed:
+            raise WorkerGone("was stopped")
+        worker = None if new else self._take_idle(tool)
+        worker = worker or self._start()
+        self._busy.add(worker)
+        return worker
 
+    def _take_idle(self, tool: Any) -> "Worker | None":
+        while self._idle:
+            # Of several, the one that was used last is the likeliest to be in the processor's caches.
+            worker = next((worker for worker in reversed(self._idle) if tool in worker.known), self._idle[-1])
+            self._idle.remove(worker)
+            if worker.alive:
+                return worker
+            self._end(worker)
+        return None
 
-_numbers = itertools.count()
-
-
-class WorkerLease:
-    """One call's worker: first a turn, then a worker that knows the tool, then the conversation."""
-
-    def __init__(self, codec: Codec, context: Context, pool: Workers) -> None:
-        self._codec = codec
-        self._context = context
-        self._pool = pool
-        self._name = context.call.tool
-        self._key = f"{self._name} {codec.key}"
-        self._call = next(_numbers)
-        self._worker: Worker | None = None
-        self._has_turn = self._is_sound = self._has_begun = self._is_fresh = False
-        self._redactions: list[Redaction] = []
-        self._printed = PrintedOutput(self._name, context.host.redaction, self._redacted)
-
-    async def wait(self) -> None:
-        await self._pool.enter()
-        self._has_turn = True
-
-    def needs_preparation(self) -> bool:
-        """Take a worker; whether it has yet to import the tool."""
-        return self._key not in self._take().known
-
-    async def prepare(self) -> None:
-        """Wait until a worker has imported the tool. Raises ToolError."""
-        due = monotonic() + self._pool.limits.start_s
-        left = _MAX_TRIES
-        while True:
-            worker = self._worker or self._take()
-            if self._key in worker.known:
-                return
-            # Not by asyncio.timeout: its way out is a cancellation of the task, which means something else here.
-            timer = asyncio.get_running_loop().call_later(due - monotonic(), worker.kill)
-            try:
-                await worker.send(
-                    {
-                        "do": "load",
-                        "call": self._call,
-                        "tool": self._key,
-                        "name": self._name,
-                        "loader": self._codec.loader,
-                        "where": self._codec.where,
-                    }
-                )
-                reply = await self._receive(worker)
-            except WorkerGone as gone:
-                if monotonic() > due:
-                    raise self._unavailable(f"It was not loaded within {self._pool.limits.start_s:g} s.") from None
-                left -= self._is_fresh
-                if not left:
-                    raise ToolError(
-                        f"Tool '{self._name}' was lost: its worker process {gone} before it began.", "lost"
-                    ) from None
-            else:
-                if reply["type"] == "ready":
-                    worker.known.add(self._key)
-                    return
-                left -= 1
-                # A worker that has served before may know a file as it was.
-                if self._is_fresh or not left:
-                    raise self._unavailable(reply["message"])
-            finally:
-                timer.cancel()
-            self._give_back()
-
-    async def run(self, arguments: dict[str, Any]) -> Any:
-        """Return the value of the work.
-
-        Raises what the work raised, as a ToolError, and ToolError `lost` and `too_large`.
-
-        Cancelled, it stops the work and everything that it started.
-        """
-        message = self._message(arguments)
-        left = _MAX_TRIES
-        while True:
-            worker = self._worker
-            assert worker is not None
-            try:
-                await worker.send(message)
-                reply = await self._converse(worker)
-            except GeneratorExit:
-                raise  # nothing can be waited for now
-            except TooLarge as error:
-                raise ToolError(f"The arguments of '{self._name}' are {error}.", "too_large") from None
-            except WorkerGone as gone:
-                left -= self._is_fresh
-                if self._has_begun or not left:
-                    raise ToolError(
-                        f"Tool '{self._name}' was lost: its worker process {gone}. What it had done by then is done.",
-                        "lost",
-                    ) from None
-                # Nothing of this call has happened.
-                self._give_back()
-                await self.prepare()
-            except BaseException:
-                await self._wind_down(worker)
-                raise
-            else:
-                return self._end(reply)
-
-    def release(self) -> None:
-        """Give the worker back. What is not known to have ended well is stopped."""
-        self._give_back()
-        if self._has_turn:
-            self._pool.leave()
-
-    # Inside
-
-    def _take(self) -> Worker:
-        try:
-            self._worker = self._pool.take(self._key)
-        except WorkerGone as gone:
-            raise ToolError(
-                f"Tool '{self._name}' was lost: its worker process {gone} before it began.", "lost"
-            ) from None
-        # One that has served before may have died idle: such a one is no try.
-        self._is_fresh = not self._worker.known
-        self._worker.sink = self._printed.write
-        # A thread that an earlier call has left behind may print something in this one's time.
-        redaction = self._context.host.redaction
-        if redaction is not None:
-            self._worker.used_by[id(redaction)] = redaction
-        self._redactions = list(self._worker.used_by.values())
-        return self._worker
-
-    def _give_back(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            self._pool.give_back(worker, sound=self._is_sound and len(worker.used_by) <= _MAX_CALLERS)
-        self._printed.finish()
-
-    def _message(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        context, host = self._context, self._context.host
-        variables, types = _sendable(host.variables)
-        caller, deadline = host.caller, context.deadline
-        due = None if deadline is None or deadline.left_s == float("inf") else deadline.due
-        try:
-            text = self._codec.write_arguments(arguments)
-        except Exception as error:
-            log_failure(f"The arguments of '{self._name}' cannot be sent to a worker", error, host.redaction)
-            raise ToolError(
-                f"The arguments of '{self._name}' cannot be sent to the process it runs in ({type(error).__name__})."
-            ) from None
-        return {
-            "do": "run",
-            "call": self._call,
-            "tool": self._key,
-            "name": self._name,
-            "arguments": text,
-            "call_id": context.call.id,
-            "data": None if context.call.data is None else _sendable(context.call.data),
-            "caller": [caller.principal, caller.profile, caller.thread, [*caller.groups], [*caller.claims]],
-            "credentials": [_credential_data(credential) for credential in context.credentials.values()],
-            "variables": variables,
-            "withheld": types,
-            "due": due,
-            "show_errors": host.show_errors,
-            "level": min(logger.getEffectiveLevel() for logger in (context.log, logging.getLogger())),
-            "overrides": self._codec.override_references(host.overrides, self._name),
-        }
-
-    async def _converse(self, worker: Worker) -> dict[str, Any]:
-        """Return the last message of the worker about this call: how it has ended."""
-        port = self._context.port
-        while True:
-            message = await self._receive(worker)
-            match message["type"]:
-                case "begun":
-                    self._has_begun = True
-                case "progress":
-                    port.progress(Progress(message["done"], message["total"], message["message"]))
-                case "emit":
-                    await port.emit([content_from_dict(part) for part in message["parts"]])
-                    await self._answer(worker, message)
-                case "ask":
-                    try:
-                        value = await port.ask(message["key"], message["schema"], message["message"])
-                    except ToolError as error:
-                        await self._answer(worker, message, refused=error.to_dict())
-                    else:
-                        await self._answer(worker, message, value=value)
-                case "ended":
-                    return message
-                case _:
-                    raise WorkerGone("sent an unexpected message")
-
-    async def _receive(self, worker: Worker) -> dict[str, Any]:
-        """Return the next message of this call. Log records are for everybody."""
-        while True:
-            message = await worker.receive()
-            if message["type"] == "log":
-                self._write_log(message)
-            elif message["call"] == self._call:
-                return message
-
-    async def _answer(self, worker: Worker, message: Mapping[str, Any], **more: Any) -> None:
-        await worker.send({"do": "answer", "call": self._call, "number": message["number"], **more})
-
-    def _end(self, message: Mapping[str, Any]) -> Any:
-        # With children left behind, or out of memory, the worker is not used again: nothing of a call outlives it.
-        self._is_sound = bool(message["clean"])
-        if (error := message.get("error")) is not None:
-            raise ToolError(error["message"], error["code"], retry=error["retry"], details=error.get("details", {}))
-        return self._codec.read_value(message["value"])
-
-    async def _wind_down(self, worker: Worker) -> None:
-        """Let the tool of a cancelled call clean up for a moment, and stop it after that, whatever it does."""
-        asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
-        with contextlib.suppress(WorkerGone):
-            await worker.send({"do": "cancel", "call": self._call})
-            while (await self._receive(worker))["type"] != "ended":
-                pass
-
-    def _write_log(self, message: Mapping[str, Any]) -> None:
-        logger = logging.getLogger(message["name"])
-        level, text = message["level"], self._redacted(message["text"])
-        if logger.isEnabledFor(level):
-            place = (message["path"], message["line"])
-            logger.handle(logger.makeRecord(logger.name, level, *place, text, (), None, message["function"]))
-
-    def _unavailable(self, reason: str) -> ToolError:
-        name = self._name
-        _log.error("Tool '%s' cannot be loaded in a process of its own: %s", name, self._redacted(reason))
-        detail = reason if self._context.host.show_errors else "The detail is in the log."
-        return ToolError(f"Tool '{name}' cannot be loaded in a process of its own. {detail}", "unavailable")
-
-    def _redacted(self, text: str) -> str:
-        for redaction in self._redactions:
-            text = redaction.redact(text)
-        return text
-
-
-def _credential_data(credential: Credential) -> dict[str, Any]:
-    data = {field.name: getattr(credential, field.name) for field in fields(Credential)}
-    expires_at = credential.expires_at and credential.expires_at.isoformat()
-    lists = {"scopes": list(credential.scopes), "hosts": list(credential.hosts), "allow": list(credential.allow)}
-    return {**data, **lists, "detail": dict(credential.detail), "expires_at": expires_at}
-
-
-def _sendable(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the *values* that are JSON, and of the others their types."""
-    values_sent: dict[str, Any] = {}
-    types: dict[str, str] = {}
-    for name, value in values.items():
-        if _is_json(value):
-            values_sent[name] = value
+    def give_back(self, worker: "Worker", *, sound: bool) -> None:
+        """Give *worker* back. Keep it if it is *sound*; else end it with all that came of it."""
+        self._busy.discard(worker)
+        worker.mute()
+        if sound and not self._is_closed and not worker.is_outdated:
+            self._idle.append(worker)
         else:
-            types[name] = type(value).__name__
-    return values_sent, types
+            self._end(worker)
+
+    def forget(self) -> None:
+        """End the idle workers now, and the others when they are given back: what they have imported has changed."""
+        for worker in tuple(self._busy):
+            worker.is_outdated = True
+        while self._idle:
+            self._end(self._idle.pop())
+
+    async def close(self) -> None:
+        """End every worker, also those that are serving, and wait until all are gone."""
+        self._is_closed = True
+        self.forget()
+        for worker in self._busy:
+            worker.kill()
+        # Those that serve are given back by their callers.
+        await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
+
+    def _end(self, worker: "Worker") -> None:
+        """End *worker* in a thread: its guard may take a while, and no event loop need be there."""
+
+        def end() -> None:
+            worker.abandon()
+            self._ending.discard(worker)
+
+        worker.kill()
+        self._ending.add(worker)
+        threading.Thread(target=end, name="toolcrib-worker-end", daemon=True).start()
+
+    def _start(self) -> "Worker":
+        host_end, worker_end = socket.socketpair()
+        host_end.setblocking(False)
+        output, print_to = os.pipe()
+        os.set_blocking(output, False)
+        output_file = io.FileIO(output)
+        settings = {
+            "target": self._target,
+            "channel": worker_end.fileno(),
+            "host": os.getpid(),
+            "path": [str(path) for path in sys.path],
+            "memory_bytes": self.limits.memory_bytes,
+            "output_bytes": self.limits.output_bytes,
+        }
+        try:
+            process = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, guard.__file__, json.dumps(settings)],
+                pass_fds=[worker_end.fileno()],
+                stdin=subprocess.DEVNULL,
+                # Standard output may be a protocol of the host's, and what is printed may hold secrets.
+                stdout=print_to,
+                stderr=print_to,
+                start_new_session=True,  # a Ctrl-C at the terminal is for the host
+            )
+        except BaseException:
+            host_end.close()
+            output_file.close()
+            raise
+        finally:
+            worker_end.close()
+            os.close(print_to)
+        return Worker(process, host_end, output_file, self.limits)
 
 
-def _is_json(value: Any) -> bool:
-    if value is None or type(value) in (str, int, float, bool):
-        return True
-    if type(value) is list:
-        return all(map(_is_json, value))
-    return type(value) is dict and all(type(key) is str and _is_json(inner) for key, inner in value.items())
+class Worker:
+    """One worker process. Made by `Workers`.
+
+    `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for the caller to note what
+    it has loaded, and whose calls it has run.
+    """
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO, limits: Limits
+    ) -> None:
+        self.pid = process.pid
+        self.known: set[Any] = set()
+        self.used_by: dict[Any, Any] = {}
+        self.is_outdated = False
+        self._process = process
+        self._sock = sock
+        self._output = output
+        self._limits = limits
+        self._frames = Frames(limit_bytes=limits.output_bytes)
+        self._listener: tuple[asyncio.AbstractEventLoop, Sink] | None = None
+        self._is_stopping = False
+        self.abandon = weakref.finalize(self, _end, process, sock, output)
+        """Ends the worker at once, and waits for that. Happens by itself when the worker is collected."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not hung up."""
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    @property
+    def gone(self) -> bool:
+        return self._process.poll() is not None
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Raise WorkerGone, and wire.TooLarge for a message over the limit of what can be sent."""
+        frame = pack(message)
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._sock, frame)
+        except OSError:
+            raise WorkerGone(await self._epitaph()) from None
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the next message of the worker. Raises WorkerGone."""
+        try:
+            while (message := self._frames.take()) is None:
+                data = await asyncio.get_running_loop().sock_recv(self._sock, READ_BYTES)
+                if not data:
+                    raise WorkerGone(await self._epitaph())
+                self._frames.feed(data)
+        except OSError:
+            raise WorkerGone(await self._epitaph()) from None
+        except TooLarge as error:
+            raise WorkerGone(f"sent {error.size_bytes} bytes at once; the limit is {error.limit_bytes}") from None
+        except (ValueError, RecursionError) as error:
+            raise WorkerGone(f"sent what is not a message ({type(error).__name__})") from None
+        return message
+
+    def listen(self, sink: Sink) -> None:
+        """Hand what it and its children print to *sink*, on the running event loop, until it is given back."""
+        loop = asyncio.get_running_loop()
+        self._listener = loop, sink
+        loop.add_reader(self._output, self._read_output)
+
+    def mute(self) -> None:
+        """Hand on what was printed up to now, and nothing more."""
+        if self._listener is not None:
+            self._read_output()
+            loop, _ = self._listener
+            self._listener = None
+            if not loop.is_closed():
+                loop.remove_reader(self._output)
+
+    def _read_output(self) -> None:
+        assert self._listener is not None
+        loop, sink = self._listener
+        data = self._output.read(READ_BYTES)  # a pipe holds less
+        if data:
+            sink(data)
+        elif data == b"" and not loop.is_closed():
+            loop.remove_reader(self._output)
+
+    def kill(self) -> None:
+        """End the worker and every process that came of it, without waiting for it: see `ended`."""
+        self._is_stopping = True
+        self._process.terminate()  # the guard's business; it does nothing else
+
+    async def ended(self) -> None:
+        """Wait until the worker and what came of it are gone. What does not end in time is killed."""
+        due = monotonic() + _END_TIMEOUT_S
+        while not self.gone:  # nothing reports it
+            if monotonic() > due:
+                guard.kill_tree(self.pid)
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+
+    async def _epitaph(self) -> str:
+        if self._is_stopping:
+            return "was stopped"
+        await self.ended()  # the guard hangs up last, when everything else is gone
+        code: int = self._process.returncode
+        if code >= 0:
+            return f"exited with status {code}"
+        names = (number.name for number in signal.Signals if number == -code)
+        return f"was ended by {next(names, f'signal {-code}')}"  # some have no name
+
+
+def _end(process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO) -> None:
+    """End a worker for good: at the end of the program and from the garbage collector too."""
+    sock.close()  # the guard sees it
+    output.close()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        guard.kill_tree(process.pid)
+        process.wait(_END_TIMEOUT_S)

@@ -10,9 +10,12 @@ WASI's own HTTP, which has no such list, is not there, and its sockets reach not
 Nothing here stops a program that computes or sleeps: it runs in a worker process, which is killed at the deadline.
 """
 
+import asyncio
 import contextlib
+import ctypes
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -21,13 +24,15 @@ from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
 import wasmtime
+from wasmtime import _bindings as bindings  # pyright: ignore[reportPrivateUsage] - see _Streams
 from wasmtime import component as model
 
 from ..core import LoadError
 from ..machinery import in_thread
 from .cache import private_folder, touch, trim
 from .guest_http import RequestRefused
-from .programs import Ended, ProgramLimits, Streams
+from .programs import Ended, ProgramLimits, Written
+from .wire import READ_BYTES
 
 C = TypeVar("C")
 
@@ -70,6 +75,53 @@ class Granted:
     fetch: Fetch
     mounts: Sequence[Mount] = ()
     program: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Streams:
+    """The standard streams of one run: what it reads, and the ends of the pipes that it writes to."""
+
+    data: bytes
+    output: int
+    error_output: int
+
+    def connect(self, wasi: wasmtime.WasiConfig) -> None:
+        # The engine opens and reads a file in threads of its own, which takes as long as all the rest of a small run,
+        # and its package has nothing but files for standard input. Its C function takes bytes. (The vector is a copy,
+        # and becomes the configuration's.)
+        vector = bindings.wasm_byte_vec_t()
+        copy = (ctypes.c_uint8 * len(self.data)).from_buffer_copy(self.data)
+        bindings.wasm_byte_vec_new(vector, len(self.data), copy)
+        bindings.wasi_config_set_stdin_bytes(wasi.ptr(), vector)
+        # Functions of the package's, in place of pipes, would be called in other threads too.
+        wasi.stdout_file, wasi.stderr_file = f"/dev/fd/{self.output}", f"/dev/fd/{self.error_output}"
+
+
+@contextlib.contextmanager
+def _pipe_to(write: Callable[[bytes], None]) -> Generator[int]:
+    """Yield the end of a pipe: what is written to it in the block goes to *write*, on this event loop."""
+    loop = asyncio.get_running_loop()
+    pipe, end = os.pipe()
+    os.set_blocking(pipe, False)
+
+    def read() -> bool:
+        try:
+            write(os.read(pipe, READ_BYTES))
+        except BlockingIOError:
+            return False
+        return True
+
+    loop.add_reader(pipe, read)
+    try:
+        try:
+            yield end
+        finally:
+            while read():
+                pass
+    finally:
+        loop.remove_reader(pipe)
+        os.close(pipe)
+        os.close(end)
 
 
 class Engine:
@@ -124,22 +176,23 @@ class Program:
 
         Cancelled, it leaves the guest running in its thread: who cancels a call ends its process.
         """
-        with Streams(data, limits, stop=self._engine.increment_epoch) as streams:
-            try:
-                status = await in_thread(partial(self._status, [*streams.ends], granted, limits))
-            except _Stopped as stopped:
-                return streams.finish(0, stopped=str(stopped))
-            if isinstance(status, str):
-                return streams.finish(0, exception=status)
-            return streams.finish(status)
+        written = Written(limits, stop=self._engine.increment_epoch)
+        try:
+            with _pipe_to(written.write) as output, _pipe_to(written.write_error) as error_output:
+                streams = _Streams(data, output, error_output)
+                status = await in_thread(partial(self._status, streams, granted, limits))
+        except _Stopped as stopped:
+            return written.end(reason=str(stopped))
+        return written.end(exception=status) if isinstance(status, str) else written.end(status)
 
-    def _status(self, ends: Sequence[int], granted: Granted, limits: ProgramLimits) -> int | str:
+    def _status(self, streams: _Streams, granted: Granted, limits: ProgramLimits) -> int | str:
         """Return the exit status, or the exception that ended Python. Raises _Stopped."""
         wasi = wasmtime.WasiConfig()
         store = wasmtime.Store(self._engine)
         has_begun = False
         try:
-            _configure(wasi, ends, granted)
+            streams.connect(wasi)
+            _configure(wasi, granted)
             self._set_limits(store, limits)
             store.set_wasi(wasi)
             store.set_epoch_deadline(1)  # the next epoch is when there is too much output
@@ -245,11 +298,10 @@ def _is_plain(kind: object) -> bool:
     return isinstance(kind, wasmtime.FuncType) and not kind.params and not kind.results
 
 
-def _configure(wasi: wasmtime.WasiConfig, ends: Sequence[int], granted: Granted) -> None:
-    """Give *wasi* the streams, variables and folders of one run. Raises _Stopped for a folder that is another now."""
+def _configure(wasi: wasmtime.WasiConfig, granted: Granted) -> None:
+    """Give *wasi* the variables and folders of one run. Raises _Stopped for a folder that is another now."""
     wasi.env = list(granted.environment.items())
     wasi.argv = ["tool", *filter(None, [granted.program])]
-    wasi.stdin_file, wasi.stdout_file, wasi.stderr_file = (f"/dev/fd/{end}" for end in ends)
     for path, folder, is_writable in granted.mounts:
         # A link that has come in place of the folder since it was resolved would be followed.
         if Path(folder).resolve() != Path(folder):

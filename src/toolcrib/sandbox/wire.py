@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _HEAD = struct.Struct(">I")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 LIMIT_BYTES = 64 * 1024 * 1024
 READ_BYTES = 262_144
 """How much is read at once."""
@@ -25,7 +26,7 @@ class TooLarge(ValueError):
 
 def pack(message: Mapping[str, Any], *, limit_bytes: int = LIMIT_BYTES) -> bytes:
     """Return a frame. Raises TooLarge."""
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _encode(message).encode()
     if len(body) > limit_bytes:
         raise TooLarge(len(body), limit_bytes)
     return _HEAD.pack(len(body)) + body

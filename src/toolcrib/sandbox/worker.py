@@ -1,4 +1,4 @@
-"""What runs in a worker process: loads tools by reference, and runs one call at a time for its host.
+"""The worker's side: a new interpreter below a guard, which loads tools by reference and runs one call at a time.
 
 The host has checked the arguments, keeps the deadline and redacts secrets. What is sent to it is JSON. Each message
 carries the number of its call, so that what an earlier one left behind is not taken for this one's.
@@ -6,13 +6,21 @@ carries the number of its call, so that what an earlier one left behind is not t
 
 import asyncio
 import contextlib
+import faulthandler
 import importlib
+import io
 import itertools
 import logging
+import os
+import resource
+import select
+import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..core import (
@@ -30,10 +38,72 @@ from ..core import (
 )
 from ..machinery import Deadline, Overrides, current_deadline, run_on, to_tool_error
 from ..schema import Elicitation, serialize_any
-from .child import Channel, children_left
-from .wire import TooLarge
+from .wire import READ_BYTES, Frames, TooLarge, pack
 
 T = TypeVar("T")
+
+Serve = Callable[["Channel"], Coroutine[Any, Any, None]]
+
+
+def main(settings: Mapping[str, Any]) -> None:
+    """Serve as a worker until the host hangs up."""
+    sock = socket.socket(fileno=settings["channel"])
+    sock.setblocking(False)
+    os.set_inheritable(sock.fileno(), False)  # what a tool starts must not hold the channel open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    faulthandler.enable()
+    if settings["memory_bytes"]:
+        _limit_memory(settings["memory_bytes"])
+    with contextlib.suppress(OSError):
+        # Where the whole machine runs out of memory, a worker is to go before its host.
+        Path("/proc/self/oom_score_adj").write_text("500")
+    module, _, name = settings["target"].partition(":")
+    serve: Serve = getattr(importlib.import_module(module), name)
+    asyncio.run(serve(Channel(sock, settings)))
+    # Threads of a tool that never return would keep the process from ending by itself.
+    os._exit(0)
+
+
+def _limit_memory(max_bytes: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = max_bytes if hard == resource.RLIM_INFINITY else min(max_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+class Channel:
+    """The worker's end of the pipe to its host. `settings` are those of the host."""
+
+    def __init__(self, sock: socket.socket, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self._sock = sock
+        self._limit_bytes: int = settings["output_bytes"]
+        self._sending = threading.Lock()
+
+    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the messages of the host, until it hangs up."""
+        loop = asyncio.get_running_loop()
+        frames = Frames()
+        while True:
+            while (message := frames.take()) is not None:
+                yield message
+            data = await loop.sock_recv(self._sock, READ_BYTES)
+            if not data:
+                return
+            frames.feed(data)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Say something to the host, from any thread. Blocks while the host is slow to read. Raises wire.TooLarge."""
+        frame = memoryview(pack(message, limit_bytes=self._limit_bytes))
+        with self._sending:
+            while frame:
+                try:
+                    frame = frame[self._sock.send(frame) :]
+                except BlockingIOError:
+                    poll = select.poll()
+                    poll.register(self._sock, select.POLLOUT)
+                    poll.poll()
 
 
 class Loader(Protocol):
@@ -101,7 +171,8 @@ class _Worker:
     async def _run(self, message: Mapping[str, Any]) -> None:
         tool, port = self._tools[message["tool"]], _Port(self, message["name"])
         self._port = port
-        logging.getLogger().setLevel(message["level"])
+        if (root := logging.getLogger()).level != message["level"]:
+            root.setLevel(message["level"])
         cancellation = CancellationToken()
         self.send("begun")
         try:
@@ -274,6 +345,18 @@ class Variables(dict[str, Any]):
                 'values, a tool with isolation="process" has those that are JSON values.'
             )
         raise KeyError(name)
+
+
+def children_left() -> bool:
+    """Return whether anything that was started here still runs, adopted orphans too. Buries what has ended."""
+    if not hasattr(os, "waitid"):
+        return False
+    while True:
+        try:
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is None:
+                return True
+        except ChildProcessError:
+            return False
 
 
 class _ToHost(logging.Handler):
