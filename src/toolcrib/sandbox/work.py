@@ -167,8 +167,10 @@ class _Conversation:
             raise
         # With children left behind, or out of memory, the worker is not used again: nothing of a call outlives it.
         self._is_sound = bool(reply["clean"])
-        if (error := reply.get("error")) is not None:
-            raise _error_from(error)
+        if (failure := reply.get("error")) is not None:
+            raise ToolError(
+                failure["message"], failure["code"], retry=failure["retry"], details=failure.get("details", {})
+            )
         return self._codec.read_value(reply["value"])
 
     def _message(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,10 +310,6 @@ class PrintedOutput:
             log.info("%s", line)
         elif sys.stderr is not None:
             sys.stderr.write(f"{self._tool}: {line}\n")
-
-
-def _error_from(data: Mapping[str, Any]) -> ToolError:
-    return ToolError(data["message"], data["code"], retry=data["retry"], details=data.get("details", {}))
 
 
 def _credential_data(credential: Credential) -> dict[str, Any]:
