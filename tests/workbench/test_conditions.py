@@ -12,7 +12,7 @@ import pytest
 from pydantic import AliasChoices, Base64Bytes, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from toolcrib import Caller, SetupError, Tool, ToolSpec, Workbench, tool
+from toolcrib import Caller, SetupError, Tool, ToolError, ToolSpec, Workbench, tool
 from toolcrib.workbench import Rule, Rules
 from toolcrib.workbench.conditions import place_of
 
@@ -167,11 +167,12 @@ def test_values_are_compared_and_not_how_they_are_written(where: dict[str, Any],
         ({"/key": "abcdef00-*"}, "ABCDEF00-1234-5678-1234-567812345678"),
     ],
 )
-def test_what_is_in_doubt_is_denied_and_not_allowed(where: dict[str, Any], value: Any) -> None:
+def test_a_value_that_cannot_be_compared_is_not_judged(where: dict[str, Any], value: Any) -> None:
     (pointer,) = where
-    arguments = {pointer.removeprefix("/"): value}
-    found = [Rule(do=do, where=where).matches(Tool(pay).spec, arguments, Caller()) for do in ("deny", "ask", "allow")]  # type: ignore[arg-type]
-    assert found == [True, True, False]
+    for do in ("deny", "ask", "allow"):
+        rule = Rule(do=do, where=where)  # type: ignore[arg-type]
+        with pytest.raises(ToolError, match=f"cannot judge what is at '{pointer}'"):
+            rule.matches(Tool(pay).spec, {pointer.removeprefix("/"): value}, Caller())
 
 
 NEVER: list[tuple[dict[str, Any], str]] = [
@@ -241,6 +242,26 @@ async def test_a_pattern_of_names_is_about_the_tools_that_have_the_argument() ->
         await Workbench(
             [pay, pay_other], policy=Rules([Rule(do="deny", tools=["pay", "pay_other"], where={"/count": 1})])
         ).start()
+
+
+async def test_a_pattern_of_names_with_a_tool_that_it_can_never_judge_is_an_error() -> None:
+    def send(count: list[int]) -> str:
+        return "sent"
+
+    def log(count: Literal["all", "none"] = "all") -> str:
+        return "logged"
+
+    for where, is_judged in (({"/count": {"gt": 1}}, False), ({"/count": "5*"}, False), ({"/count": 1}, True)):
+        async with Workbench([pay, log], policy=Rules([Rule(do="ask", where=where)])):
+            pass  # what is never more than 1 is judged
+        bench = Workbench([pay, send, log], policy=Rules([Rule(do="ask", where=where)]))
+        if is_judged:
+            await bench.start()
+            assert (await bench.call("send", {"count": [1]})).status == "success"
+            await bench.stop()
+        else:
+            with pytest.raises(SetupError, match="what 'send' takes at '/count' is of type array, which is never"):
+                await bench.start()
 
 
 class Changing:

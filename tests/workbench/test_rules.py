@@ -171,11 +171,25 @@ async def test_an_argument_that_is_left_out_is_its_default() -> None:
         ({"/many/0": {"eq": 3}}, {"many": [1, 2]}),
     ],
 )
-async def test_what_cannot_be_compared_is_not_allowed(where: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """A rule that denies or asks matches it, and a rule that allows does not."""
-    for do in ("deny", "ask"):
-        assert await decision(Rules([Rule(do=do, where=where)]), arguments=arguments) == do  # type: ignore[arg-type]
-    assert await decision(Rules([Rule(do="allow", where=where)], default="deny"), arguments=arguments) == "deny"
+async def test_a_call_that_a_rule_cannot_judge_is_denied_with_the_name_of_the_field(
+    where: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    (pointer,) = where
+    for do in ("deny", "ask", "allow"):
+        rules = Rules([Rule(do=do, where=where, name="limit")])  # type: ignore[arg-type]
+        bench = Workbench([db_drop], policy=rules)
+        assert await bench.needs_approval("db_drop", arguments) is None
+        result = await bench.call("db_drop", arguments)
+        assert result.error is not None
+        assert (result.error.code, result.metadata["decision"]) == ("denied", {"do": "deny", "rule": "limit"})
+        assert result.text.endswith(f"a rule cannot judge what is at '{pointer}'.")
+
+
+async def test_a_condition_that_is_false_decides_where_another_cannot_be_judged() -> None:
+    where = {"/amount": {"gt": 100}, "/table": "users"}
+    arguments = {"amount": "a thousand", "table": "logs"}
+    assert await decision(Rules([Rule(do="deny", where=where)]), arguments=arguments) == "allow"
+    assert await decision(Rules([Rule(do="deny", where=where)]), arguments=arguments | {"table": "users"}) == "deny"
 
 
 async def test_looking_at_arguments_leaves_them_as_they_are() -> None:

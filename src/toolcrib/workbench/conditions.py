@@ -1,13 +1,13 @@
 """Conditions on the arguments of a call: a JSON pointer, and comparisons by the type that the tool's schema has there.
 
-A comparison is True, False, or None where the two cannot be compared. Values compare, and not how they are written:
+Everything here is True, False, or None where it cannot be judged. Values compare, and not how they are written:
 `"100.00"` is 100 where a number may be written as text, and a moment is the same with another offset.
 """
 
 import operator as operators
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -25,9 +25,12 @@ from ..schema.view import kind, steps
 
 OPAQUE = object()
 """A value that has no JSON form."""
+ABSENT = object()
+"""What stands where a pointer leads to nothing."""
 
 _ORDERS = {name: getattr(operators, name) for name in ("gt", "ge", "lt", "le")}
 _NUMBERS = frozenset(("integer", "number"))
+_CONTAINERS = frozenset(("array", "object", "null"))
 _WILD = re.compile(r"[*?]")
 _NUMERIC = re.compile(r"[-+0-9.eE*?_]*")
 _FURTHEST_OFFSET = timedelta(hours=14)
@@ -89,7 +92,7 @@ def place_of(spec: ToolSpec, pointer: str) -> Place | None:
     return Place(
         None if frozenset() in kinds else frozenset().union(*kinds),
         frozenset(formats & _READERS.keys()),
-        None if None in constants else tuple(value for listed in constants for value in listed or ()),
+        None if None in constants else tuple(value for values in constants for value in values or ()),
     )
 
 
@@ -119,8 +122,8 @@ def _members(view: SchemaView, part: str, spec: ToolSpec) -> Iterator[SchemaView
     patterns = [view.at("patternProperties", pattern) for pattern in view.schema.get("patternProperties", ())]
     if part == "*":
         yield from view.members.values()
-    elif named := [view.members[name] for name in names_of(part, spec) if name in view.members]:
-        yield from named
+    elif members := [view.members[name] for name in names_of(part, spec) if name in view.members]:
+        yield from members
         return
     yield from patterns
     # Objects that list their members do not get others: models leave them out, whatever their schema has.
@@ -146,89 +149,108 @@ def _type_of(value: Any) -> str:
 
 def can_hold(place: Place, tests: Mapping[str, Any]) -> bool:
     """Return whether there are values at *place* of which all of *tests* may be true."""
-    return all(_can(place, op, bound) for op, bound in tests.items())
+    return all(_can(place, op, operand) for op, operand in tests.items())
 
 
-def _can(place: Place, op: str, bound: Any) -> bool:
+def can_judge(place: Place, tests: Mapping[str, Any]) -> bool:
+    """Return whether *tests* are true or false of some value at *place*: there is no order of lists, and no pattern."""
+    if place.types is None or place.constants is not None:
+        return True
+    is_container = place.types <= _CONTAINERS
+    return all(
+        _can(place, op, operand) if op in _ORDERS else op != "like" or not is_container for op, operand in tests.items()
+    )
+
+
+def _can(place: Place, op: str, operand: Any) -> bool:
     if op in ("exists", "ne"):
         return True
     if op == "in":
-        return any(_can(place, "eq", each) for each in bound)
+        return any(_can(place, "eq", value) for value in operand)
     if place.constants is not None:
-        return any(compare(place, op, value, bound) for value in place.constants)
+        return any(compare(place, op, value, operand) for value in place.constants)
     if place.types is None:
         return True
-    kind = _type_of(bound)
-    if kind == "string":
-        if place.is_number and (_NUMERIC.fullmatch(bound) if op == "like" else _number(bound) is not None):
-            return True
-        if "string" not in place.types:
-            return False
-        is_text = op == "like" and _WILD.search(bound) is not None
-        return is_text or not place.formats or any(_read(form, bound) is not None for form in place.formats)
-    if kind == "number":
-        is_plain = "string" in place.types and not place.formats
-        return place.is_number or is_plain or any(_read(form, bound) is not None for form in place.formats)
-    return kind in place.types
+    match kind := _type_of(operand):
+        case "string":
+            return _can_be_text(place, operand, place.types, is_pattern=op == "like")
+        case "number":
+            return place.is_number or ("string" in place.types and not place.formats)
+        case _:
+            return kind in place.types
+
+
+def _can_be_text(place: Place, text: str, types: frozenset[str], *, is_pattern: bool) -> bool:
+    if place.is_number and (_NUMERIC.fullmatch(text) if is_pattern else _number(text) is not None):
+        return True
+    if "string" not in types or not place.formats or (is_pattern and _WILD.search(text)):
+        return "string" in types
+    return any(_read(form, text) is not None for form in place.formats)
 
 
 # Values
 
 
-def holds_at(
-    value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any], bool], *, in_doubt: bool
-) -> bool | None:
-    """Return whether one of the values that *parts* of a pointer lead to *holds*; None where there is none.
+def all_of(results: Iterable[bool | None]) -> bool | None:
+    """Return whether all *results* are true: a single false one decides."""
+    values = {*results}
+    return False if False in values else None if None in values else True
 
-    Where a call has a member by several names, which may be those of another object, it is *in_doubt* if one holds.
+
+def any_of(results: Iterable[bool | None]) -> bool | None:
+    """Return whether one of *results* is true: a single true one decides."""
+    values = {*results}
+    return True if True in values else None if None in values else False
+
+
+def agreed(results: Iterable[bool | None]) -> bool | None:
+    """Return what all *results* are; None where they differ."""
+    values = {*results}
+    return values.pop() if len(values) == 1 else None
+
+
+def judge(value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any], bool | None]) -> bool | None:
+    """Return what *holds* says of the value that *parts* of a pointer lead to, ABSENT where they lead to none.
+
+    Of several values at '*', one has to hold. A member that a call has by several names, which may be those of another
+    object, is judged only where it is the same by all of them.
     """
     if not parts or value is OPAQUE:
         return holds(value)
     part, rest = parts[0], parts[1:]
-    inner: list[Any] = []
+    members: list[Any] = []
     if isinstance(value, Mapping):
-        inner = [*value.values()] if part == "*" else _members_named(value, part, spec, in_doubt)
+        if part != "*":
+            named = [value[name] for name in names_of(part, spec) if name in value]
+            # The same number is the same key to a type of numbers: `1.0` and `01` for `1`.
+            number = _number(part)
+            others = [m for key, m in value.items() if number is not None and key != part and _number(key) == number]
+            return agreed(judge(member, rest, spec, holds) for member in (*(named or [ABSENT]), *others))
+        members = [*value.values()]
     elif isinstance(value, list):
-        inner = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
-    results = [holds_at(each, rest, spec, holds, in_doubt=in_doubt) for each in inner]
-    found = [result for result in results if result is not None]
-    if not found:
-        return None
-    return any(found) if part == "*" or in_doubt else all(found)
+        members = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
+    return any_of(judge(member, rest, spec, holds) for member in members) if members else holds(ABSENT)
 
 
-def _members_named(value: Mapping[str, Any], part: str, spec: ToolSpec, in_doubt: bool) -> list[Any]:
-    """Return the members named *part*, and those whose key is the same number: `1.0` and `01` for `1`.
-
-    Without one that is named so, only in doubt.
-    """
-    inner = [value[name] for name in names_of(part, spec) if name in value]
-    if (number := _number(part)) is not None and (inner or in_doubt):
-        inner += [member for key, member in value.items() if key != part and _number(key) == number]
-    return inner
-
-
-def compare(place: Place, op: str, value: Any, bound: Any) -> bool | None:
-    """Return whether *value*, at *place*, is *op* than *bound*; None where they cannot be compared."""
+def compare(place: Place, op: str, value: Any, operand: Any) -> bool | None:
+    """Return whether *value*, at *place*, is *op* than *operand*."""
+    if value is ABSENT:
+        return op == "ne" or (op == "exists" and operand is False)
     if op == "exists":
-        return bound is True
+        return operand is True
     if value is OPAQUE or not _is_of_type(place, value):
         return None
     if op == "ne":
-        same = compare(place, "eq", value, bound)
-        return None if same is None else not same
+        is_equal = compare(place, "eq", value, operand)
+        return None if is_equal is None else not is_equal
     if op == "in":
-        found = [compare(place, "eq", value, each) for each in bound]
-        return True if True in found else None if None in found else False
+        return any_of(compare(place, "eq", value, choice) for choice in operand)
     if op == "like":
-        return _like(place, value, bound)
-    pairs = [*_pairs(place, value, bound)]
-    if not pairs:
-        if op == "eq":
-            return _equal(value, bound)
-        return None
-    results = {_ordered(op, *pair) for pair in pairs}
-    return results.pop() if len(results) == 1 else None
+        return _like(place, value, operand)
+    pair = _pair(place, value, operand)
+    if pair is None:
+        return _equal(value, operand) if op == "eq" else None
+    return _ordered(op, *pair)
 
 
 def _is_of_type(place: Place, value: Any) -> bool:
@@ -242,43 +264,37 @@ def _like(place: Place, value: Any, pattern: str) -> bool | None:
         return None
     if value is None or isinstance(value, bool):
         return False
-    if not _WILD.search(pattern) and (same := compare(place, "eq", value, pattern)) is not None:
-        return same
-    texts = {str(value), *(str(read) for form in place.formats if (read := _read(form, value)) is not None)}
-    results = {is_like(pattern, text) for text in texts}
-    return results.pop() if len(results) == 1 else None
+    if not _WILD.search(pattern) and (is_equal := compare(place, "eq", value, pattern)) is not None:
+        return is_equal
+    texts = {str(value), *(str(typed) for form in place.formats if (typed := _read(form, value)) is not None)}
+    return agreed(is_like(pattern, text) for text in texts)
 
 
-def _pairs(place: Place, value: Any, bound: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield both as values of the types that *place* allows; nothing where they are of different types."""
-    if isinstance(value, str) and isinstance(bound, str):
+def _pair(place: Place, value: Any, operand: Any) -> tuple[Any, Any] | None:
+    """Return both as values of one type that *place* allows; None where there is none, or no order in it."""
+    if isinstance(value, str) and isinstance(operand, str):
         for form in place.formats:
-            left, right = _read(form, value), _read(form, bound)
+            left, right = _read(form, value), _read(form, operand)
             if left is not None and right is not None:
-                yield left, right
-                return
+                return left, right
         if place.types is None or not place.is_number:
-            yield value, bound
-            return
-        left, right = _number(value), _number(bound)
-        yield (value, bound) if left is None or right is None else (left, right)
-        return
-    scalar = str | int | float | Decimal
-    if not isinstance(value, scalar) or not isinstance(bound, scalar) or bool in (type(value), type(bound)):
-        return
-    if _number(value) is not None and _number(bound) is not None:
-        yield _number(value), _number(bound)
-        return
-    for form in place.formats:
-        left, right = _read(form, value), _read(form, bound)
-        if left is not None and right is not None:
-            yield left, right
+            return value, operand
+    elif not (_is_scalar(value) and _is_scalar(operand)):
+        return None
+    left, right = _number(value), _number(operand)
+    if left is not None and right is not None:
+        return left, right
+    return (value, operand) if isinstance(value, str) and isinstance(operand, str) else None
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
 
 
 def _ordered(op: str, left: Any, right: Any) -> bool | None:
     if isinstance(left, datetime) and isinstance(right, datetime) and (left.tzinfo is None) != (right.tzinfo is None):
         # Which moment one of them is depends on where it is read.
-        left, right = (each if each.tzinfo else each.replace(tzinfo=UTC) for each in (left, right))
+        left, right = (moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in (left, right))
         if abs(left - right) <= _FURTHEST_OFFSET:
             return None
     try:
@@ -287,15 +303,15 @@ def _ordered(op: str, left: Any, right: Any) -> bool | None:
         return None
 
 
-def _equal(value: Any, bound: Any) -> bool:
+def _equal(value: Any, operand: Any) -> bool:
     """Return whether two JSON values are equal, numbers by value; true is not a number."""
-    if isinstance(value, list) and isinstance(bound, list | tuple):
-        return len(value) == len(bound) and all(map(_equal, value, bound))
-    if isinstance(value, Mapping) and isinstance(bound, Mapping):
-        return value.keys() == bound.keys() and all(_equal(inner, bound[name]) for name, inner in value.items())
-    if _type_of(value) == _type_of(bound) == "number":
-        return _number(value) == _number(bound)
-    return _type_of(value) == _type_of(bound) and bool(value == bound)
+    if isinstance(value, list) and isinstance(operand, list | tuple):
+        return len(value) == len(operand) and all(map(_equal, value, operand))
+    if isinstance(value, Mapping) and isinstance(operand, Mapping):
+        return value.keys() == operand.keys() and all(_equal(inner, operand[name]) for name, inner in value.items())
+    if _type_of(value) == _type_of(operand) == "number":
+        return _number(value) == _number(operand)
+    return _type_of(value) == _type_of(operand) and bool(value == operand)
 
 
 def _number(value: Any) -> Decimal | None:

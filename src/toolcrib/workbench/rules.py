@@ -1,25 +1,39 @@
 """Rules as data: the first that matches a call decides whether it runs.
 
-Where a rule cannot be compared with a call (an amount that is text, a value that has no JSON form), a rule that allows
-does not match, and one that denies or asks does. So an odd call never gets further than a plain one. A rule that can
-match none of its tools is refused (`GuardedRules`), so that a typing error in it lets nothing through.
+Where a rule cannot judge a call (an amount that is text, a value that has no JSON form), the call is denied, whatever
+the rule does: so an odd call never gets further than a plain one. A rule that can match none of its tools, or can never
+judge one of them, is refused (`GuardedRules`), so that a typing error in it lets nothing through.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from annotated_doc import Doc
 from annotated_types import MinLen
 
 from ..call import CheckedArguments
-from ..core import Caller, Decision, Hints, SetupError, ToolSpec
+from ..core import Caller, Decision, Hints, SetupError, ToolError, ToolSpec
 from ..machinery import Do
 from ..schema import closest_match, display_name, to_json_values
 from ..schema.declared import from_rows, require_fields
 from ..schema.describe import did_you_mean
 from ..schema.view import steps
-from .conditions import ANYWHERE, OPAQUE, Place, can_hold, compare, holds_at, is_like, names_of, place_of
+from .conditions import (
+    ABSENT,
+    ANYWHERE,
+    OPAQUE,
+    Place,
+    agreed,
+    all_of,
+    can_hold,
+    can_judge,
+    compare,
+    is_like,
+    judge,
+    names_of,
+    place_of,
+)
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
@@ -71,7 +85,7 @@ class Rule:
         ),
     ] = field(default_factory=dict[str, Any])
     message: Annotated[str, Doc("The reason: sent to the model when denied, shown to the person when asked.")] = ""
-    others_only: Annotated[bool, Doc("Whether the caller may not answer, but only somebody else.")] = False
+    others_only: Annotated[bool, Doc("Whether another person than the caller has to answer.")] = False
     name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
 
     def __post_init__(self) -> None:
@@ -82,7 +96,10 @@ class Rule:
             _require_condition(pointer, condition)
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Return whether the rule matches this call. *arguments* are the checked ones."""
+        """Return whether the rule matches this call. *arguments* are the checked ones.
+
+        Raises ToolError `denied`, naming the field, where a condition can be neither true nor false of a value.
+        """
         if not (self.is_about(spec) and self.is_for(caller)):
             return False
         if not self.where:
@@ -94,71 +111,93 @@ class Rule:
             views = [{**view, **unknown} for view in arguments.accepted.views]
         else:
             views = [{**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}]
-        # What was sent may not be what the tool gets of it: a rule that allows must hold of both, another of either.
-        in_doubt = self.do != "allow"
-        decide = any if in_doubt else all
-        return all(
-            decide(_holds(view, spec, pointer, condition, in_doubt) for view in views)
+        # What was sent may not be what the tool gets of it: a condition must be the same of both.
+        results = {
+            pointer: agreed(_holds(view, spec, pointer, condition) for view in views)
             for pointer, condition in self.where.items()
-        )
+        }
+        result = all_of(results.values())
+        if result is None:
+            pointer = next(pointer for pointer, holds in results.items() if holds is None)
+            raise _NotJudged(f"a rule cannot judge what is at '{display_name(pointer)}'.", "denied")
+        return result
 
     def is_for(self, caller: Caller) -> bool:
         """Return whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the
         rule.
         """
         return (
-            any(p == "*" or is_like(p, caller.principal) for p in _each(self.principals))
-            and (not self.groups or any(is_like(p, group) for p in _each(self.groups) for group in caller.groups))
+            any(glob == "*" or is_like(glob, caller.principal) for glob in _globs(self.principals))
+            and (
+                not self.groups or any(is_like(glob, group) for glob in _globs(self.groups) for group in caller.groups)
+            )
             and all(
-                any(name == has and is_like(p, value) for p in _each(patterns) for has, value in caller.claims)
-                for name, patterns in self.claims.items()
+                any(name == claim and is_like(glob, value) for glob in _globs(globs) for claim, value in caller.claims)
+                for name, globs in self.claims.items()
             )
         )
 
     @property
     def is_for_all(self) -> bool:
         """Whether the rule is for every caller."""
-        return "*" in _each(self.principals) and not self.groups and not self.claims
+        return "*" in _globs(self.principals) and not self.groups and not self.claims
 
     def is_about(self, spec: ToolSpec) -> bool:
         """Return whether the rule is for this tool, for some of its calls by some callers."""
         return (
-            any(pattern == "*" or is_like(pattern, spec.name, tool=True) for pattern in _each(self.tools))
-            and (not self.tags or not spec.tags.isdisjoint(_each(self.tags)))
+            any(pattern == "*" or is_like(pattern, spec.name, tool=True) for pattern in _globs(self.tools))
+            and (not self.tags or not spec.tags.isdisjoint(_globs(self.tags)))
             and (self.hint is None or _hinted(self.hint, spec.hints))
         )
 
     def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
         """Return the tools that the rule is for and can never match, by name, each with the reason.
 
-        Of tools that a pattern names, none where it can match another one: a rule for '*' is about the tools that have
-        the argument.
+        Of tools that a pattern names, those that it can never judge, and no others where it can match one of them: a
+        rule for '*' is about the tools that have the argument.
         """
         about = [spec for spec in specs if self.is_about(spec)] if self.where else []
-        found = {spec.name: reason for spec in about if (reason := self._mismatch(spec)) is not None}
-        if len(found) < len(about):
-            found = {name: reason for name, reason in found.items() if name in _each(self.tools)}
-        return found
+        mismatches = {spec.name: mismatch for spec in about if (mismatch := self._mismatch(spec)) is not None}
+        is_for_some = len(mismatches) < len(about)
+        names = _globs(self.tools)
+        return {
+            name: mismatch.reason
+            for name, mismatch in mismatches.items()
+            if not (is_for_some and mismatch.is_judged and name not in names)
+        }
 
     def problem(self, mismatches: Mapping[str, str]) -> str:
         """Return the sentence about *mismatches* of the rule."""
-        first, *others = mismatches.values()
-        more = f" The same holds for {len(others)} other tool{'s' * (len(others) > 1)}." if others else ""
+        first, *rest = mismatches.values()
+        more = f" The same holds for {len(rest)} other tool{'s' * (len(rest) > 1)}." if rest else ""
         return f"({self.do}) can never match: {first}{more}"
 
-    def _mismatch(self, spec: ToolSpec) -> str | None:
+    def _mismatch(self, spec: ToolSpec) -> "_Mismatch | None":
         for pointer, condition in self.where.items():
             tests, place = _tests(condition), _place(spec, pointer)
-            if place is None and not all(map(_holds_without, tests.items())):
-                return f"'{spec.name}' takes nothing at '{display_name(pointer)}'.{_nearest(spec, pointer)}"
+            if place is None and not all(compare(ANYWHERE, op, ABSENT, operand) for op, operand in tests.items()):
+                reason = f"'{spec.name}' takes nothing at '{display_name(pointer)}'.{_nearest(spec, pointer)}"
+                return _Mismatch(reason, is_judged=True)
             if place is not None and not can_hold(place, tests):
                 types = " or ".join(sorted(place.types or ())) or "value"
-                what = "one of a few values" if place.constants is not None else f"of type {types}"
-                return (
-                    f"what '{spec.name}' takes at '{display_name(pointer)}' is {what}, which is never "
-                    "what the rule compares it with."
+                kind = "one of a few values" if place.constants is not None else f"of type {types}"
+                return _Mismatch(
+                    f"what '{spec.name}' takes at '{display_name(pointer)}' is {kind}, which is never "
+                    "what the rule compares it with.",
+                    can_judge(place, tests),
                 )
         return None
+
+
+class _Mismatch(NamedTuple):
+    """Why a rule never matches a tool. *is_judged*: its conditions are false of the tool's calls."""
+
+    reason: str
+    is_judged: bool
+
+
+class _NotJudged(ToolError):
+    """A call of which a condition is neither true nor false."""
 
 
 class Rules:
@@ -176,15 +215,18 @@ class Rules:
                 f"'default' of Rules is one of {', '.join(get_args(Do))}, not '{display_name(str(default))}'."
             )
         self._default = Decision(default, "default")
-        self._decided = tuple(
+        self._decisions = tuple(
             (rule, Decision(rule.do, rule.name or f"rule {number}", rule.message, rule.others_only))
             for number, rule in enumerate(self._rules, 1)
         )
 
     def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
-        for rule, decided in self._decided:
-            if rule.matches(spec, arguments, caller):
-                return decided
+        for rule, decision in self._decisions:
+            try:
+                if rule.matches(spec, arguments, caller):
+                    return decision
+            except _NotJudged as error:
+                return Decision("deny", decision.rule, error.message)
         return self._default
 
     def hides(self, spec: ToolSpec, caller: Caller) -> bool:
@@ -203,7 +245,7 @@ class Rules:
 
     def named(self) -> Iterator[tuple[str, Rule]]:
         """Return the rules, each with the name under which its decision is recorded."""
-        yield from ((str(decided.rule), rule) for rule, decided in self._decided)
+        yield from ((str(decision.rule), rule) for rule, decision in self._decisions)
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._rules)
@@ -227,20 +269,20 @@ def _require_condition(pointer: str, condition: Any) -> None:
         )
     if not isinstance(condition, Mapping):
         return
-    known = f"The operators are: {', '.join(_OPERATORS)}."
+    operators = f"The operators are: {', '.join(_OPERATORS)}."
     if not condition:
-        raise SetupError(f"'where' has no condition for '{pointer}'. {known}")
-    for operator, bound in condition.items():
+        raise SetupError(f"'where' has no condition for '{pointer}'. {operators}")
+    for operator, operand in condition.items():
         if operator not in _OPERATORS:
-            raise SetupError(f"'where' has no operator '{display_name(str(operator))}' (for '{pointer}'). {known}")
+            raise SetupError(f"'where' has no operator '{display_name(str(operator))}' (for '{pointer}'). {operators}")
         types, expected = _OPERATORS[operator]
-        # A bool is an int to Python, and not a number to anybody else.
-        if not isinstance(bound, types) or (expected == _NUMBER_OR_TEXT and isinstance(bound, bool)):
+        # A bool is an int to Python, and not a number to a person.
+        if not isinstance(operand, types) or (expected == _NUMBER_OR_TEXT and isinstance(operand, bool)):
             raise SetupError(f"'{operator}' for '{pointer}' takes {expected}.")
 
 
-def _each(names: str | Sequence[str]) -> Sequence[str]:
-    return (names,) if isinstance(names, str) else names
+def _globs(globs: str | Sequence[str]) -> Sequence[str]:
+    return (globs,) if isinstance(globs, str) else globs
 
 
 def _tests(condition: Any) -> Mapping[str, Any]:
@@ -250,41 +292,33 @@ def _tests(condition: Any) -> Mapping[str, Any]:
     return {"like" if isinstance(condition, str) else "eq": condition}
 
 
-def _holds(root: Any, spec: ToolSpec, pointer: str, condition: Any, in_doubt: bool) -> bool:
+def _holds(view: Any, spec: ToolSpec, pointer: str, condition: Any) -> bool | None:
     tests, place = _tests(condition), _place(spec, pointer) or ANYWHERE
 
-    def holds(value: Any) -> bool:
-        results = (compare(place, op, value, bound) for op, bound in tests.items())
-        return all(in_doubt if result is None else result for result in results)
+    def holds(value: Any) -> bool | None:
+        return all_of(compare(place, op, value, operand) for op, operand in tests.items())
 
-    found = holds_at(root, steps(pointer), spec, holds, in_doubt=in_doubt)
-    return all(map(_holds_without, tests.items())) if found is None else found
-
-
-def _holds_without(test: tuple[str, Any]) -> bool:
-    """Return whether a test is true of a value that is not there."""
-    op, bound = test
-    return (op == "exists" and bound is False) or op == "ne"
+    return judge(view, steps(pointer), spec, holds)
 
 
 def _place(spec: ToolSpec, pointer: str) -> Place | None:
-    known = _places.get((id(spec), pointer))
-    if known is None:
-        if len(_places) >= _MOST_PLACES:
+    entry = _places.get((id(spec), pointer))
+    if entry is None:
+        if len(_places) >= _MAX_PLACES:
             _places.clear()
         # With the spec, so that no other one gets its id meanwhile.
-        known = _places[id(spec), pointer] = spec, place_of(spec, pointer)
-    return known[1]
+        entry = _places[id(spec), pointer] = spec, place_of(spec, pointer)
+    return entry[1]
 
 
 _places: dict[tuple[int, str], tuple[ToolSpec, Place | None]] = {}
-_MOST_PLACES = 10_000
+_MAX_PLACES = 10_000
 
 
 def _nearest(spec: ToolSpec, pointer: str) -> str:
-    known = [*spec.input_schema.get("properties", ())]
+    names = [*spec.input_schema.get("properties", ())]
     first = steps(pointer)[0]
-    return "" if any(name in known for name in names_of(first, spec)) else did_you_mean(closest_match(first, known))
+    return "" if any(name in names for name in names_of(first, spec)) else did_you_mean(closest_match(first, names))
 
 
 class GuardedRules:
@@ -296,27 +330,27 @@ class GuardedRules:
     def __init__(self, rules: Rules, specs: Callable[[], Sequence[ToolSpec]]) -> None:
         self._rules = rules
         self._specs = specs
-        self._known: dict[str, ToolSpec] = {}
-        self._withheld: dict[str, Decision] = {}
+        self._checked: dict[str, ToolSpec] = {}
+        self._denials: dict[str, Decision] = {}
         self.problems: tuple[str, ...] = ()
 
     def check(self, *more: ToolSpec) -> Sequence[str]:
         """Find out again which tools are withheld. Returns the problems."""
         specs = {spec.name: spec for spec in (*self._specs(), *more)}
-        withheld: dict[str, Decision] = {}
+        denials: dict[str, Decision] = {}
         problems: list[str] = []
         for label, rule in self._rules.named():
-            if found := rule.mismatches(specs.values()):
-                problems.append(f"{label} {rule.problem(found)}")
-                denied = Decision("deny", label, "a rule about it can never match.")
-                withheld = dict.fromkeys(found, denied) | withheld
-        self._withheld, self._known, self.problems = withheld, specs, tuple(problems)
+            if mismatches := rule.mismatches(specs.values()):
+                problems.append(f"{label} {rule.problem(mismatches)}")
+                denial = Decision("deny", label, "a rule about it can never match.")
+                denials = dict.fromkeys(mismatches, denial) | denials
+        self._denials, self._checked, self.problems = denials, specs, tuple(problems)
         return self.problems
 
     def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
-        if self._known.get(spec.name) is not spec:
+        if self._checked.get(spec.name) is not spec:
             self.check(spec)
-        return self._withheld.get(spec.name) or self._rules(spec, arguments, caller)
+        return self._denials.get(spec.name) or self._rules(spec, arguments, caller)
 
 
 def _hinted(hint: str, hints: Hints) -> bool:
