@@ -259,7 +259,7 @@ def test_check_reports_wrong_settings_as_json_too(toolcrib: Run, folder: Path) -
                     "level": "problem",
                     "subject": "toolcrib.toml:1",
                     "line": 1,
-                    "message": "'timeout_s' takes a number of seconds above 0 (without it there is no limit).",
+                    "message": "'timeout_s': expected more than 0.",
                 },
             ],
         },

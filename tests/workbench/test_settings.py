@@ -73,6 +73,12 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
     ]
 
 
+def test_a_key_that_was_removed_is_refused_with_the_way_out(problems: Problems) -> None:
+    (problem,) = problems('[[source]]\nfrom = "a.wasm"\nin_process = true\n')
+    assert problem.startswith("3: There is no key 'in_process' in [[source]].")
+    assert problem.endswith(" Remove it: WebAssembly runs in a process of its own, always.")
+
+
 def test_a_wrong_value_is_named_by_its_kind_and_its_line(problems: Problems) -> None:
     text = """\
 timeout_s = "secret-looking"
@@ -96,9 +102,9 @@ host = 1979-05-27
 port = 70_000
 """
     assert problems(text) == [
-        "1: 'timeout_s' takes a number of seconds above 0 (without it there is no limit), not string.",
-        "2: 'repair' takes a boolean, not integer.",
-        "3: 'max_result_chars' takes a whole number of characters from 1000 on, or 0 to show everything.",
+        "1: 'timeout_s': expected number (more than 0), got string.",
+        "2: 'repair': expected boolean, got integer.",
+        "3: 'max_result_chars': expected 0 or integer (at least 1000), got integer.",
         "4: 'source[1].prefix': expected at least 1 character.",
         '12: \'rule[0].do\': expected one of "allow", "deny", "ask", got string. Did you mean "allow"?',
         "14: 'rule[1].hint': expected one of "
@@ -288,7 +294,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
 
 def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:
     assert problems("", TOOLCRIB_TIMEOUT_S="soon", TOOLCRIB_POLICY_DEFAULT="alow", TOOLCRIB_SOURCES="'a") == [
-        "TOOLCRIB_TIMEOUT_S: Expected a number of seconds above 0 (without it there is no limit).",
+        "TOOLCRIB_TIMEOUT_S: Expected number (more than 0).",
         'TOOLCRIB_POLICY_DEFAULT: Expected one of "allow", "deny", "ask".',
         "TOOLCRIB_SOURCES: A quote in it is never closed.",
     ]

@@ -156,7 +156,7 @@ def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:
         Workbench(add)  # type: ignore[arg-type]
     with pytest.raises(SetupError, match="takes a list"):
         Workbench("tools.py")
-    with pytest.raises(SetupError, match="'timeout_s' takes a number of seconds above 0"):
+    with pytest.raises(SetupError, match="'timeout_s': expected more than 0"):
         Workbench([add], timeout_s=0)
 
 

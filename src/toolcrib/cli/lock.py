@@ -14,8 +14,7 @@ from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_ad
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
 from ..tools.remote import MCPSource, is_remote
 from ..workbench.config import lock_file
-from ..workbench.named_source import NamedSource
-from ..workbench.settings import Settings
+from ..workbench.settings import NamedSource, Settings
 from .app import Session, command, group
 from .options import SourceNames
 from .sources import load_listed, log_fetches

@@ -24,8 +24,7 @@ from .terminal import LogFormatter, UsageError, echo
 if TYPE_CHECKING:
     from ..tools import Loaded
     from ..workbench.config import LoadedSource
-    from ..workbench.named_source import NamedSource
-    from ..workbench.settings import Settings
+    from ..workbench.settings import NamedSource, Settings
 
 SOURCE_FORMS = (
     "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, an OpenAPI document "
@@ -123,7 +122,7 @@ def open_sources(
     that is followed *may_wait* until it is repaired.
     """
     from ..workbench.config import load_sources
-    from ..workbench.named_source import NamedSource
+    from ..workbench.settings import NamedSource
 
     named_sources = tuple(NamedSource(source, source) for source in sources) or settings.sources
     if not named_sources:

@@ -176,16 +176,6 @@ DEFAULTS: Options = {
     "lock": None,
 }
 
-TAKES = {
-    "timeout_s": "a number of seconds above 0 (without it there is no limit)",
-    "repair": "a boolean",
-    "show_errors": "a boolean",
-    "max_result_chars": f"a whole number of characters from {MIN_RESULT_CHARS} on, or 0 to show everything",
-    "pending_timeout_s": "a number of seconds above 0",
-    "search": "true or false, or a whole number of tools from 1 on",
-}
-"""What the options of FileOptions take, for errors."""
-
 RENAMED = {
     "around": "middleware",
     "pending_s": "pending_timeout_s",
@@ -198,12 +188,18 @@ RENAMED = {
 }
 """Names of before 0.2, and today's."""
 
-_FUNCTIONS = ("policy", "error_message", "ask", "may_answer")
-_LISTS: dict[str, tuple[type, str]] = {
+_KINDS: dict[str, tuple[Any, str]] = {
+    "policy": (Callable, "a function"),
+    "error_message": (Callable, "a function"),
+    "ask": (Callable, "a function"),
+    "may_answer": (Callable, "a function"),
+    "variables": (Mapping, "a mapping"),
+}
+_LISTS: dict[str, tuple[Any, str]] = {
     "limits": (Limit, 'Limit values, as in limits=[Limit("db_*", concurrency=4)]'),
     "retries": (Retry, 'Retry values, as in retries=[Retry("gh_*", times=3)]'),
     "secrets": (str, "texts, as in secrets=[key]"),
-    "middleware": (Callable, "async functions, as in middleware=[cached]"),  # type: ignore[dict-item]
+    "middleware": (Callable, "async functions, as in middleware=[cached]"),
 }
 
 
@@ -216,50 +212,31 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     _require_names(options, of)
     values = {**DEFAULTS, **options}
     plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
-    if isinstance(options.get("search"), Search):
-        del plain["search"]
+    if isinstance(values["search"], Search):
+        plain.pop("search", None)
     if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
-        require_plain(plain, of)
-    for name in _FUNCTIONS:
-        if values[name] is not None and not callable(values[name]):
-            raise SetupError(f"{of}: '{name}' is a function, not {type(values[name]).__name__}.")
-    if not isinstance(values["variables"], Mapping | None):
-        raise SetupError(f"{of}: 'variables' is a mapping, not {type(values['variables']).__name__}.")
-    store = values["store"]
+        from ..schema.declared import require_values  # slow to import, and options are often the defaults
+
+        require_values(FileOptions, plain, of=of)
+    for name, (kind, expected) in _KINDS.items():
+        if values[name] is not None and not isinstance(values[name], kind):
+            raise SetupError(f"{of}: '{name}' is {expected}, not {type(values[name]).__name__}.")
+    for name, (kind, expected) in _LISTS.items():
+        if not isinstance(values[name], Limiter):
+            values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
+    store, recorder = values["store"], values["recorder"]
     if not (isinstance(store, str | Path | None) or (hasattr(store, "pendings") and hasattr(store, "results"))):
         raise SetupError(
             f"{of}: 'store' is a path, a URL, a Store, or Stores(pendings=..., results=...), "
             f"not {type(store).__name__}."
         )
-    for name, (kind, expected) in _LISTS.items():
-        if not (name == "limits" and isinstance(values[name], Limiter)):
-            values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
-    values["recorder"] = _recorders(values["recorder"], of)
+    if recorder is not None:
+        is_one = hasattr(recorder, "finished") or not isinstance(recorder, Iterable)
+        values["recorder"] = _recorders((recorder,) if is_one else tuple(recorder), of)
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None
     return cast(Options, values)
-
-
-def option_error(name: str, kind: str) -> str:
-    """Return the error for a value that the option *name*, of FileOptions, does not take; *kind* is what it is."""
-    takes = TAKES[name]
-    is_out_of_range = kind in (("int", "integer") if "whole" in takes else ("int", "integer", "float", "number"))
-    return f"'{name}' takes {takes}{'' if is_out_of_range and 'number' in takes else f', not {kind}'}."
-
-
-def require_plain(options: Mapping[str, Any], of: str) -> None:
-    """Raise SetupError, naming *of* and the option, for a value that an option of FileOptions cannot have."""
-    from pydantic import ValidationError  # slow to import, and options are often the defaults
-
-    from ..schema.declared import model_from_name
-
-    try:
-        model_from_name(FileOptions).model_validate(dict(options))
-    except ValidationError as error:
-        name = str(error.errors()[0]["loc"][0])
-        kind = "None" if options[name] is None else type(options[name]).__name__
-        raise SetupError(f"{of}: {option_error(name, kind)}") from None
 
 
 def _require_names(options: Mapping[str, Any], of: str) -> None:
@@ -273,19 +250,15 @@ def _require_names(options: Mapping[str, Any], of: str) -> None:
         raise SetupError(f"{of} has no option '{unknown}'.{hint} The options are: {', '.join(DEFAULTS)}.")
 
 
-def _listed(value: Any, kind: type, expected: str) -> tuple[Any, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise SetupError(f"{expected}, not {type(value).__name__}.")
-    items = tuple(value)
-    if wrong := [item for item in items if not isinstance(item, kind)]:
-        raise SetupError(f"{expected}, not {type(wrong[0]).__name__}.")
+def _listed(value: Any, kind: Any, expected: str) -> tuple[Any, ...]:
+    items = () if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    wrong = [item for item in items if not isinstance(item, kind)]
+    if wrong or isinstance(value, str) or not isinstance(value, Iterable):
+        raise SetupError(f"{expected}, not {type((*wrong, value)[0]).__name__}.")
     return items
 
 
-def _recorders(given: Any, of: str) -> tuple[Recorder, ...] | None:
-    if given is None:
-        return None
-    recorders = (given,) if hasattr(given, "finished") or not isinstance(given, Iterable) else tuple(given)
+def _recorders(recorders: tuple[Any, ...], of: str) -> tuple[Recorder, ...]:
     if wrong := [recorder for recorder in recorders if not hasattr(recorder, "finished")]:
         raise SetupError(
             f"{of}: 'recorder' is a recorder or a list of them, not {type(wrong[0]).__name__}. A recorder inherits "

@@ -20,11 +20,11 @@ from ..record import Redactor
 from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.toml import lines_of, parse_toml
-from ..schema.view import kind
-from ..tools.remote import MCPSource
+from ..tools import Permissions
+from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
+from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
-from .named_source import NamedSource, path_or_module
-from .options import TAKES, FileOptions, option_error
+from .options import FileOptions
 from .rules import Rule, Rules
 from .tables import Environment, File, variables
 
@@ -35,6 +35,7 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 
 _CONFIG = "TOOLCRIB_CONFIG"
 _SOURCES = "TOOLCRIB_SOURCES"
+_REMOVED = {"in_process": "Remove it: WebAssembly runs in a process of its own, always."}
 _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store")
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
@@ -65,6 +66,33 @@ class SettingsError(SetupError):
     def __init__(self, problems: Sequence[SettingsProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """A source of tools as it was *written*, and the *source* that `load` takes for it.
+
+    *place* is where it is written, if that is in the settings; *view* applies its filters and names.
+    """
+
+    written: str
+    source: str | MCPSource
+    place: str | None = None
+    line: int | None = None
+    view: Callable[[Any], Any] = lambda source: source
+    required: bool = True
+    permissions: Permissions = field(default_factory=Permissions)
+    openapi: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def granted(self, source: Any) -> Any:
+        """Return *source*, this one as it is loaded now, with its permissions and options. Raises LoadError and
+        SetupError.
+        """
+        if self.openapi and isinstance(source, str):
+            from ..tools.openapi import openapi_source
+
+            source = openapi_source(source, permissions=self.permissions, **self.openapi)
+        return self.permissions.to(source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,17 +272,13 @@ class _Reader:
             return values
         except ValidationError as error:
             for mistake in mistakes_in(File, data, error, header=self._header):
-                variable = next((name for name, keys in set_by.items() if keys == mistake.keys[: len(keys)]), None)
-                name = str(mistake.keys[0])
-                if variable is not None:
-                    expected = TAKES.get(name, mistake.expected)
-                    self._problems.append(SettingsProblem(variable, f"Expected {expected}."))
-                elif name in TAKES:
-                    self._add(mistake.keys, option_error(name, kind(data[name])))
-                elif name == "source" and len(mistake.keys) <= 2:
-                    self._add(mistake.keys, 'Each source is a table: [[source]], and below it from = "tools.py".')
+                keys, message = mistake.keys, mistake.message
+                if variable := next((name for name, path in set_by.items() if path == keys[: len(path)]), None):
+                    self._problems.append(SettingsProblem(variable, f"Expected {mistake.expected}."))
+                elif keys[0] == "source" and len(keys) <= 2:
+                    self._add(keys, 'Each source is a table: [[source]], and below it from = "tools.py".')
                 else:
-                    self._add(mistake.keys, mistake.message)
+                    self._add(keys, f"{message} {_REMOVED[str(keys[-1])]}" if keys[-1] in _REMOVED else message)
             return None
 
     def _environment_sources(self) -> tuple[NamedSource, ...] | None:
@@ -273,7 +297,7 @@ class _Reader:
             try:
                 table.view([])  # finds what is wrong whatever the tools are
                 permissions = table.permissions(self._folder)
-                source = self._server(table.written, values) or path_or_module(table.where, self._folder)
+                source = self._server(table.written, values) or _path_or_module(table.where, self._folder)
             except ToolcribError as error:
                 self._add(("source", number), str(error))
             else:
@@ -378,3 +402,19 @@ def _merged(data: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         below = result.get(key)
         result[key] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
     return result
+
+
+def _path_or_module(source: str, folder: Path) -> str:
+    """Return *source* as a path from *folder*, as a git address, as a server, or as the name of a module."""
+    if is_git_address(source):
+        return str(parse_git_address(source).beside(folder))
+    if (folder / source).suffix in DOCUMENTS and (folder / source).is_file():
+        return str(folder / source)  # of servers, or an OpenAPI document
+    if is_remote(source):
+        return placed(source, folder)
+    if source.startswith(DOCUMENT):
+        where = source.removeprefix(DOCUMENT)
+        return source if "://" in where else f"{DOCUMENT}{folder / Path(where).expanduser()}"
+    path = Path(source).expanduser()
+    is_path = "/" in source or os.sep in source or source.endswith(".py") or ".py:" in source
+    return str(folder / path) if is_path or (folder / path).exists() else source

@@ -211,7 +211,7 @@ class _Reading:
             return _Fixed(list(source))
         if self._lock is None:
             return self._offered(load(source))
-        from .locked import accepted, pinned
+        from .config import accepted, pinned
 
         now, lock_entry = pinned(source, self._lock)
         content = load(now)
@@ -255,7 +255,7 @@ class _Offered:
 
 
 def _lock_in(file: str | Path) -> "Lock":
-    from .locked import lock_in  # which few programs need
+    from .config import lock_in  # which few programs need
 
     return lock_in(file)
 
