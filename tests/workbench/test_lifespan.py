@@ -69,7 +69,7 @@ def others() -> set[asyncio.Task[Any]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifespan, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(lifespan, "START_S", 0.3)
+    monkeypatch.setattr(lifespan, "START_TIMEOUT_S", 0.3)
 
 
 async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
