@@ -26,7 +26,8 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import Ask, CallRecord, Data, DefinitionError, Recorder, Repair, ToolSpec
-from toolcrib.machinery import EPOCH, StoredResult
+from toolcrib.core.moments import EPOCH
+from toolcrib.machinery import StoredResult
 from toolcrib.workbench import MemoryResults, Stores
 
 
