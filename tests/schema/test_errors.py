@@ -3,6 +3,7 @@
 import datetime
 import ipaddress
 import json
+import uuid
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -279,7 +280,11 @@ def silent(_: Any) -> Any:
     [
         (Annotated[int, AfterValidator(positive)], -5, "'v': must be positive."),
         (list[Annotated[int, AfterValidator(positive)]], [1, -5], "'v[1]': must be positive."),
+        (Annotated[str, AfterValidator(known_city)], SENT, "'v': no city '…' is known; … is not Oslo."),
+        (Span, {"start": 2, "end": 1, "note": SENT}, "'v': end comes before start, in '…'."),
+        (Annotated[Any, BeforeValidator(text_in)], 5, "'v': send text, not anything else."),
         (Annotated[str, BeforeValidator(text_in)], [1], None),
+        (uuid.UUID, SENT, "'v': expected a valid UUID."),
         (Annotated[Any, BeforeValidator(silent)], 5, "'v': refused."),
         (Annotated[int, Field(ge=1, le=5)], 9, "'v': expected at most 5."),
         (Annotated[str, Field(pattern="^a+$")], SENT, "'v': expected text that matches ^a+$."),
@@ -318,6 +323,29 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
             {"properties": {"a": {"enum": [1, "b", None]}}},
             {"a": SENT},
             ["'a': expected one of 1, \"b\", null, got string."],
+        ),
+        ({"properties": {"a": {"const": "x"}}}, {"a": SENT}, ["'a': expected \"x\", got string."]),
+        ({"properties": {"a": {"exclusiveMinimum": 1}}}, {"a": 1}, ["'a': expected more than 1."]),
+        ({"properties": {"a": {"multipleOf": 3}}}, {"a": 2}, ["'a': expected a multiple of 3."]),
+        (
+            {"properties": {"a": {"uniqueItems": True}}},
+            {"a": [SENT, SENT]},
+            ["'a': expected items that differ from one another."],
+        ),
+        (
+            {"properties": {"a": {"not": {"type": "string"}}}},
+            {"a": SENT},
+            ["'a': expected what the schema admits here."],
+        ),
+        (
+            {"patternProperties": {"^n": {}}, "properties": {"a": {}}, "additionalProperties": False},
+            {"z": SENT},
+            ["It takes no argument 'z'. It takes: a, names that match ^n."],
+        ),
+        (
+            {"properties": {"a": {"oneOf": [{"type": "integer"}, {"minimum": 5, "type": "number"}]}}},
+            {"a": 7},
+            ["'a' may fit only one of these, and fits several: integer, number (at least 5)."],
         ),
         ({"properties": {"a": {"maximum": 1}}}, {"a": 2}, ["'a': expected at most 1."]),
         ({"properties": {"a": {"exclusiveMaximum": 1}}}, {"a": 1}, ["'a': expected less than 1."]),

@@ -4,7 +4,7 @@ import enum
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import (
@@ -133,7 +133,11 @@ CASES: list[tuple[Any, Any, Any]] = [
     (Optional[int], 3, 3),  # noqa: UP045
     (int | str | list[int], [1], [1]),
     (Colour, "red", Colour.RED),
+    (Level, 2, Level.HIGH),
+    (Names, ["a"], Names(["a"])),
     (list[int], [1, 2], [1, 2]),
+    (tuple[int, str], [1, "a"], (1, "a")),
+    (dict[Colour, int], {"red": 1}, {Colour.RED: 1}),
     (Sequence[int], [1, 2], [1, 2]),
     (tuple[int, ...], [1, 2], (1, 2)),
     (frozenset[str], ["a"], frozenset({"a"})),
@@ -148,7 +152,9 @@ CASES: list[tuple[Any, Any, Any]] = [
     (Annotated[Cat | Dog, Field(discriminator="kind")], {"kind": "dog", "name": "a"}, Dog(kind="dog", name="a")),
     (datetime, "2024-02-29T12:00:00Z", datetime(2024, 2, 29, 12, tzinfo=UTC)),
     (time, "12:30:00", time(12, 30)),
+    (timedelta, "PT90S", timedelta(seconds=90)),
     (Decimal, "1.50", Decimal("1.50")),
+    (bytes, "abc", b"abc"),
     (UUID, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
     (Path, "/tmp/a", Path("/tmp/a")),
     (UserId, 5, 5),

@@ -85,6 +85,13 @@ def test_losses_name_what_they_are_about() -> None:
             {"anyOf": [{"type": "integer", "enum": [1]}, {"type": "string", "enum": ["a"]}, {"type": "null"}]},
         ),
         ({"enum": ["a", "bb"], "maxLength": 1}, {"type": "string", "enum": ["a"]}),
+        ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        ({"enum": [True, False]}, {"type": "boolean"}),
+        ({"allOf": [{"type": "integer"}], "title": "N"}, {"type": "integer", "title": "N"}),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
+            {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1},
+        ),
         ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
         ({"type": "string", "format": "color"}, {"type": "string", "format": "color"}),
         ({"type": ["string", "integer"], "nullable": True}, {"type": ["string", "integer"]}),
@@ -111,6 +118,7 @@ def test_what_has_another_form_loses_nothing(schema: Any, lowered: Any) -> None:
             ["oneOf"],
         ),
         ({"type": "string", "not": {"minLength": 3}}, {"type": "string"}, ["not"]),
+        ({"type": "string", "not": {"const": "a"}}, {"type": "string", "description": 'Not "a".'}, ["not"]),
         (
             {"enum": [{"a": 1}, {"b": 1}]},
             {"type": "object", "description": 'One of {"a": 1}, {"b": 1}.'},
@@ -157,6 +165,20 @@ def test_references_to_anywhere_become_definitions() -> None:
         "$defs": {"C": {"type": "integer"}, "a": three},
     }
     assert lost(low) == [("/properties/a", "multipleOf")]
+
+
+def test_definitions_of_one_name_are_kept_apart() -> None:
+    schema = of(x={"$ref": "#/$defs/T"}, y={"$ref": "#/properties/x2/$defs/T"}, x2={"$defs": {"T": {"type": "null"}}})
+    low = lower({**schema, "$defs": {"T": {"type": "string"}}}, GEMINI)
+    assert low.schema["$defs"] == {"T": {"type": "string"}, "T_2": {"type": "null"}}
+    assert low.schema["properties"]["y"] == {"$ref": "#/$defs/T_2"}
+
+
+def test_lists_get_the_items_that_openai_demands_where_that_leaves_nothing_unevaluated() -> None:
+    assert member({"type": "array"}, OPENAI) == ({"type": "array", "items": {}}, [])
+    inside = {"allOf": [{"oneOf": [{"type": "array"}]}], "unevaluatedItems": {"type": "string"}}
+    _, losses = member(inside, OPENAI)
+    assert ("/properties/a", "unevaluatedItems") in losses
 
 
 def test_a_description_beside_a_reference_stays() -> None:
@@ -310,7 +332,7 @@ def test_strict_mode_asks_for_every_member_with_null_for_absent() -> None:
 @pytest.mark.parametrize(
     ("schema", "path", "why"),
     [
-        ({"type": "object"}, "/properties/a", "could have none"),
+        ({"type": "object"}, "/properties/a", "could have no members, and it takes any"),
         (
             {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": True},
             "/properties/a",
@@ -323,7 +345,7 @@ def test_strict_mode_asks_for_every_member_with_null_for_absent() -> None:
         (
             {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
             "/properties/a",
-            "described by a pattern",
+            "a pattern describes",
         ),
     ],
 )

@@ -104,6 +104,7 @@ CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
         ],
     ),
     (Pet, '{"kind": "dog", "barks": "3"}', Dog(kind="dog", barks=3), [("/v/barks", "string", "integer")]),
+    (dict[str, bool], '{"a/b": "true"}', {"a/b": True}, [("/v/a~1b", "string", "boolean")]),
     # a number or boolean as text
     (str, "1.5", "1.5", [("/v", "number", "string")]),
     (str, "true", "true", [("/v", "boolean", "string")]),
@@ -113,6 +114,8 @@ CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
     (list[str], '"a"', ["a"], [("/v", "string", "array")]),
     (list[int] | None, "5", [5], [("/v", "integer", "array")]),
     (set[str], '"a"', {"a"}, [("/v", "string", "array")]),
+    (list[tuple[int, int]], "[1, 2]", [(1, 2)], [("/v", "array", "array")]),
+    (list[bool], '"true"', [True], [("/v", "string", "boolean"), ("/v", "boolean", "array")]),
     (
         list[Closed],
         '{"max-depth": "5"}',
@@ -177,9 +180,11 @@ REFUSED: list[tuple[Any, str]] = [
     (list[list[int]], "[1, 2]"),
     (str | list[str], "5"),
     (Literal["1"] | list[str], "1"),
+    (list[str] | dict[str, int], '"{\\"a\\": 1}"'),
     # text that is not spelled the same
     (str, "1.50"),
     (str, "100000000000000000000.0"),
+    (str, "1e2"),
     (dict[str, str], '"{\\"a\\": 1.50}"'),
     # null is nothing
     (list[int], "null"),
@@ -188,6 +193,13 @@ REFUSED: list[tuple[Any, str]] = [
     # nothing is read into text
     (bool, '"True"'),
     (bool, "0.0"),
+    (bool, "1"),
+    (int, "true"),
+    (int, '""'),
+    (float, '"1e999"'),
+    (list[int], '"1, 2"'),
+    (dict[str, int], '[["a", 1]]'),
+    (Pet, '{"kind": "Dog", "barks": 3}'),
     (int, '"5 apples"'),
     (int, '"1_000"'),
     (int, '"\uff15"'),
@@ -204,6 +216,7 @@ REFUSED: list[tuple[Any, str]] = [
     (Annotated[list[Any], Field(min_length=1)], "[]"),
     (Annotated[list[list[int]], Field(min_length=1)], "[]"),
     # names
+    (Closed, '{"maxdepth": 5}'),
     (Closed, '{"max_depth": 5, "Max-Depth": 6}'),
     (Closed, '{"max_depth": 5, "notes": "x"}'),
 ]
@@ -232,6 +245,13 @@ async def test_in_an_open_object_only_a_missing_name_is_found_under_another_spel
         [("/B", "key", "key"), ("/n", "string", "integer")],
     )
     assert (await called(bare(properties={"a_b": {}}, required=["a_b"]), '{"A-B": 1, "a-b": 2}')).status == "error"
+
+
+async def test_of_names_that_differ_only_in_case_none_is_chosen() -> None:
+    tool = bare(properties={"a_b": {}, "A-B": {}}, additionalProperties=False)
+    result = await called(tool, '{"a-b": 1}')
+    assert result.error is not None
+    assert result.error.message == "Tool 'bare' takes no argument 'a-b'. Did you mean 'A-B'? It takes: a_b, A-B."
 
 
 async def test_a_secret_sent_as_a_number_stays_a_secret() -> None:

@@ -80,6 +80,10 @@ def test_recursion_into_the_value_is_as_good_as_ever(node: Any) -> None:
     assert define(NODE, node=node).spec.name == "take"
 
 
+def test_a_definition_may_be_anything_or_nothing() -> None:
+    assert define({"$ref": "#/$defs/any"}, any=True, none=False).check('{"x": [1]}', False)[0] == {"x": [1]}
+
+
 def test_references_from_different_members_do_not_double() -> None:
     define({"$ref": "#/$defs/60"}, **levels(60, lambda ref: {"anyOf": [{"properties": {"a": ref}}, {"items": ref}]}))
     define({"$ref": "#/$defs/60"}, **levels(60, lambda ref: {"properties": {"a": ref, "b": ref, "c": ref}}))

@@ -135,6 +135,8 @@ def test_without_a_return_annotation_nothing_is_promised() -> None:
         (Named(from_="a", to="b"), Named, '{"from":"a","To":"b"}'),
         ([Named(from_="a", to="b")], list[Named], '[{"from":"a","To":"b"}]'),
         ({"a": 1}, Record, '{"a":1}'),
+        ({"name": "A", "born": None}, Person, '{"name":"A","born":null}'),
+        (math.nan, Any, "null"),
         (math.inf, float | None, "null"),
         ({1, 2}, list[int], "[1,2]"),
     ],

@@ -237,6 +237,19 @@ def factory() -> tuple[Callable[..., Any], type[BaseModel]]:
     return made, Local
 
 
+def test_a_name_that_the_function_closes_over_is_known() -> None:
+    def make() -> Callable[..., Any]:
+        class Enclosed(BaseModel):
+            y: int
+
+        def made(x: Enclosed) -> object:
+            return Enclosed(y=x.y)
+
+        return made
+
+    assert properties(make()) == {"x": {"$ref": "#/$defs/Enclosed"}}
+
+
 async def test_a_marked_function_remembers_the_local_names_of_the_function_that_made_it() -> None:
     made, local = factory()
     result = await value_of(made, '{"x": {"y": 1}, "record": {"local": {"y": 2}}}')

@@ -202,6 +202,13 @@ async def test_what_is_repaired_in_one_argument_changes_no_other() -> None:
 # A whole number for an integer: the schema takes it, strict reading does not
 
 
+async def test_what_was_repaired_is_no_problem_when_something_else_is() -> None:
+    def take(n: int, many: list[int], m: int, flag: bool) -> None: ...
+
+    message = refusal(await called(take, '{"n": "5", "many": "[1, 2]", "m": 2.0, "flag": "no"}'))
+    assert message == "Tool 'take': 'flag': expected boolean, got string."
+
+
 @pytest.mark.parametrize("spelled", ["2.0", "2.00", "20e-1", "0.2e1"])
 async def test_a_whole_number_is_taken_for_an_integer_and_noted(spelled: str) -> None:
     def take(n: int, many: list[StrictInt] = [], o: Opts = Opts()) -> list[Any]:

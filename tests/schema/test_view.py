@@ -89,7 +89,7 @@ def test_names_are_those_of_all_parts() -> None:
     }
     names = SchemaView(schema).names
     known = "a", "d", "b", "c"
-    assert names == SchemaNames(known, frozenset({"c", "d"}), others=True, is_composed=True)
+    assert names == SchemaNames(known, frozenset({"c", "d"}), is_open=True, is_composed=True)
 
 
 def test_rebuilding_changes_schemas_and_no_data() -> None:

@@ -117,12 +117,12 @@ def _path(root: "SchemaView", key: str) -> tuple[Sequence[str], "SchemaView"]:
     An argument that has a dot in its own name goes before.
     """
     whole = (key,), _member(root, key) or root.at("none")
-    if key in root.names.known or "." not in key:
+    if key in root.names.members or "." not in key:
         return whole
     steps, place = key.split("."), root
     for step in steps:
         inner = _member(place, step)
-        if not step or (inner is None and (place is root or not place.names.known)):
+        if not step or (inner is None and (place is root or not place.names.members)):
             return whole
         place = inner or place.at("none")  # a misspelt member, which the check explains
     return steps, place

@@ -41,15 +41,15 @@ def doc_of(annotation: Any) -> str:
 def fields_of(declaration: type, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the fields of *declaration* as `create_model` takes them. *defaults* are those of a TypedDict."""
     hints = get_type_hints(declaration, include_extras=True)
-    found: dict[str, dict[str, Any]] = {name: {"default": (defaults or {}).get(name)} for name in hints}
+    options: dict[str, dict[str, Any]] = {name: {"default": (defaults or {}).get(name)} for name in hints}
     if dataclasses.is_dataclass(declaration):
         kinds = ("default", "default_factory")
-        found = {
-            one.name: {kind: value for kind in kinds if (value := getattr(one, kind)) is not dataclasses.MISSING}
-            for one in dataclasses.fields(declaration)
-            if one.init
+        options = {
+            field.name: {kind: value for kind in kinds if (value := getattr(field, kind)) is not dataclasses.MISSING}
+            for field in dataclasses.fields(declaration)
+            if field.init
         }
-    return {name: (hints[name], Field(**default, description=doc_of(hints[name]))) for name, default in found.items()}
+    return {name: (hints[name], Field(**default, description=doc_of(hints[name]))) for name, default in options.items()}
 
 
 @functools.cache
@@ -117,16 +117,15 @@ def require_values(declaration: type, values: Mapping[str, Any], *, of: str) -> 
     try:
         model.model_validate(dict(values))
     except ValidationError as error:
-        raise SetupError(" ".join(f"{of}: {each.message}" for each in mistakes_in(model, values, error))) from None
+        mistakes = mistakes_in(model, values, error)
+        raise SetupError(" ".join(f"{of}: {mistake.message}" for mistake in mistakes)) from None
 
 
 def require_fields(value: Any) -> None:
     """Raise SetupError, naming the field, where a field of *value*, a dataclass, is not as its class declares it."""
     kind = type(value)
-    values = {one.name: getattr(value, one.name) for one in dataclasses.fields(kind) if one.init}
-    defaults = {one.name: one.default for one in dataclasses.fields(kind)}
-    changed = {name: value for name, value in values.items() if value is not defaults[name]}
-    require_values(kind, changed, of=kind.__name__)
+    fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(kind) if field.init)
+    require_values(kind, {f.name: inner for f, inner in fields if inner is not f.default}, of=kind.__name__)
 
 
 def from_rows(declaration: type[D], rows: Any, *, of: str) -> list[D]:
@@ -136,18 +135,18 @@ def from_rows(declaration: type[D], rows: Any, *, of: str) -> list[D]:
     """
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise SetupError(f"Expected a list of tables, [[{of}]], not {type(rows).__name__}.")
-    made: list[D] = []
+    values: list[D] = []
     for number, row in enumerate(rows, 1):
         place = f"{of.capitalize()} {number}"
         if not isinstance(row, Mapping):
-            names = ", ".join(one.name for one in dataclasses.fields(declaration) if one.init)  # type: ignore[arg-type]
+            names = ", ".join(f.name for f in dataclasses.fields(declaration) if f.init)  # type: ignore[arg-type]
             raise SetupError(f"{place} is not a table of {names}.")
         require_values(declaration, row, of=place)
         try:
-            made.append(declaration(**row))
+            values.append(declaration(**row))
         except SetupError as error:
             raise SetupError(f"{place}: {error}") from None
-    return made
+    return values
 
 
 def _plain(value: Any) -> Any:
@@ -166,9 +165,10 @@ def _without_null(schema: Any) -> Any:
         return [_without_null(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _without_null(value) for key, value in schema.items() if not (key == "default" and value is None)}
-    if {"type": "null"} in (branches := made.get("anyOf", ())):
-        rest = [branch for branch in branches if branch != {"type": "null"}]
-        beside = {key: value for key, value in made.items() if key != "anyOf"}
-        return {**rest[0], **beside} if len(rest) == 1 else {"anyOf": rest, **beside}
-    return made
+    schema = {key: _without_null(value) for key, value in schema.items() if (key, value) != ("default", None)}
+    branches = schema.get("anyOf", [])
+    if {"type": "null"} not in branches:
+        return schema
+    del schema["anyOf"]
+    rest = [branch for branch in branches if branch != {"type": "null"}]
+    return {**rest[0], **schema} if len(rest) == 1 else {"anyOf": rest, **schema}

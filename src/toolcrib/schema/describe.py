@@ -43,11 +43,16 @@ def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     words = types[0]
     if words == "array" and isinstance(schema.get("items"), Mapping):
         words = f"array of {describe_at(view.resolved.at('items'), depth=depth + 1)}"
+    limits = _limits_of(view)
+    return f"{words} ({', '.join(limits)})" if limits and depth < 3 else words
+
+
+def _limits_of(view: SchemaView) -> list[str]:
+    """Return the format and the limits of a value at *view*, in words."""
+    schema = view.resolved.schema
     keywords = [(word, limit) for step in reversed(view.chain) for word, limit in step.schema.items()]
     limits = [LIMITS[word](limit) for word, limit in keywords if word in LIMITS]
-    if "format" in schema:
-        limits.insert(0, display_name(schema["format"]))
-    return f"{words} ({', '.join(limits)})" if limits and depth < 3 else words
+    return [display_name(schema["format"]), *limits] if "format" in schema else limits
 
 
 def _with_keys(view: SchemaView, words: str) -> str:

@@ -38,12 +38,8 @@ MAX_PROBLEMS = 50
 MAX_ERRORS = 10_000
 """More errors of pydantic than these are not gone through one by one: listing them takes longer than the check."""
 
-_LOOK_WEIGHT = 100
-_MAX_WEIGHT = 200_000 * _LOOK_WEIGHT
-"""At most 200,000 places are looked at in one search, fewer where they are large. Ordinary calls look at tens."""
-
-_MAX_SEARCH_S = 0.5
-"""How long a search may take: nothing else can run meanwhile."""
+_SEARCH_TIMEOUT_S = 0.5
+"""How long a search may take: nothing else can run meanwhile. Ordinary calls look at tens of places."""
 
 _MAX_DEPTH = 120
 """How many schemas are gone through to one place. Each takes some frames of Python's stack."""
@@ -70,30 +66,14 @@ class Problem:
 
 
 class Budget:
-    """How much may still be looked at, so that no schema and no data make a search long."""
+    """The time that is left of a search, so that no schema and no data make it long."""
 
     def __init__(self) -> None:
-        self._due = monotonic() + _MAX_SEARCH_S
-        self._left = _MAX_WEIGHT
-        self._weights: dict[int, int] = {}
-        self._alive: list[Any] = []  # what was weighed: an id may be used again
+        self._due = monotonic() + _SEARCH_TIMEOUT_S
 
-    def take(self, value: Any) -> bool:
-        """Return whether *value* may be looked at once more."""
-        self._left -= _LOOK_WEIGHT + (self._weigh(value) if isinstance(value, dict | list | str) else 0)
-        return self._left >= 0 and monotonic() < self._due
-
-    def _weigh(self, value: Any) -> int:
-        if isinstance(value, str):
-            return len(value) // 32
-        if not isinstance(value, dict | list):
-            return 1
-        weight = self._weights.get(id(value))
-        if weight is None:
-            members = value.values() if isinstance(value, dict) else value
-            weight = self._weights[id(value)] = 1 + sum(map(self._weigh, members))
-            self._alive.append(value)
-        return weight
+    def has_time(self) -> bool:
+        """Return whether one more place may be looked at."""
+        return monotonic() < self._due
 
 
 def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments", remark: str = "") -> ToolError:
@@ -126,25 +106,30 @@ def problems(view: SchemaView, value: Any, error: ValidationError | None = None)
     *error* is pydantic's, where pydantic decides. Without it, the schema alone does: nothing is returned for a value
     that is valid, or where looking for what is wrong would take too long.
     """
-    problems: list[Problem] = []
-    if not view.is_valid(value):
-        problems = _Walk(is_final=error is None).problems(value, view, ())
+    by_schema = [] if view.is_valid(value) else _Walk(is_final=error is None).problems(value, view, ())
     details = None if error is None else error_details(error)
     if details is None:
-        return problems
-    refusals: dict[str, tuple[Path, Any, list[Any]]] = {}
+        return by_schema
     places: set[str] = set()
+    for detail in details:
+        path, _ = locate(detail["loc"], value)
+        places.add(pointer((*path, detail["loc"][-1]) if detail["type"] == "missing" else path))
+    above = {place[:end] for place in places for end, sign in enumerate(place) if sign == "/"}
+    in_question = [
+        problem for problem in by_schema if problem.path in above or any(_is_within(problem.path, p) for p in places)
+    ]
+    return [*in_question, *_by_pydantic_alone(details, value, [problem.path for problem in in_question])]
+
+
+def _by_pydantic_alone(details: Iterable[Any], value: Any, explained_paths: Sequence[str]) -> list[Problem]:
+    """Return a problem for each place that pydantic's *details* refuse and the schema has no words for."""
+    refusals: dict[str, tuple[Path, Any, list[Any]]] = {}
     for detail in details:
         path, part = locate(detail["loc"], value)
         refusals.setdefault(pointer(path), (path, part, []))[2].append(detail)
-        places.add(pointer((*path, detail["loc"][-1]) if detail["type"] == "missing" else path))
-    above = {place[:end] for place in places for end, sign in enumerate(place) if sign == "/"}
-    problems = [
-        problem for problem in problems if problem.path in above or any(_is_within(problem.path, p) for p in places)
-    ]
-    explained_paths = [problem.path for problem in problems]
+    problems: list[Problem] = []
     for place, (path, part, of_place) in refusals.items():
-        if len(problems) >= MAX_PROBLEMS:
+        if len(problems) + len(explained_paths) >= MAX_PROBLEMS:
             break
         if explained_paths and all(detail["type"] == "extra_forbidden" for detail in of_place):
             continue  # perhaps of another branch of a union
@@ -178,16 +163,16 @@ class _Walk:
         self._budget = Budget()
         self._is_final = is_final
         self._compared = 0
-        self._known: dict[tuple[Path, SchemaView], list[Problem]] = {}
+        self._memory: dict[tuple[Path, SchemaView], list[Problem]] = {}
         self._depth = 0
         self._gave_up = False
 
     def problems(self, value: Any, view: SchemaView, path: Path) -> list[Problem]:
         """Return the problems of *value* at *view*: none where it is valid, or where looking would take too long."""
-        known = self._known.get((path, view))
-        if known is None:
-            known = self._known[path, view] = []  # what a schema that leads back to itself finds
-            if self._depth > _MAX_DEPTH or not self._budget.take(value):
+        memory = self._memory.get((path, view))
+        if memory is None:
+            memory = self._memory[path, view] = []  # what a schema that leads back to itself finds
+            if self._depth > _MAX_DEPTH or not self._budget.has_time():
                 self._gave_up = True
             elif not view.is_valid(value):
                 self._depth += 1
@@ -197,10 +182,10 @@ class _Walk:
                     if len(problems) >= MAX_PROBLEMS:
                         break
                 self._depth -= 1
-                known += problems.values()
-                if not known and self._is_final and not self._gave_up:
-                    known.append(_expected(path, "what the schema admits here", value, with_kind=False))
-        return known
+                memory += problems.values()
+                if not memory and self._is_final and not self._gave_up:
+                    memory.append(_expected(path, "what the schema admits here", value, with_kind=False))
+        return memory
 
     def _explained(self, value: Any, view: SchemaView, path: Path) -> Iterator[Problem]:
         schema = view.schema
@@ -250,7 +235,12 @@ class _Walk:
         if not near or any(leaf.choices for leaf in near):
             yield self._another_kind(value, view, path)
             return
-        # The branch with the fewest problems is probably the one that was meant, if there is just one such.
+        yield from self._closest_branch(value, view, near, path)
+
+    def _closest_branch(
+        self, value: Any, view: SchemaView, near: Sequence[SchemaView], path: Path
+    ) -> Iterator[Problem]:
+        """Return the problems of the branch that was probably meant: the one with the fewest, if just one has."""
         outcomes = [self.problems(value, leaf, path) for leaf in near[:SHOWN]]
         common_counts = [sum(name in leaf.members for name in value) if isinstance(value, dict) else 0 for leaf in near]
         distances = [(len(outcome), -names) for outcome, names in zip(outcomes, common_counts, strict=False)]
@@ -279,7 +269,7 @@ class _Walk:
         places = {name: view.member(name) for name in value}
         unknown = [name for name in value if any(place.is_false for place in places[name])]
         if view.schema.get("unevaluatedProperties") is False:
-            unknown += [name for name in value if name not in unknown and name not in view.names.known]
+            unknown += [name for name in value if name not in unknown and name not in view.names.members]
         missing = [name for name in view.required if name not in value]
         matches = self._matches(value, unknown, missing, view)
         yield from _unknown(unknown, matches, _takes(view), path)
@@ -298,7 +288,7 @@ class _Walk:
     ) -> dict[str, str]:
         """Return for unknown names those that they probably misspell, each once: missing ones before others."""
         matches: dict[str, str] = {}
-        free = [name for name in view.names.known if name not in value and name not in missing]
+        free = [name for name in view.names.members if name not in value and name not in missing]
         for candidates in (missing, free):
             for name in unknown[:SHOWN]:
                 left = [candidate for candidate in candidates if candidate not in matches.values()]
@@ -364,7 +354,7 @@ def _unknown(unknown: Sequence[str], matches: Mapping[str, str], takes: Sequence
 
 def _takes(view: SchemaView) -> list[str]:
     """Return the names that an object takes, and what it says of others."""
-    names = [name for name in view.names.known if not view.at("properties", name).is_false]
+    names = [name for name in view.names.members if not view.at("properties", name).is_false]
     return names + [f"names that match {pattern}" for pattern in view.schema.get("patternProperties", ())]
 
 
@@ -438,18 +428,8 @@ def _without_values(message: str, values: Sequence[Any]) -> str:
 
     Where an author quotes only a part of a long text, that part is found by its length.
     """
-    message = message[:_MAX_MESSAGE_CHARS]
     texts = [" ".join(value.split()) for value in values if isinstance(value, str)]
-    whole = "\n".join(texts)[:_MAX_SEARCHED_CHARS]
-    rest, at = "", 0
-    while at < len(message):
-        size = _MIN_QUOTED_CHARS
-        if at + size <= len(message) and message[at : at + size] in whole:
-            while at + size < len(message) and message[at : at + size + 1] in whole:
-                size += 1
-            rest, at = f"{rest}…", at + size
-        else:
-            rest, at = rest + message[at], at + 1
+    rest = _without_parts(message[:_MAX_MESSAGE_CHARS], "\n".join(texts)[:_MAX_SEARCHED_CHARS])
     numbers = {
         form for value in values if not isinstance(value, str) for form in (str(value), f"{value:,}", f"{value:g}")
     }
@@ -461,6 +441,20 @@ def _without_values(message: str, values: Sequence[Any]) -> str:
         is_word = len(text) >= 4 or text in numbers or not text.isalpha()
         bare = rf"|(?<![\w.]){re.escape(text)}(?![\w]|\.\w)" if is_word else ""
         rest = re.sub(rf"(?<=['\"]){re.escape(text)}(?=['\"]){bare}", "…", rest)
+    return rest
+
+
+def _without_parts(message: str, text: str) -> str:
+    """Return *message* with what it has of *text* replaced by "…", where that is long."""
+    rest, at = "", 0
+    while at < len(message):
+        size = _MIN_QUOTED_CHARS
+        if at + size <= len(message) and message[at : at + size] in text:
+            while at + size < len(message) and message[at : at + size + 1] in text:
+                size += 1
+            rest, at = f"{rest}…", at + size
+        else:
+            rest, at = rest + message[at], at + 1
     return rest
 
 

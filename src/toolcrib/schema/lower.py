@@ -8,10 +8,9 @@ members, items, limits, references, unions, a single `allOf`. Other keywords (`n
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import sha256
 from math import floor
 from typing import Any, Literal
 
@@ -159,8 +158,8 @@ def subject(path: str) -> str:
             inside, _ = True, next(steps, None)
         elif keyword in ("dependentSchemas", *COMBINING):
             next(steps, None)
-    what = f"'{name}'" if name else "the arguments"
-    return f"the values inside {what}" if inside else what
+    owner = f"'{name}'" if name else "the arguments"
+    return f"the values inside {owner}" if inside else owner
 
 
 def _unchanged(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -206,20 +205,24 @@ def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
     takes_all = accepts.keywords is None and not (accepts.not_at_root or accepts.needs_items or accepts.member_names)
     if takes_all and '$ref"' not in text and '$dynamicRef"' not in text:
         low = Lowered(schema if schema.get("type") == "object" else {"type": "object", **schema})
-        return _without_strict(low, [], accepts) if strict else low
+        return _without_strict(low, None, accepts) if strict else low
     if _nesting(schema) > MAX_NESTING:
         return _any_object("is nested too deeply")
     if not jsonschema_rs.meta.is_valid(schema):
         return _any_object("is not valid JSON Schema 2020-12")
     if not SchemaView(schema).is_walkable and "$ref" in text:
         return _any_object("has an `$id` inside, to which its references are relative")
-    obstacles: list[Loss] = []
+    reason: Loss | None = None
     if strict and accepts.strictly is not None:
-        low, obstacles = _rewritten(schema, accepts.strictly)
-        if not obstacles:
-            return low
-    low, _ = _rewritten(schema, accepts)
-    return _without_strict(low, obstacles, accepts) if strict and not accepts.closed else low
+        try:
+            return _rewritten(schema, accepts.strictly)
+        except _Obstacle as obstacle:
+            reason = obstacle.loss
+    try:
+        low = _rewritten(schema, accepts)
+    except _Obstacle as obstacle:  # a strict mode that was asked for by itself
+        return _any_object(f"cannot be in strict mode. {obstacle.loss.meaning}".rstrip("."))
+    return _without_strict(low, reason, accepts) if strict and not accepts.closed else low
 
 
 def _any_object(reason: str) -> Lowered:
@@ -227,13 +230,12 @@ def _any_object(reason: str) -> Lowered:
     return Lowered({"type": "object", "properties": {}}, (Loss("", "$schema", meaning, "high"),))
 
 
-def _without_strict(low: Lowered, obstacles: list[Loss], accepts: Accepts) -> Lowered:
-    end = "So the tool is sent without strict mode."
-    losses = [Loss(loss.path, "strict", f"{loss.meaning} {end}", "high") for loss in obstacles]
-    if not losses:
-        meaning = f"Strict mode was asked for, and the tool is sent without it: {accepts.name} has none for this tool."
-        losses = [Loss("", "strict", meaning, "high")]
-    return replace(low, losses=(*low.losses, *losses))
+def _without_strict(low: Lowered, reason: Loss | None, accepts: Accepts) -> Lowered:
+    meaning = f"Strict mode was asked for, and the tool is sent without it: {accepts.name} has none for this tool."
+    if reason is not None:
+        meaning = f"{reason.meaning} So the tool is sent without strict mode."
+    loss = Loss("" if reason is None else reason.path, "strict", meaning, "high")
+    return replace(low, losses=(*low.losses, loss))
 
 
 def _nesting(value: Any) -> int:
@@ -248,34 +250,38 @@ def _parts_of(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _rewritten(schema: dict[str, Any], accepts: Accepts) -> tuple[Lowered, list[Loss]]:
-    """Return *schema* lowered, and those of its losses that rule strict mode out."""
-    if accepts.needs_items and accepts.keywords is None:
+class _Obstacle(Exception):
+    """Raised for the first thing by which a strict mode would change what the tool takes."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss.meaning)
+        self.loss = loss
+
+
+def _rewritten(schema: dict[str, Any], accepts: Accepts) -> Lowered:
+    """Return *schema* lowered. Raises _Obstacle where *accepts* is a strict mode that would change it."""
+    # `items` would make all items count as evaluated.
+    if accepts.needs_items and accepts.keywords is None and "unevaluatedItems" not in str(schema):
         schema = _with_items(SchemaView(schema))
     if _fits(schema, accepts):
         unchanged = {key: value for key, value in schema.items() if key != "$schema"}
-        return Lowered({"type": "object", "properties": {}, **unchanged}), []
+        return Lowered({"type": "object", "properties": {}, **unchanged})
     rewrite = _Rewrite({"type": "object", **schema}, accepts)
     final, names = rewrite.run()
     restore = Restore(rewrite.start, rewrite.has_nullable, names)
     for member in restore.ambiguous():
         meaning = "In strict mode the arguments would not show which of several descriptions they follow."
-        rewrite.lose(member, "anyOf", meaning, grave=True)
+        rewrite.lose(member, "anyOf", meaning, obstructs=True)
     optional, unions = _measure(final, rewrite)
-    grave = [loss for key, loss in rewrite.losses.items() if key in rewrite.grave]
     lifts = bool(names or rewrite.has_nullable)
     lift: Lift = restore if lifts else _unchanged
-    return Lowered(final, tuple(rewrite.losses.values()), accepts.closed, lift, lifts, optional, unions), grave
+    return Lowered(final, tuple(rewrite.losses.values()), accepts.closed, lift, lifts, optional, unions)
 
 
 def _with_items(view: SchemaView) -> dict[str, Any]:
-    """Return the schema at *view* in which each array says what its items are: anything, where it said nothing.
-
-    That changes nothing but which items count as evaluated.
-    """
+    """Return the schema at *view* in which each array says what its items are: anything, where it said nothing."""
     schema = view.rebuilt(_with_items)
-    is_open = schema.get("items", True) is True and "unevaluatedItems" not in schema
-    return {**schema, "items": {}} if "array" in view.kinds and is_open else schema
+    return {**schema, "items": {}} if "array" in view.kinds and schema.get("items", True) is True else schema
 
 
 def _fits(schema: dict[str, Any], accepts: Accepts) -> bool:
@@ -300,8 +306,8 @@ def _leads_out(view: SchemaView) -> bool:
 class _Rewrite:
     """The rewriting of one schema for one dialect. Use it once.
 
-    `losses` has what was left out; *grave* are those with which a strict mode would change what the tool takes. `start`
-    is where the arguments are described, `has_nullable` whether null stands for absent anywhere.
+    `losses` has what was left out. `start` is where the arguments are described, `has_nullable` whether null stands for
+    absent anywhere.
 
     Each place that is referred to becomes a definition. Where a dialect takes no recursion, the references that lead
     back to a definition that is being written (`_open`) are cut: without these the definitions cannot be in a circle.
@@ -313,7 +319,6 @@ class _Rewrite:
         self.start = self.root = SchemaView(schema)
         self.accepts = accepts if accepts.keywords is not None else replace(accepts, keywords=PLAIN)
         self.losses: dict[tuple[str, str], Loss] = {}
-        self.grave: set[tuple[str, str]] = set()
         self.has_nullable = False
         self._names: dict[SchemaView, str] = {}
         self._definitions: dict[str, dict[str, Any]] = {}
@@ -335,18 +340,17 @@ class _Rewrite:
         keyword: str,
         meaning: str | None = None,
         *,
-        grave: bool = False,
+        obstructs: bool = False,
         weight: Weight = "medium",
     ) -> None:
-        """Report that *keyword* at *view* is left out."""
-        key = view.pointer, keyword
-        if key not in self.losses or (grave and key not in self.grave):
-            # With these all that a place demands is lost.
-            weight = "high" if keyword in ("$ref", "$dynamicRef", "false") else weight
-            meaning = meaning or omitted(view.pointer, keyword, view.schema.get(keyword))
-            self.losses[key] = Loss(view.pointer, keyword, meaning, weight)
-        if grave:
-            self.grave.add(key)
+        """Report that *keyword* at *view* is left out. *obstructs*: in a strict mode, it cannot be: raise _Obstacle."""
+        # With these all that a place demands is lost.
+        weight = "high" if keyword in ("$ref", "$dynamicRef", "false") else weight
+        meaning = meaning or omitted(view.pointer, keyword, view.schema.get(keyword))
+        loss = Loss(view.pointer, keyword, meaning, weight)
+        if obstructs and self.accepts.closed:
+            raise _Obstacle(loss)
+        self.losses.setdefault((view.pointer, keyword), loss)
 
     # -- the arguments themselves ----------------------------------------------------------------------------------
 
@@ -365,7 +369,9 @@ class _Rewrite:
                 words.remove(word)
         out: dict[str, Any] = {}
         if view.is_false or "object" not in (view.kinds or KINDS):
-            self.lose(view, "false", "The schema for the provider is any object; no arguments are valid.", grave=True)
+            self.lose(
+                view, "false", "The schema for the provider is any object; no arguments are valid.", obstructs=True
+            )
         else:
             out = self._plain(view, words, self._members_of_parts(view), sorted(view.names.required))
             branches = [branch for keyword in UNIONS for branch in view.branches(keyword)]
@@ -390,7 +396,7 @@ class _Rewrite:
                     "The schema for the provider has all members together, and omits which of them go together or are "
                     "required together; Toolcrib still checks it."
                 )
-                self.lose(part, word, meaning, grave=True)
+                self.lose(part, word, meaning, obstructs=True)
             inner = [*part.parts, *(branch for word in UNIONS for branch in part.branches(word))]
             parts += [place for place in inner if place not in parts]
         other_names = [f"'{name}'" for name in members if name not in view.members]
@@ -399,7 +405,7 @@ class _Rewrite:
                 f"The schema for the provider lists {other_names[0]}, which a part of the arguments describes, and "
                 "omits what 'additionalProperties' demands of it; Toolcrib still checks it."
             )
-            self.lose(view, "additionalProperties", meaning, grave=True)
+            self.lose(view, "additionalProperties", meaning, obstructs=True)
         for name, own in view.members.items():
             if len(members[name]) > 1:
                 meaning = (
@@ -417,12 +423,7 @@ class _Rewrite:
             return schema, {}
         names = {name: name for name in members}
         for name in bad_names:
-            new = fitting = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:50] or "_"
-            salt = 0
-            while new in names.values() or new in members:
-                new = f"{fitting}_{sha256(f'{salt}:{name}'.encode()).hexdigest()[:8]}"
-                salt += 1
-            names[name] = new
+            names[name] = _free_name(name, {*names.values(), *members})
         schema = {**schema, "properties": {names[name]: member for name, member in members.items()}}
         if "required" in schema:
             schema["required"] = [names.get(name, name) for name in schema["required"]]
@@ -454,18 +455,18 @@ class _Rewrite:
         if parts and composing and {*words}.isdisjoint(("type", "properties")):
             # The first of several parts says most; the others are left out.
             for word in {*words} - {"$ref"}:
-                self.lose(view, word, grave=True)
+                self.lose(view, word, obstructs=True)
             schema = self._reference(view, parts[0]) if view.target is parts[0] else self._place(parts[0])
             return _described(schema, self._annotations(view))
         for word in composing:
-            self.lose(view, word, grave=True)
+            self.lose(view, word, obstructs=True)
         return self._plain(view, [word for word in words if word not in composing])
 
     def _some(self, view: SchemaView) -> dict[str, Any]:
         """Return what *view* demands. No dialect has a form for no value at all: that is any value, reported."""
         schema = self._place(view)
         if schema is None:
-            self.lose(view, "false", grave=True)
+            self.lose(view, "false", obstructs=True)
         return schema or {}
 
     def _words(self, view: SchemaView) -> list[str]:
@@ -498,7 +499,7 @@ class _Rewrite:
             if {} in places and not self.accepts.closed:
                 return self._plain(view, [])
             if self.accepts.closed or not is_named:
-                self.lose(view, "type", grave=True)
+                self.lose(view, "type", obstructs=True)
         if len(places) < 2:
             return _described(places[0], self._annotations(view)) if places else None
         return {**self._annotations(view), "anyOf": places}
@@ -516,8 +517,7 @@ class _Rewrite:
         if accepts.closed and (not view.kinds or (len(types) > 1 and not types <= _SCALARS)):
             place = subject(view.pointer)
             meaning = f"The provider's strict mode needs one type of {place}, and the schema does not name it."
-            self.lose(view, "type", meaning, grave=True)
-            return {}
+            self.lose(view, "type", meaning, obstructs=True)
         out = self._annotations(view)
         if "type" in schema:
             out["type"] = schema["type"] if len(view.kinds) > 1 else next(iter(view.kinds))
@@ -574,7 +574,6 @@ class _Rewrite:
         values = [value for value in view.constants or () if view.is_valid(value)]
         if not values:
             return None
-        around, keyword = self._annotations(view), "const" if "const" in words else "enum"
         if any(place.leads_out for place in view.reach()):  # so that not all can be judged
             for word in {*words} - {"enum", "const", "type"}:
                 self.lose(view, word)
@@ -582,12 +581,20 @@ class _Rewrite:
         for value in values:
             groups.setdefault(kind(value), []).append(value)
         if self.accepts.closed:
+            keyword = "const" if "const" in words else "enum"
             if not groups.keys() <= _SCALARS:
                 sentence = "The provider's strict mode lists no objects and no lists among the values of"
-                self.lose(view, keyword, f"{sentence} {subject(view.pointer)}.", grave=True)
+                self.lose(view, keyword, f"{sentence} {subject(view.pointer)}.", obstructs=True)
             types = [name for name in groups if name != "integer" or "number" not in groups]
             choices = {"const": values[0]} if keyword == "const" else {"enum": values}
-            return {**around, "type": types[0] if len(types) == 1 else types, **choices}
+            return {**self._annotations(view), "type": types[0] if len(types) == 1 else types, **choices}
+        return self._listed_by_kind(view, words, values, groups)
+
+    def _listed_by_kind(
+        self, view: SchemaView, words: list[str], values: list[Any], groups: Mapping[str, list[Any]]
+    ) -> dict[str, Any]:
+        """Return *values* in *groups* by JSON type, for a dialect that does not list values of every type."""
+        around = self._annotations(view)
         enum_kinds = (self.accepts.enum_kinds or frozenset(KINDS)) if self.accepts.takes("enum") else frozenset[str]()
         branches = [{"type": of, "enum": group} if of in enum_kinds else {"type": of} for of, group in groups.items()]
         is_whole = all(
@@ -632,22 +639,26 @@ class _Rewrite:
         self, view: SchemaView, members: Mapping[str, list[SchemaView]], required: list[str]
     ) -> dict[str, Any]:
         """Return an object of strict mode: it lists its members and takes no others."""
-        place = subject(view.pointer)
-        if "patternProperties" in view.schema:
-            meaning = f"In strict mode {place} could have no members whose names are only described by a pattern."
-            self.lose(view, "patternProperties", meaning, grave=True)
-        if missing := [name for name in required if name not in members]:
-            meaning = f"In strict mode {place} could not have '{missing[0]}', which it must have and does not describe."
-            self.lose(view, "required", meaning, grave=True)
-        if view.additional is None and (members or "properties" in view.schema or view is self.start):
-            meaning = f"The model can give {place} no members but those listed, though the schema would take others."
-            self.lose(view, "additionalProperties", meaning, weight="low")
-        elif view.additional is None:
-            meaning = f"In strict mode {place}, which takes any members, could have none."
-            self.lose(view, "additionalProperties", meaning, grave=True)
-        elif not view.additional.is_false:
-            meaning = f"In strict mode {place} could have no other members than those listed, and it takes others."
-            self.lose(view, "additionalProperties", meaning, grave=True)
+        others, missing = view.additional, [name for name in required if name not in members]
+        is_described = bool(members) or "properties" in view.schema or view is self.start
+        place = f"In strict mode {subject(view.pointer)}"
+        for keyword, is_obstacle, meaning in (
+            ("patternProperties", "patternProperties" in view.schema, "have no members that only a pattern describes"),
+            ("required", missing, f"not have '{''.join(missing[:1])}', which it must have and does not describe"),
+            ("additionalProperties", others is None and not is_described, "have no members, and it takes any"),
+            (
+                "additionalProperties",
+                others is not None and not others.is_false,
+                "have no other members than those listed, and it takes others",
+            ),
+        ):
+            if is_obstacle:
+                self.lose(view, keyword, f"{place} could {meaning}.", obstructs=True)
+        if others is None:
+            meaning = "no members but those listed, though the schema would take others."
+            self.lose(
+                view, "additionalProperties", f"The model can give {subject(view.pointer)} {meaning}", weight="low"
+            )
         properties = {name: self._member(views[:1], name in required) for name, views in members.items()}
         for name in properties if self.accepts.all_required else ():
             member = members[name][0]
@@ -655,7 +666,7 @@ class _Rewrite:
                 continue
             if member.is_valid(None):
                 meaning = f"In strict mode null would mean that there is no '{name}', and it has a meaning of its own."
-                self.lose(member, "required", meaning, grave=True)
+                self.lose(member, "required", meaning, obstructs=True)
             else:
                 self.has_nullable = True
                 properties[name] = _nullable(properties[name])
@@ -667,10 +678,8 @@ class _Rewrite:
         first = view.branches("prefixItems")
         rest = view.at("items") if "items" in view.schema else None
         if first and not self.accepts.takes("prefixItems"):  # `items` would hold for the first ones
-            self.lose(view, "prefixItems", grave=True)
+            self.lose(view, "prefixItems", obstructs=True)
             first, rest = [], None
-            if self.accepts.closed:
-                return
         if first:
             out["prefixItems"] = [self._some(item) for item in first]
         items = None if rest is None else self._place(rest)
@@ -679,10 +688,10 @@ class _Rewrite:
         elif rest is not None and self.accepts.takes("maxItems"):
             out["maxItems"] = min(view.schema.get("maxItems", len(first)), len(first))
         elif rest is not None:
-            self.lose(view, "items", grave=True)
+            self.lose(view, "items", obstructs=True)
         if items is None and self.accepts.closed:
             place = f"The provider's strict mode needs the type of the items of {subject(view.pointer)}"
-            self.lose(view, "items", f"{place}, and the schema does not name it.", grave=True)
+            self.lose(view, "items", f"{place}, and the schema does not name it.", obstructs=True)
         elif items is None and self.accepts.needs_items and "array" in view.kinds:
             out["items"] = {}
 
@@ -699,10 +708,7 @@ class _Rewrite:
             return self._cut(view)
         name = self._names.get(target)
         if name is None:
-            stem = re.sub(r"[^A-Za-z0-9_.-]", "_", (steps(target.pointer) or ["root"])[-1])[:60] or "root"
-            names = {*self._names.values()}
-            name = next(name for n in range(len(names) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in names)
-            self._names[target] = name
+            name = self._names[target] = _free_name((steps(target.pointer) or ["root"])[-1], {*self._names.values()})
         if is_later:
             self._waiting.append(target)
         else:
@@ -723,7 +729,7 @@ class _Rewrite:
         meaning = f"The schema for the provider omits what is deeper inside {place}; Toolcrib still checks it."
         if self.accepts.closed:
             meaning = f"In strict mode {place} could not hold more of its own kind, or is nested too deeply."
-        self.lose(view, "$ref", meaning, grave=True)
+        self.lose(view, "$ref", meaning, obstructs=True)
         return {}
 
     def _annotations(self, view: SchemaView) -> dict[str, Any]:
@@ -735,6 +741,13 @@ class _Rewrite:
             sentence = f"Default: {json.dumps(default, ensure_ascii=False)}."
             out["description"] = with_sentences(out.get("description"), [sentence])
         return out
+
+
+def _free_name(name: str, others: Collection[str]) -> str:
+    """Return *name* in letters that every dialect takes, with a number behind it where *others* have it."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:50] or "_"
+    names = (f"{stem}_{number + 1}" if number else stem for number in range(len(others) + 1))
+    return next(name for name in names if name not in others)
 
 
 def _all_numbers(kinds: frozenset[str]) -> frozenset[str]:
@@ -818,7 +831,7 @@ def _measure(schema: dict[str, Any], rewrite: _Rewrite) -> tuple[int, int]:
     ):
         if limit is not None and count > limit:
             meaning = f"The provider takes at most {limit} {unit} in one schema, and this one has {count}."
-            rewrite.lose(rewrite.root, unit, meaning, grave=True)
+            rewrite.lose(rewrite.root, unit, meaning, obstructs=True)
     return optional, unions
 
 

@@ -65,8 +65,10 @@ class Document:
         """The document, and the same with the scalars and keys that the tool gets of it, where they differ."""
         if self._plan is None:
             return [self.values]
-        received = self._read("all", is_received=True)
-        return [self.values] if canonical_json(received) == canonical_json(self.values) else [self.values, received]
+        as_received = self._read("all", is_received=True)
+        return (
+            [self.values] if canonical_json(as_received) == canonical_json(self.values) else [self.values, as_received]
+        )
 
     @cached_property
     def text(self) -> str:
@@ -143,28 +145,33 @@ class _Reader:
             return self._mask
         if isinstance(value, _SECRETS):
             return document
-        fields = None if self._plan is None else self._plan.classes.get(type(value))
         if isinstance(value, RootModel):
             return self._read(document, value.root, views)
+        fields = None if self._plan is None else self._plan.classes.get(type(value))
+        is_as_sent = not self._is_received or value is ABSENT
         if isinstance(document, dict):
             if fields is not None:
                 extra = getattr(value, "__pydantic_extra__", None)
                 return self._object(document, _members(value), fields, views, extra=extra)
-            if isinstance(value, Mapping) or not self._is_received or value is ABSENT:
+            if isinstance(value, Mapping) or is_as_sent:
                 return self._mapping(document, value if isinstance(value, Mapping) else {}, views)
         elif isinstance(document, list):
             if isinstance(value, list | tuple) and len(value) >= len(document):
-                read = [
-                    self._read(item, made, _items_of(views, index))
-                    for index, (item, made) in enumerate(zip(document, value, strict=False))
-                ]
-                more = value[len(document) :] if self._defaults == "all" and fields is not None else ()
-                return read + [written(default, mask=self._mask, strict=False) for default in more]
-            if not self._is_received or value is ABSENT:
+                return self._list(document, value, views, has_fields=fields is not None)
+            if is_as_sent:
                 return self._items(document, value, views)
-        elif not self._is_received or value is ABSENT or _is_encoded(views):
+        elif is_as_sent or _is_encoded(views):
             return document
         return _as_json(value, document)
+
+    def _list(
+        self, document: Sequence[Any], value: Sequence[Any], views: Sequence[SchemaView], *, has_fields: bool
+    ) -> list[Any]:
+        """Return the items of a list, and the defaults of a named tuple that was sent as a shorter one."""
+        pairs = enumerate(zip(document, value, strict=False))
+        items = [self._read(item, inner, _items_of(views, index)) for index, (item, inner) in pairs]
+        more = value[len(document) :] if self._defaults == "all" and has_fields else ()
+        return items + [written(default, mask=self._mask, strict=False) for default in more]
 
     def _object(
         self,
@@ -179,14 +186,14 @@ class _Reader:
 
         An extra one of a model may have a field's own name, where that field is only read by its alias.
         """
-        others = value if extra is None else extra
+        extra_values = value if extra is None else extra
         owners = {name: field for field in fields for name in field.names}
         read: dict[str, Any] = {}
         for name, member in document.items():
             field = owners.get(name)
-            shown = name if field is None or field.names[0] in document else field.names[0]
-            made = others.get(name, ABSENT) if field is None else value.get(field.name, ABSENT)
-            read[shown] = self._read(member, made, _members_of(views, name, shown))
+            own_name = name if field is None or field.names[0] in document else field.names[0]
+            inner = extra_values.get(name, ABSENT) if field is None else value.get(field.name, ABSENT)
+            read[own_name] = self._read(member, inner, _members_of(views, name, own_name))
         for field in fields:
             name = field.names[0] if field.names else field.name
             default = value.get(field.name, field.default)
@@ -204,28 +211,27 @@ class _Reader:
     def _mapping(self, document: Mapping[str, Any], value: Mapping[Any, Any], views: Sequence[SchemaView]) -> Any:
         """Return the members of a mapping, or of a TypedDict: its class is not in the value."""
         try:
-            made = {name_in_json(key): member for key, member in value.items()}
+            values = {name_in_json(key): member for key, member in value.items()}
         except ValueError:  # keys that JSON has no names for
-            made = {}
-        if made.keys() != document.keys():
+            values = {}
+        if values.keys() != document.keys():
             tables = () if self._plan is None else self._plan.tables
-            fitting = {table for table in tables if _fits(table, document, made)}
-            if len(fitting) == 1:
-                return self._object(document, made, fitting.pop(), views)
+            candidates = {table for table in tables if _fits(table, document, values)}
+            if len(candidates) == 1:
+                return self._object(document, values, candidates.pop(), views)
             if self._is_received and value:
                 return written(value, strict=False)
             # A key type has changed the names, perhaps, and keeps the order.
-            made = dict(zip(document, made.values(), strict=True)) if len(made) == len(document) else {}
+            values = dict(zip(document, values.values(), strict=True)) if len(values) == len(document) else {}
         return {
-            name: self._read(member, made.get(name, ABSENT), _members_of(views, name))
+            name: self._read(member, values.get(name, ABSENT), _members_of(views, name))
             for name, member in document.items()
         }
 
     def _items(self, document: Sequence[Any], value: Any, views: Sequence[SchemaView]) -> list[Any]:
         """Return the items of what is not a list in Python: a set, or what its validator made of them."""
         items = value if isinstance(value, Set) else ()
-        hidden = self._mask is not None and any(isinstance(item, _SECRETS) for item in items)
-        if hidden:
+        if self._mask is not None and any(isinstance(item, _SECRETS) for item in items):
             return [self._mask] * len(document)
         return [self._read(item, ABSENT, _items_of(views, index)) for index, item in enumerate(document)]
 
@@ -250,8 +256,8 @@ class _Decimals(_Reader):
         return str(document)
 
     def _items(self, document: Sequence[Any], value: Any, views: Sequence[SchemaView]) -> list[Any]:
-        made = next(iter(value), ABSENT) if isinstance(value, Set) else ABSENT
-        return [self._read(item, made, views) for item in document]
+        inner = next(iter(value), ABSENT) if isinstance(value, Set) else ABSENT
+        return [self._read(item, inner, views) for item in document]
 
 
 def _fits(fields: Fields, document: Mapping[str, Any], value: Mapping[str, Any]) -> bool:

@@ -30,14 +30,14 @@ _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Arguments after repair. *written* maps places in *value* to those they were written at, if they moved.
+    """Arguments after repair. *origins* maps places in *value* to those they were written at, if they moved.
 
     `gave_up` where it would have taken too long to tell whether they can be repaired.
     """
 
     value: Any
     repairs: tuple[Repair, ...]
-    written: Mapping[tuple[str, str | int], str]
+    origins: Mapping[tuple[str, str | int], str]
     respelled: Mapping[str, set[str]]
     gave_up: bool = False
 
@@ -61,7 +61,7 @@ def repair(value: Any, text: str, view: SchemaView, *, refused: frozenset[str] |
     if isinstance(value, dict):
         value, inner_repairs = search.arguments(value, view.resolved, refused)
         repairs += inner_repairs
-    return Repaired(value, repairs, search.written, search.all_numbers, search.gave_up)
+    return Repaired(value, repairs, search.origins, search.all_numbers, search.gave_up)
 
 
 def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> Repaired:
@@ -75,10 +75,10 @@ def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> 
         number = holder[path[-1]] if path else None
         if isinstance(number, float) and _is_whole(number, repaired.respelled):
             holder[path[-1]] = int(number)
-            written = ""
+            origin = ""
             for part in path:
-                written = repaired.written.get((written, part), written + pointer([part]))
-            repairs.append(Repair(written, "number", "integer"))
+                origin = repaired.origins.get((origin, part), origin + pointer([part]))
+            repairs.append(Repair(origin, "number", "integer"))
     if not repairs:
         return repaired
     return replace(repaired, value=value, repairs=(*repaired.repairs, *repairs))
@@ -101,7 +101,7 @@ class _Search:
         self._known: dict[tuple[int, SchemaView, str], list[Reading]] = {}
         self.numbers = numbers
         self.all_numbers = dict(numbers)
-        self.written: dict[tuple[str, str | int], str] = {}
+        self.origins: dict[tuple[str, str | int], str] = {}
 
     def parsed(self, text: str) -> tuple[Any, dict[str, set[str]]]:
         """Return the JSON in a string (None where there is none), and how its numbers were spelled."""
@@ -116,8 +116,8 @@ class _Search:
                 self.all_numbers[again] = self.all_numbers.get(again, set()) | spelled
         return reading
 
-    def _require(self, value: Any, depth: int = 0) -> None:
-        if depth > _MAX_DEPTH or not self._budget.take(value):
+    def _require_time(self, depth: int = 0) -> None:
+        if depth > _MAX_DEPTH or not self._budget.has_time():
             self.gave_up = True
             raise _Ambiguous
 
@@ -127,7 +127,7 @@ class _Search:
         key = id(value), view, path
         readings = self._known.get(key)
         if readings is None:
-            self._require(value, depth)
+            self._require_time(depth)
             if view.is_valid(value):
                 readings = [(value, ())]
             else:
@@ -136,11 +136,7 @@ class _Search:
         return readings
 
     def _proposed(self, value: Any, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
-        every = view.branches("allOf")
-        branches = [branch for word in UNIONS for branch in view.branches(word)] + (every if len(every) == 1 else [])
-        if (target := view.target) is not None:
-            branches.append(target)
-        for branch in branches:
+        for branch in _branches(view):
             yield from self.readings(value, branch, path, depth)
         if isinstance(value, dict) and "object" in view.kinds:
             yield from self._object(value, view, path, depth)
@@ -156,11 +152,11 @@ class _Search:
                 yield from self._each_item(value, view, path, depth)
             if _may_be_item(value, view):
                 for item, repairs in self.readings(value, view.item(0), path, depth):
-                    self.written[path, 0] = path
+                    self.origins[path, 0] = path
                     yield [item], (Repair(path, kind(value), "array"), *repairs)
 
     def _in_text(self, text: str, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
-        self._require(text, depth)
+        self._require_time(depth)
         value, numbers = self.parsed(text)
         if value is None or isinstance(value, str):
             return
@@ -224,14 +220,14 @@ class _Search:
     def _renaming(self, key: str, name: str, path: str) -> tuple[Repair, ...]:
         if key == name:
             return ()
-        place = self.written[path, name] = path + pointer([key])
+        place = self.origins[path, name] = path + pointer([key])
         return (Repair(place, "key", "key"),)
 
     def _one_or_none(self, proposed: list[Reading], view: SchemaView) -> list[Reading]:
         """Return the reading with the fewest repairs, if all valid ones have the same value."""
         distinct: dict[str, Reading] = {}
         for reading in proposed:
-            self._require(reading[0])
+            self._require_time()
             if view.is_valid(reading[0]):
                 text = json.dumps(reading[0], sort_keys=True) if len(proposed) > 1 else ""
                 shortest = distinct.setdefault(text, reading)
@@ -240,6 +236,13 @@ class _Search:
         if len(distinct) > 1:
             raise _Ambiguous
         return list(distinct.values())
+
+
+def _branches(view: SchemaView) -> list[SchemaView]:
+    """Return what a value at *view* may be read as: its unions, its only `allOf`, and where its `$ref` leads."""
+    parts = view.branches("allOf")
+    branches = [branch for word in UNIONS for branch in view.branches(word)] + (parts if len(parts) == 1 else [])
+    return branches + ([] if view.target is None else [view.target])
 
 
 def _may_be_item(value: Any, view: SchemaView) -> bool:

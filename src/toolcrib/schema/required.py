@@ -108,6 +108,8 @@ def is_plainly_bounded(schema: Mapping[str, Any], sizes: dict[str, int | None] |
 
     def size(part: Any) -> int:
         count = 1
+        if type(part) is bool:
+            return count
         for value in part.values() if type(part) is dict else part:
             if type(value) is dict or type(value) is list:
                 count += size(value)

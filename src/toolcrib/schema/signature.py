@@ -48,7 +48,7 @@ _PLAIN_TYPES = (str, int, float, bool, list, dict, None, NoneType, Any, EMPTY)
 class Signature:
     """The signature of a callable. `is_async` where calling it returns an awaitable; `returns` is the awaited type.
 
-    `written` are all parameters as Python has them, also those a model never sees. `hidden` are names that are taken
+    `in_python` are all parameters as Python has them, also those a model never sees. `reserved_names` are taken
     (`self`, the Context, what a partial has fixed), so that `**kwargs` must not carry them. `names` are local names
     that annotations may use, here and in the types they name.
     """
@@ -58,8 +58,8 @@ class Signature:
     returns: Any
     is_async: bool
     doc: str | None
-    written: tuple[inspect.Parameter, ...]
-    hidden: frozenset[str]
+    in_python: tuple[inspect.Parameter, ...]
+    reserved_names: frozenset[str]
     names: Mapping[str, Any]
 
 
@@ -73,19 +73,19 @@ def read_signature(
     where annotations cannot be resolved, or ask for what the host cannot provide.
     """
     try:
-        written = inspect.signature(fn)
+        python_signature = inspect.signature(fn)
     except (TypeError, ValueError):
         raise DefinitionError(
             f"{label} has no signature that Python can read. Wrap it in a function with annotated parameters."
         ) from None
     plain = _plain(fn)
     local = {**_of_class(fn, plain), **_of_function(plain), **enclosing_names(plain), **(names or {})}
-    hints = _hints(plain, written, label, local)
+    hints = _hints(plain, python_signature, label, local)
     partial_names = _decided_by_partial(fn)
     visible: list[Parameter] = []
     of_call: dict[str, str] = {}  # by what it is: the parameter's name
     depends: list[Need] = []
-    for name, parameter in written.parameters.items():
+    for name, parameter in python_signature.parameters.items():
         if name in partial_names:
             continue
         annotation = hints.get(name, EMPTY)
@@ -118,7 +118,7 @@ def read_signature(
         returns,
         is_async,
         _doc(fn),
-        tuple(written.parameters.values()),
+        tuple(python_signature.parameters.values()),
         _names_taken(fn) - {parameter.name for parameter in visible},
         local,
     )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ..core import Repair, ToolError
 from ..machinery import Check, Checked
-from .errors import MAX_PROBLEMS, Path, Problem, error_details, locate, problems, refusal
+from .errors import Path, Problem, error_details, locate, problems, refusal
 from .from_python import Arguments
 from .json_text import LIMIT_BYTES, JSONError, JSONTooLong, parse_exact, parse_json, require_size, write_json
 from .plan import ABSENT, Plan, unique_keys_test, with_names_told
@@ -60,14 +60,10 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
         try:
             if len(text) > LIMIT_BYTES // 4:
                 require_size(text)
-            checked = validate(text, strict=True)
-            if (
-                always_read
-                or (searched and ("NaN" in text or "Infinity" in text))
-                or not has_unique_keys(text, checked)
-            ):
+            values = validate(text, strict=True)
+            if always_read or (searched and ("NaN" in text or "Infinity" in text)) or not has_unique_keys(text, values):
                 parse_json(text)  # perhaps a key appears twice, or a number is too large
-            return checked, ()
+            return values, ()
         except ValidationError as error:
             return recover(text, repairs, error)
         except JSONError as error:
@@ -218,20 +214,8 @@ class Recovery:
 
     def _refusal(self, value: Any, error: ValidationError | None, remark: str = "") -> ToolError:
         mistakes = problems(self._view, value, error)
-        if not mistakes and error is not None and error_details(error) is None:
-            # pydantic alone knows what is wrong, and finds too much. Of the beginnings of lists, it finds less.
-            beginning = _beginning(value)
-            _, fewer = self._accepted(beginning)
-            mistakes = problems(self._view, beginning, fewer) if fewer is not None else []
-            mistakes = [problem for problem in mistakes if problem.received not in ("array", "object")]
         unknown = Problem("", "other arguments", kind(value), "the arguments do not match its schema.")
         return refusal(self._tool, mistakes or [unknown], remark=remark)
-
-
-def _beginning(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _beginning(member) for name, member in value.items()}
-    return [_beginning(item) for item in value[:MAX_PROBLEMS]] if isinstance(value, list) else value
 
 
 def _refused_names(details: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:

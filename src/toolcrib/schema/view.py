@@ -274,11 +274,11 @@ class SchemaView:
             if branches := [branch.names for branch in self.branches(keyword)]:
                 required |= frozenset.intersection(*(branch.required for branch in branches))
                 parts += branches
-        known = dict.fromkeys([*self.members, *(name for part in parts for name in part.known)])
+        members = dict.fromkeys([*self.members, *(name for part in parts for name in part.members)])
         closing = [self.schema.get(word, False) for word in ("additionalProperties", "unevaluatedProperties")]
         admits_others = bool(self.schema.get("patternProperties")) or any(others is not False for others in closing)
         return SchemaNames(
-            tuple(known), required, admits_others or any(part.others for part in parts), is_composed=bool(parts)
+            tuple(members), required, admits_others or any(part.is_open for part in parts), is_composed=bool(parts)
         )
 
     @property
@@ -365,14 +365,14 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SchemaNames:
-    """The names of an object's members: those *known*, those *required* in any case, whether it admits *others*.
+    """The names of an object's *members*, and of those *required* in any case; *is_open* where it admits others.
 
     *is_composed* where parts have names too, which `additionalProperties` does not see.
     """
 
-    known: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
-    others: bool = False
+    is_open: bool = False
     is_composed: bool = False
 
 

@@ -72,11 +72,11 @@ def written(
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return _dataclass(value, write, strict)
         if isinstance(value, Mapping):
-            named = [(name_in_json(key) if strict else _some_name(key), write(inner)) for key, inner in value.items()]
-            members = dict(named)
+            pairs = [(name_in_json(key) if strict else _some_name(key), write(inner)) for key, inner in value.items()]
+            members = dict(pairs)
             if strict and len(members) < len(value):
                 raise NotWritten("two keys of a mapping are one name in JSON")
-            return members if len(members) == len(value) else list(map(list, named))
+            return members if len(members) == len(value) else list(map(list, pairs))
         if isinstance(value, list | tuple):
             return [write(inner) for inner in value]
         if isinstance(value, Set):
@@ -99,11 +99,12 @@ def _model(model: BaseModel, write: Any, strict: bool) -> dict[str, Any]:
     kind = type(model)
     if strict:
         _require_no_private_values(model)
-    found = {}
-    for name, info in kind.model_fields.items():
-        if name in model.__dict__:
-            found[_sent_as(kind, name, info, strict)] = _encoded(model.__dict__[name], info, write)
-    return found | {name: write(inner) for name, inner in (model.__pydantic_extra__ or {}).items()}
+    members = {
+        _sent_as(kind, name, info, strict): _encoded(model.__dict__[name], info, write)
+        for name, info in kind.model_fields.items()
+        if name in model.__dict__
+    }
+    return members | {name: write(inner) for name, inner in (model.__pydantic_extra__ or {}).items()}
 
 
 def _sent_as(kind: type, name: str, info: FieldInfo, strict: bool) -> str:
@@ -125,8 +126,8 @@ def _encoded(value: Any, info: FieldInfo, write: Any) -> Any:
     """Return the value of a field whose type says how it is written."""
     for extra in info.metadata:
         if isinstance(extra, EncodedBytes | EncodedStr) and isinstance(value, bytes | str):
-            encoded = extra.encode(value) if isinstance(extra, EncodedBytes) else extra.encode_str(value)  # type: ignore[arg-type]
-            return write(encoded)
+            text = extra.encode(value) if isinstance(extra, EncodedBytes) else extra.encode_str(value)  # type: ignore[arg-type]
+            return write(text)
         if extra is Json or type(extra).__name__ == "Json":
             return json.dumps(write(value))
     return write(value)
@@ -146,14 +147,14 @@ def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
     if init_only and strict:
         raise NotWritten(f"{kind.__name__} does not keep '{init_only[0]}', which only its constructor gets")
     infos: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
-    found = {}
+    members = {}
     for field in dataclasses.fields(value):
         if hasattr(value, field.name) and (field.init or not strict):
             info = infos.get(field.name)
             name = field.name if info is None else _sent_as(kind, field.name, info, strict)
             inner = getattr(value, field.name)
-            found[name] = write(inner) if info is None else _encoded(inner, info, write)
-    return found
+            members[name] = write(inner) if info is None else _encoded(inner, info, write)
+    return members
 
 
 def _is_init_only(field: Any) -> bool:

@@ -232,7 +232,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
             else schema.arguments_check(tool, arguments)
         )
         is_open = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
-        return protecting(signature.hidden, check, tool) if signature.hidden and is_open else check
+        return protecting(signature.reserved_names, check, tool) if signature.reserved_names and is_open else check
 
     if not is_later and (arguments := inputs()[1]) is not None:
         aliases, code, member_names = arguments.aliases, arguments.plan.code, tuple(arguments.plan.names)

@@ -140,7 +140,9 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
     takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
     takes_any = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
     names = SchemaView(schema).names
-    names_lost = [name for name in names.known if name in signature.hidden or not (takes_any or name in takes)]
+    names_lost = [
+        name for name in names.members if name in signature.reserved_names or not (takes_any or name in takes)
+    ]
     if names_lost:
         raise DefinitionError(
             f"{label}: parameters= describes '{names_lost[0]}', and the function takes no such argument from a model. "
@@ -160,7 +162,7 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
             f"{label}: parameters= requires '{unknown[0]}', and the function takes no such argument. "
             "Add it to the function, or let the function take **arguments."
         )
-    if names.others:
+    if names.is_open:
         raise DefinitionError(
             f"{label}: parameters= lets other arguments through, and the function cannot take them. "
             'Let the function take **arguments, or set "additionalProperties" to false.'

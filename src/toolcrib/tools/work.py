@@ -119,10 +119,10 @@ def _last_in_thread(items: Any, context: Context) -> Any:
 
 def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Callable[..., Any]:
     """Return what takes checked arguments by name and calls *fn* with them: *fn* itself wherever that does."""
-    rest = next((p.name for p in signature.written if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    rest = next((p.name for p in signature.in_python if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
     # What stands before *args can only be given by position once *args has anything in it.
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)[: 1 if rest is None else 2]
-    firsts = [p for p in signature.written if p.kind in by_place]
+    firsts = [p for p in signature.in_python if p.kind in by_place]
     fresh = {p.name: p.default for p in signature.parameters if _mutable(p.default)}
     for name, default in fresh.items():
         try:

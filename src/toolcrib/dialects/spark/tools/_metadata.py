@@ -128,7 +128,7 @@ class FunctionToolMetadata:
     @functools.cached_property
     def receiver(self) -> str | None:
         """Return the name of the object's parameter, `self` or `cls`, of a method that is not bound."""
-        first = self.read.written[0].name if self.read.written else None
+        first = self.read.in_python[0].name if self.read.in_python else None
         return first if first in ("self", "cls") and not inspect.ismethod(self.func) else None
 
     @functools.cached_property
@@ -170,7 +170,7 @@ class FunctionToolMetadata:
         names = {parameter.name for parameter in self._visible}
         if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in self._visible):
             # What **kwargs must not receive: the receiver, the contexts, and what the host provides.
-            of_host = {*self.read.hidden, *(parameter.name for parameter in self.read.parameters)} - names
+            of_host = {*self.read.reserved_names, *(parameter.name for parameter in self.read.parameters)} - names
             return {name: value for name, value in arguments.items() if name not in of_host}
         return {name: value for name, value in arguments.items() if name in names}
 
