@@ -131,7 +131,7 @@ async def test_a_guest_that_does_not_return_is_ended_at_the_deadline_and_the_nex
     ("code", "reason"),
     [
         (b"\x7fELF\x02\x01\x01\x00" + bytes(64), "is not a WebAssembly module"),
-        (b"\0asm\x01\0\0\0" + bytes(32 * 1024**2), "is larger than 32 MiB"),
+        (b"\0asm\x01\0\0\0" + bytes(64 * 1024**2), "is larger than 64 MiB"),
     ],
     ids=["elf", "large"],
 )

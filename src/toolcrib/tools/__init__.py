@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING
 
 from ..machinery import lazy_names
+from .definition import ToolOptions, require_name
 from .depends import Dependencies, Replacements
 from .from_schema import from_schema, from_work
 from .function import Definition, Tool, as_tool, is_tool, tool
-from .options import ToolOptions
 from .process_codec import reference, referent
-from .spec import require_name
 from .stateful import ClassSource, ObjectSource, StatefulTool
 from .work import Runs, by_name, work_of
 

@@ -33,7 +33,7 @@ from ..machinery import (
 
 _log = logging.getLogger("toolcrib")
 
-_PATIENCE_S = 5.0
+_CLOSE_TIMEOUT_S = 5.0
 """How long a provider may take to end when what it opens is not needed any more."""
 
 # An event loop does not keep its tasks: a task without a waiter is kept here until it has ended.
@@ -255,7 +255,7 @@ class Value:
         self._closing.set()
         if not self.future.done():
             self._task.cancel()
-            if not (await asyncio.wait({self._task}, timeout=_PATIENCE_S))[0]:
+            if not (await asyncio.wait({self._task}, timeout=_CLOSE_TIMEOUT_S))[0]:
                 _log.warning("The provider %r was cancelled and continues to open", self._provider)
             return
         await asyncio.wait({self._task})
@@ -285,7 +285,7 @@ class Value:
                     raise
                 # The loop ends. What was opened for a call is closed with the call, in order; where the call was
                 # closing already, it was cancelled in the middle of that, and no close follows.
-                asyncio.get_running_loop().call_later(_PATIENCE_S, self._closing.set)
+                asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT_S, self._closing.set)
         try:
             await _last(result, self._provider)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):

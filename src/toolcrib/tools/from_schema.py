@@ -6,8 +6,8 @@ from typing import Any
 
 from ..core import DefinitionError, ToolSpec
 from ..machinery import AtDeadline, Availability, Check, Encode, Need, Needs, Semaphore, Work
+from .definition import require_any_name
 from .function import Tool
-from .spec import require_any_name
 from .work import Runs, needs_context, work_of
 
 

@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 from ..core import DefinitionError, ToolSpec
 from ..core import Tool as AnyTool
 from ..machinery import AtDeadline, Availability, Check, Encode, Needs, Semaphore, Work
-from .body import body_digest
-from .options import ToolOptions, protecting, require_fit, require_options
+from .definition import (
+    ToolOptions,
+    body_digest,
+    is_portable,
+    output_of,
+    protecting,
+    require_any_name,
+    require_fit,
+    require_name,
+    require_options,
+    spec_of,
+)
 from .process_codec import ProcessCodec, reference, require_importable
-from .spec import is_portable, output_of, require_any_name, require_name, spec_of
 from .work import Runs, by_name, generates, needs_context, work_of, yielded
 
 if TYPE_CHECKING:
@@ -77,7 +86,7 @@ class Tool(Generic[P, R]):
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of arguments in the schema, by the names of parameters that differ from them."""
     code: tuple[Any, ...] = ()
-    """The functions that it is made of: see `body`."""
+    """The functions that it is made of: see `body_digest`."""
     wrap: Callable[[Work], Work] | None = None
     """What `wrapped` puts around the work."""
 

@@ -55,7 +55,6 @@ _REF = re.compile(r"(?!.*(\.\.|//|/\.))[A-Za-z0-9_][A-Za-z0-9_.+/-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = re.compile(r"(localhost|127\.0\.0\.[0-9]+)(:[0-9]+)?")
 _CREDENTIALS = re.compile(r"//[^/#]*@(?=[^/@]*(/|$))")
-_MAX_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,9 @@ def parse_git_address(text: str) -> GitAddress:
     """Return the address in *text*. Raises LoadError for one that is not valid, or whose transport is not safe."""
     from ..schema.describe import display_name  # brings pydantic: with the first address, and not with the package
 
-    label = display_name(_CREDENTIALS.sub("//", text[:_MAX_CHARS]))
-    if len(text) > _MAX_CHARS or not text.isprintable():
-        raise LoadError(f"'{label}' is not a git address: it is too long, or has characters that no address has.")
+    label = display_name(_CREDENTIALS.sub("//", text))
+    if not text.isprintable():
+        raise LoadError(f"'{label}' is not a git address: it has characters that no address has.")
     if (match := _GITHUB.fullmatch(text)) is not None:
         ref, _, folder = (match["rest"] or "HEAD").partition("/")
         if match["view"] not in (None, "tree"):

@@ -199,8 +199,9 @@ def offered_by(source: Any) -> list[Any]:
 def _load_object(source: Any) -> Loaded:
     tools: list[AnyTool] = []
     try:
-        source = _from_plugin(_source_behind(source))
-        tools = _tools_of(source)
+        own = _source_behind(source)
+        source = _from_plugin(own)
+        tools = source if isinstance(source, list) and source is not own else _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
             error.add_note(f"It is defined at {place}.")
@@ -247,7 +248,10 @@ def _tools_of(source: Any) -> list[AnyTool]:
 
 
 def _from_plugin(value: Any) -> Any:
-    """Return the source that a plug-in makes of *value*, an object of a package that it knows; else *value* itself."""
+    """Return the source, or the Tools, that a plug-in makes of *value*, an object of a package that it knows.
+
+    Return *value* itself where there is none.
+    """
     if value is None or isinstance(value, type | ModuleType | functools.partial) or inspect.isroutine(value):
         return value
     packages = {f"{cls.__module__}." for cls in type(value).__mro__}
@@ -260,7 +264,7 @@ def _from_plugin(value: Any) -> Any:
             except ImportError as error:
                 raise LoadError(f"A {type(value).__name__} cannot be read: {error}") from error
             if source is not None:
-                return _Offered(source) if isinstance(source, list) else source
+                return source
     return value
 
 
@@ -270,14 +274,6 @@ def _readers() -> "tuple[EntryPoint, ...]":
     from importlib.metadata import entry_points  # which takes as long to import as the rest of this room
 
     return tuple(entry_points(group="toolcrib.sources"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Offered:
-    tools: Sequence[Tool[..., Any]]
-
-    def __toolcrib__(self) -> Sequence[Tool[..., Any]]:
-        return self.tools
 
 
 def _problem(error: ToolcribError, value: Any, place: str) -> LoadProblem:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..core import LoadError
-from .body import CONTENT
+from .definition import CONTENT
 
 importing = threading.RLock()
 """Held while sources are imported: `sys.path` and `sys.modules` are the same for all threads."""

@@ -26,7 +26,7 @@ from ..machinery import Overrides, Work
 from ..sandbox import Codec, GuestProcesses, ProcessWork
 from ..sandbox.environments import Environment, environment_for
 from ..sandbox.folders import folder_digest, native_code_in
-from .content import bytes_of
+from .content import MAX_BYTES, bytes_of
 from .from_schema import from_schema
 from .function import Tool
 from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
@@ -34,7 +34,6 @@ from .modules import LoadProblem
 from .permissions import NotGranted, Permissions, mounted, require
 
 _MODULE, _COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
-_MAX_CODE_BYTES = 32 * 1024**2
 # What a worker runs a program by.
 _GUEST = "toolcrib.sandbox.guests:GuestPrograms"
 _NATIVE = "toolcrib.sandbox.native:NativePrograms"
@@ -134,7 +133,7 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
     _require_system(file)
     if manifest.language == "node":
         raise LoadError(f"{file} is a program for Node, which the sandbox does not have. Build it as a component.")
-    code = bytes_of(file, _MAX_CODE_BYTES)
+    code = bytes_of(file, MAX_BYTES)
     megabytes = {"memory": manifest.memory_mb, "input": manifest.input_mb, "output": manifest.output_mb}
     where: dict[str, Any] = {
         "limits": {f"{kind}_bytes": size * 1024**2 for kind, size in megabytes.items()},

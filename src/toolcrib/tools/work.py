@@ -258,8 +258,8 @@ class _Thread:
         key = need.how.provider
         if key not in self._values:
             provider, needs = overridden(need, self._overrides)
-            opened = self._outside.opened(key)  # what an async provider needs, too
-            self._values[key] = self._open(provider, self._arguments(needs)) if opened is None else opened.result()
+            outside = self._outside.opened(key)  # what an async provider needs, too
+            self._values[key] = self._open(provider, self._arguments(needs)) if outside is None else outside.result()
         return self._values[key]
 
     def _open(self, provider: Callable[..., Any], arguments: dict[str, Any]) -> Any:

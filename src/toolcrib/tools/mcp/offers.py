@@ -23,8 +23,8 @@ from ...core.offers import (
 )
 from ...machinery import create_lasting_task
 from ...schema.describe import display_name
-from .lists import PROMPTS, RESOURCES, TEMPLATES, List
 from .session import Session
+from .streams import PROMPTS, RESOURCES, TEMPLATES, List
 from .tools import MAX_TITLE, MEDIA_TYPE, bounded, content_of_block, meta_of
 
 LIST_TIMEOUT_S = 2.0

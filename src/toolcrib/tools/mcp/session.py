@@ -29,9 +29,9 @@ from pydantic import TypeAdapter, ValidationError
 from ...core import Context, LoadError, ToolError
 from ...machinery import create_lasting_task
 from .http import HTTP_FAILED, http
-from .lists import TOOLS, ItemT, List, Malformed
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
+from .streams import TOOLS, ItemT, List, Malformed
 from .targets import Target
 
 R = TypeVar("R")
@@ -303,11 +303,11 @@ class Session:
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             last, self._following = self._following, None
             if uris:
-                started = asyncio.Event()
-                self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], started)
+                reports = asyncio.Event()
+                self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], reports)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_STEP_TIMEOUT_S):
-                        await started.wait()
+                        await reports.wait()
             if last is not None:
                 last.cancel()  # only now, so that nothing is missed between
         elif (capability := self.capabilities.resources) is not None and capability.subscribe:

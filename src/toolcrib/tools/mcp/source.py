@@ -24,9 +24,9 @@ from ...schema.describe import display_name
 from ..from_schema import from_work
 from ..function import Tool
 from ..modules import LoadProblem
-from .lists import TOOLS, Malformed
 from .offers import MCPOffers, offers_change
 from .session import Refused, Session
+from .streams import TOOLS, Malformed
 from .targets import Target
 from .tools import RemoteCall, tool_of
 

@@ -63,22 +63,22 @@ class Target:
 
     def _require_url(self) -> None:
         """Raise LoadError for what is not the URL of a server, and for http to another computer."""
-        shown = display_name(self.label)
+        label = display_name(self.label)
         try:
             parts = urlsplit(self.url)
             host = parts.hostname or ""
             if not host or not self.url.isprintable() or " " in self.url or parts.username or parts.password:
                 raise ValueError
         except ValueError:
-            raise LoadError(f"'{shown}' is not the URL of a server. It has no name or password in it.") from None
+            raise LoadError(f"'{label}' is not the URL of a server. It has no name or password in it.") from None
         if parts.scheme.lower() == "http" and not (_is_private(host) or host in self.allow):
             raise LoadError(
-                f"'{shown}': over http it could be read and changed on the way. Use https; for a host of "
+                f"'{label}': over http it could be read and changed on the way. Use https; for a host of "
                 f'your own network, allow it in the settings: [net] allow = ["{host}"].'
             )
         for key, value in self.headers.items():
             if not (_HEADER.fullmatch(key) and value.isascii() and value.isprintable()):
-                raise LoadError(f"'{shown}': '{display_name(key)}' is not a header that can be sent.")
+                raise LoadError(f"'{label}': '{display_name(key)}' is not a header that can be sent.")
 
 
 def _is_private(host: str) -> bool:

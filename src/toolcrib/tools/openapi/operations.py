@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ...core import LoadError, Requirement
 from ..permissions import Permissions
-from .references import Documents, Unusable, listed, mapping
+from .documents import Documents, Unusable, listed, mapping
 
 Place = Literal["path", "query", "header", "cookie"]
 
@@ -383,7 +383,7 @@ def _responses(operation: Mapping[str, Any], file: str, documents: Documents) ->
             schema = mapping(media).get("schema") if is_json(kind) else None
             if not isinstance(schema, dict) or not schema:
                 return ()
-            if all(schema != known for known, _ in schemas):
+            if all(schema != other for other, _ in schemas):
                 schemas.append((schema, where))
     return tuple(schemas)
 

@@ -17,7 +17,7 @@ import pydantic_core
 from ...schema import SchemaView
 from ...schema.required import is_plainly_bounded
 from ...schema.view import validator
-from .references import Documents, Unusable
+from .documents import Documents, Unusable
 
 Direction = Literal["sent", "received"]
 
@@ -173,9 +173,11 @@ class Schemas:
             if self._is_old:  # what stands beside a reference does not count there
                 return out
 
-        kept = {key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")}
+        keywords = {key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")}
         try:
-            out |= SchemaView(kept).rebuilt(lambda view: self._convert(view.schema, file, direction, found, level + 1))
+            out |= SchemaView(keywords).rebuilt(
+                lambda view: self._convert(view.schema, file, direction, found, level + 1)
+            )
         except (AttributeError, TypeError):
             raise Unusable("a schema in it does not follow JSON Schema") from None
         if "example" in schema:
@@ -225,8 +227,8 @@ def _wider(schema: Any) -> Any:
     """Return *schema*, which refers to one that was cut, without keywords that refuse what another schema admits."""
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if key not in _REFUSING}
-    out = SchemaView(kept).rebuilt(lambda view: _wider(view.schema))
+    keywords = {key: value for key, value in schema.items() if key not in _REFUSING}
+    out = SchemaView(keywords).rebuilt(lambda view: _wider(view.schema))
     if "oneOf" in out:
         out["allOf"] = [*out.get("allOf", ()), {"anyOf": out.pop("oneOf")}]
     return out

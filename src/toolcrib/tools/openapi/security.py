@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from ...core import Credential, Requirement, Secret, SetupError, ToolAuth, ToolError
-from .references import Documents, Unusable, listed, mapping
+from .documents import Documents, Unusable, listed, mapping
 
 Where = Literal["header", "query", "cookie"]
 

@@ -41,8 +41,8 @@ class Client:
         return self._clients.get()
 
     async def close(self) -> None:
-        if (opened := self._clients.pop()) is not None:
-            await opened.aclose()
+        if (client := self._clients.pop()) is not None:
+            await client.aclose()
 
     def _new(self) -> "httpx2.AsyncClient":
         from ...net import client

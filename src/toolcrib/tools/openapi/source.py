@@ -19,17 +19,17 @@ from ...machinery import Encode, in_thread
 from ...schema import json_schema_check
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
 from ...schema.view import validator
+from ..content import MAX_BYTES
 from ..from_schema import from_work
 from ..function import Tool
 from ..git import DOCUMENT
 from ..modules import LoadProblem
 from ..permissions import Permissions
+from .documents import Documents, Unusable, is_openapi, read_text
 from .operations import MALFORMED, Operation, Options, read_operations, require_version
-from .references import Documents, Unusable
 from .schemas import Schemas
 from .security import Applied, Security, read_mapping
 from .send import Client, call
-from .text import MAX_BYTES, is_openapi, read_text
 
 R = TypeVar("R")
 

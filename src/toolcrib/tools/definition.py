@@ -1,12 +1,20 @@
-"""The options of a tool, beside its function."""
+"""What a function's tool is defined by: its options, its spec, and the identity of its code.
 
+An approval of one body does not count for another. What cannot be seen from here, such as the code of functions that
+are called, is not part of it.
+"""
+
+import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ..core import Auth, DefinitionError, Secret, ToolAuth, ToolError
-from ..machinery import Availability, Check, Checked
+from ..core import Auth, DefinitionError, Hints, Secret, ToolAuth, ToolError, ToolSpec
+from ..machinery import Availability, Check, Checked, Encode
 
 if TYPE_CHECKING:
     from ..schema import Signature
@@ -182,3 +190,144 @@ def protecting(hidden: frozenset[str], check: Check, tool: str) -> Check:
     from ..schema import with_documents
 
     return with_documents(protected, getattr(check, "document", None))
+
+
+# The spec
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def require_name(name: Any) -> str:
+    """Return *name*, if it can be the name of a tool. Raises DefinitionError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'. "
+            'Give one with @tool(name="...").'
+        )
+    return name
+
+
+def is_portable(name: str) -> bool:
+    """Return whether all model providers take *name* as it is."""
+    return _NAME.fullmatch(name) is not None
+
+
+def require_any_name(name: Any) -> str:
+    """Return *name*, if it can be the name of a tool that others have named. Raises DefinitionError.
+
+    `formats` gives model providers a name that they take.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable() or " " in name:
+        raise DefinitionError(f"{name!r} cannot be the name of a tool: a name is 1 to 256 characters without spaces.")
+    return name
+
+
+def spec_of(
+    name: str,
+    options: ToolOptions,
+    output_schema: Mapping[str, Any] | None,
+    names: Sequence[frozenset[str]],
+    described: Callable[[], tuple[str, Mapping[str, Any]]],
+    *,
+    is_later: bool,
+) -> ToolSpec:
+    """Return the spec of a tool with these *options*.
+
+    *described* makes the docstring's description and the input schema: with *is_later*, when one is first looked at.
+    """
+
+    def later() -> tuple[str, Mapping[str, Any]]:
+        description, input_schema = described()
+        return description if (text := options.get("description")) is None else text, input_schema
+
+    hints: dict[str, Any] = {hint: value for hint in Hints.__slots__ if (value := options.get(hint)) is not None}
+    spec = ToolSpec.with_later(
+        later,
+        name=name,
+        output_schema=output_schema,
+        title=options.get("title"),
+        hints=Hints(**hints) if hints else _NO_HINTS,
+        auth=options.get("auth"),
+        tags=frozenset(options.get("tags") or ()),
+        version=options.get("version"),
+        examples=tuple(options.get("examples") or ()),
+        strict=options.get("strict"),
+        timeout_s=options.get("timeout_s"),
+        names=names,
+        icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
+    )
+    if not is_later:
+        spec.input_schema  # noqa: B018
+    return spec
+
+
+_NO_HINTS = Hints()
+
+
+def output_of(
+    returns: Any, name: str, names: Mapping[str, Any]
+) -> tuple[Mapping[str, Any] | None, Callable[[str], Encode]]:
+    """Return the output schema, and what encodes a value, by the name that its errors mention."""
+    from .. import schema
+
+    if returns is not schema.EMPTY and returns not in (None, type(None)) and not schema.has_no_schema(returns):
+
+        def describe(name: str) -> tuple[Mapping[str, Any], Encode]:
+            return schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=names)
+
+        output_schema, encode = describe(name)
+        if output_schema:
+            return output_schema, lambda named: encode if named == name else describe(named)[1]
+    return None, lambda name: functools.partial(schema.serialize_any, name)
+
+
+# The identity of what a tool does: its code, its validators', and that of its file
+
+CONTENT = "__toolcrib_content__"
+"""The name under which a module that was made for a file has a digest of the file."""
+
+
+def body_digest(functions: Iterable[Any]) -> str:
+    """Return a digest of the code of *functions*."""
+    import hashlib  # OpenSSL: a program that only defines tools needs none
+
+    visited: set[int] = set()
+    return hashlib.sha256(repr([_described(function, visited) for function in functions]).encode()).hexdigest()
+
+
+def _described(value: Any, seen: set[int]) -> Any:
+    """Return *value* as data with the same repr in every process."""
+    if isinstance(value, CodeType):
+        names = value.co_names, value.co_varnames[: value.co_argcount + value.co_kwonlyargcount], value.co_freevars
+        return value.co_name, value.co_code, names, [_described(const, seen) for const in value.co_consts]
+    if value is None or value is ... or type(value) in (bool, int, float, complex, str, bytes):
+        return value
+    if type(value) is tuple:
+        return [_described(item, seen) for item in value]
+    if type(value) is frozenset:
+        return sorted(repr(_described(item, seen)) for item in value)
+    if id(value) in seen:
+        return "seen"
+    seen.add(id(value))
+    if isinstance(value, functools.partial):
+        return "partial", _described((value.func, value.args, *value.keywords.items()), seen)
+    if inspect.ismethod(value):
+        return _described(value.__func__, seen)
+    if inspect.isfunction(value):
+        # Of what it closes over only functions: values change from call to call.
+        inner = [content for cell in value.__closure__ or () if inspect.isfunction(content := _content(cell))]
+        defaults = value.__defaults__, *(value.__kwdefaults__ or {}).items()
+        file = getattr(sys.modules.get(value.__module__), CONTENT, None)
+        parts = _described((value.__code__, defaults, *inner, getattr(value, "__wrapped__", None)), seen)
+        return value.__qualname__, file, parts
+    call = next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None)
+    own = _described(call, seen) if inspect.isfunction(call) else None
+    kind = value if isinstance(value, type) else type(value)
+    return kind.__module__, kind.__qualname__, getattr(value, "__name__", ""), own
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi
-from toolcrib.tools.openapi.text import MAX_BYTES, read_text
+from toolcrib.tools.openapi.documents import MAX_BYTES, read_text
 
 
 def read(text: str) -> Any:
