@@ -109,7 +109,7 @@ def test_the_text_of_an_exception_is_shown_when_asked_for(toolcrib: Run) -> None
 
 
 def test_a_timeout_ends_the_process_though_the_work_goes_on(toolcrib: Run) -> None:
-    done = toolcrib("call", "-s", "tools.py", "executor", "--timeout", "0.2")
+    done = toolcrib("call", "-s", "tools.py", "executor", "--timeout", "1")
     assert (done.returncode, done.stdout) == (1, "begun\n")
     assert done.stderr.startswith(f"{LOADING}Error (timeout): Tool 'executor' did not answer in time.")
 

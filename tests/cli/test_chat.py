@@ -303,6 +303,54 @@ Tokens: 0 in, 0 out; in total 7 in, 2 out.
     )
 
 
+def test_a_question_that_was_left_unanswered_is_asked_again_in_the_next_turn(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    model = scripted(*[calls(("wipe", {"disk": "a"}))] * 2, "Gone.")
+    with at_terminal(folder, environment, "chat", "-m", model) as session:
+        session.read_to(b"> ")
+        for key in (b"\x04", b"y\r"):
+            session.press(b"Wipe it.\r")
+            session.read_past(b"to deny it] ")
+            session.press(key)
+            session.read_past(b"\r\n> ")
+        session.press(b"/quit\r")
+        assert session.read_to_end()[0] == 0
+
+
+DOZE = """
+import asyncio
+from toolcrib import Context, tool
+
+@tool(destructive=True)
+async def doze(number: int, context: Context) -> str:
+    if number == 1:
+        context.progress(0, 1, "asleep")
+        await asyncio.sleep(600)
+    return f"slept {number}"
+"""
+
+
+def test_two_questions_come_one_after_the_other_and_ctrl_c_stops_what_was_approved(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    (folder / "doze.py").write_text(DOZE)
+    model = scripted(calls(("doze", {"number": 1}), ("doze", {"number": 2})), "Never said.", "Hi.")
+    with at_terminal(folder, environment, "chat", "doze.py", "-m", model) as session:
+        session.read_to(b"> ")
+        session.press(b"Sleep.\r")
+        for _ in range(2):
+            session.seen = b""
+            session.read_to(b"to deny it] ")
+            session.press(b"n\r" if b'    "number": 2\r\n' in session.seen else b"y\r")
+        session.read_to(b"asleep")
+        session.press(b"\x03")
+        session.read_past(b"Stopped.\r\n")
+        session.read_past(b"> ")
+        session.press(b"/quit\r")
+        assert session.read_to_end()[0] == 0
+
+
 def test_the_words_of_a_model_are_wrapped_at_a_terminal(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
 ) -> None:

@@ -1,4 +1,5 @@
-"""The words after a command → sources, the tool's name, and the arguments of the call; and how a shell completes them.
+"""The words after a command → sources, the tool's name, and the arguments of the call; how a shell completes them, and
+how commands declare them.
 
 `key=value` is text where the schema admits text, and otherwise JSON. Everything else about arguments is the check's.
 """
@@ -8,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +19,11 @@ from .terminal import UsageError, silenced
 if TYPE_CHECKING:
     from ..schema import SchemaView
 
+SOURCE_FORMS = (
+    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, an OpenAPI document "
+    "(.json, .yaml, openapi:URL), an MCP server (its URL, 'mcp:COMMAND', a client's .json), a git address "
+    "(git+https://HOST/PATH@REF#FOLDER), or an importable name: 'package.module' or 'package.module:name'"
+)
 _FORMS = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
 
 
@@ -82,12 +88,16 @@ def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or not key or key.startswith(("{", "[", '"', "@")):
-            way_out = "" if by_key else f" If '{tool[:40]}' is a source, write: -s {tool[:40]}"
-            if is_source(argument) and not argument[0].isdigit():
-                way_out = f" A source goes before the tool: {argument[:40]} {tool[:40]}"
-            raise UsageError(f"'{argument[:40]}' is not an argument. Write {_FORMS}.{way_out}")
+            raise UsageError(_not_an_argument(argument, tool, is_first=not by_key))
         by_key.setdefault(key, []).append(_content(value[1:], key=key) if value.startswith("@") else value)
     return WrittenArguments(None, by_key)
+
+
+def _not_an_argument(word: str, tool: str, *, is_first: bool) -> str:
+    way_out = f" If '{tool[:40]}' is a source, write: -s {tool[:40]}" if is_first else ""
+    if is_source(word) and not word[0].isdigit():
+        way_out = f" A source goes before the tool: {word[:40]} {tool[:40]}"
+    return f"'{word[:40]}' is not an argument. Write {_FORMS}.{way_out}"
 
 
 def to_json(written: WrittenArguments, schema: Mapping[str, Any]) -> str | dict[str, Any]:
@@ -242,17 +252,20 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
         return _starting(_tools(context, words.sources), incomplete) + paths
     if context.info_name != "call" or (spec := _tools(context, words.sources).get(words.tool)) is None:
         return []
-    arguments = words.arguments
+    return _complete_arguments(spec.input_schema, words.arguments, incomplete)
+
+
+def _complete_arguments(schema: Mapping[str, Any], arguments: Sequence[str], incomplete: str) -> list[str]:
     # Bash takes `=` for a word of its own, and leaves it out before a word that is empty.
     if arguments[-1:] == ("=",):
-        return _values(spec.input_schema, arguments[-2])
+        return _values(schema, arguments[-2])
     if arguments and "=" not in arguments[-1] and arguments[-2:-1] != ("=",):
-        return _values(spec.input_schema, arguments[-1])
+        return _values(schema, arguments[-1])
     key, equals, _ = incomplete.partition("=")
     if equals:
-        return [f"{key}={value}" for value in _values(spec.input_schema, key)]
+        return [f"{key}={value}" for value in _values(schema, key)]
     names = {argument.partition("=")[0] for argument in arguments}
-    return [f"{name}=" for name in spec.input_schema.get("properties", {}) if name not in names]
+    return [f"{name}=" for name in schema.get("properties", {}) if name not in names]
 
 
 def complete_provider(context: typer.Context, incomplete: str) -> list[str]:
@@ -289,3 +302,58 @@ def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
             return {spec.name: spec for spec in context.find_root().obj.open(sources, example="").bench.specs()}
     except Exception:
         return {}  # completion cannot report what is wrong; the command itself will
+
+
+# The parameters that several commands have
+
+
+def _port_number(value: int | None) -> int | None:
+    if value is not None and not 0 <= value <= 65535:
+        raise typer.BadParameter("a port is a number from 0 to 65535.")
+    return value
+
+
+SourceNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SOURCE...]", help=f"Where the tools are. {SOURCE_FORMS}.", autocompletion=complete_source),
+]
+CallWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SOURCE...] TOOL [ARGUMENT...]",
+        help=f"{SOURCE_FORMS}. An argument is key=value (text, or JSON where the tool takes no text; a key that is "
+        "repeated, or numbers with commas, make a list; issue.title=... is a member of an object), key=@file for "
+        "the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
+        autocompletion=complete_words,
+    ),
+]
+ToolWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SOURCE...] TOOL",
+        help=f"The tool's name, after its sources. {SOURCE_FORMS}.",
+        autocompletion=complete_words,
+    ),
+]
+Source = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        "-s",
+        metavar="SOURCE",
+        help="A source, in any of these forms; may be repeated.",
+        autocompletion=complete_source,
+    ),
+]
+ToolName = Annotated[
+    str | None, typer.Option("--tool", metavar="NAME", help="The tool, by any name.", autocompletion=complete_tool)
+]
+ToolNames = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="NAME", help="Only this tool; may be repeated.", autocompletion=complete_tool),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(metavar="PORT", callback=_port_number, help="The port to listen on; 0 takes any free one."),
+]
+Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")]

@@ -8,9 +8,8 @@ import typer
 
 from ..core import Caller, ToolAuth, ToolcribError
 from .app import Session, command, group
-from .arguments import complete_provider
+from .arguments import Port, Principal, complete_provider
 from .login import log_in, read_secret
-from .options import Port, Principal
 from .terminal import UsageError
 
 if TYPE_CHECKING:

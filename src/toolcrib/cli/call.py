@@ -23,9 +23,8 @@ from ..core import (
     ToolcribError,
 )
 from .app import Session, command, group
-from .arguments import read_arguments, read_words, require_tool, to_json
+from .arguments import CallWords, Source, ToolName, read_arguments, read_words, require_tool, to_json
 from .interrupts import DEFAULT_GRACE_S
-from .options import Source, ToolName, Words
 from .prompts import Prompter, has_person
 from .terminal import Output, UsageError, echo, indented_json, is_terminal, log_to_stderr, prints_to_stderr
 from .transcript import CallTranscript
@@ -44,7 +43,7 @@ app = group()
 )
 def call(
     session: Session,
-    words: Words = None,
+    words: CallWords = None,
     source: Source = None,
     tool: ToolName = None,
     save_to: Annotated[

@@ -19,8 +19,8 @@ from ..machinery import from_any_thread
 from ..record import Redactor
 from ..schema.describe import closest_match, did_you_mean, display_name
 from .app import Session, command, group
+from .arguments import SourceNames, ToolNames
 from .interrupts import Interrupts
-from .options import SourceNames, ToolNames
 from .prompts import Prompter, has_person, read_line
 from .show import signature
 from .terminal import UsageError, counted, echo, log_to_stderr

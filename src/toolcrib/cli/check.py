@@ -37,7 +37,7 @@ from ..workbench.settings import (
     unknown_variables,
 )
 from .app import Session, command, group
-from .options import SourceNames
+from .arguments import SourceNames
 from .sources import load_listed, log_fetches
 from .terminal import UsageError, counted, log_to_stderr, one_line
 
@@ -415,15 +415,18 @@ def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from _texts(inner, place)
 
 
+def _needs(tool: Tool[..., Any]) -> list[str]:
+    needs = [f"a token of {need.provider}" for need in tool.spec.requirements if isinstance(need, ToolAuth)]
+    needs += [f"the secret {need.name}" for need in tool.spec.requirements if isinstance(need, Secret)]
+    return needs + [key for key in ("variables", "hosts", "mounts") if tool.requires.get(key)]
+
+
 async def _tried(tool: Tool[..., Any]) -> list[Finding]:
     """Try the examples of *tool* in the sandbox, with nothing granted."""
     examples = tool.spec.examples
     if not examples or tool.isolation != "wasm":
         return []
-    needs = [f"a token of {need.provider}" for need in tool.spec.requirements if isinstance(need, ToolAuth)]
-    needs += [f"the secret {need.name}" for need in tool.spec.requirements if isinstance(need, Secret)]
-    needs += [key for key in ("variables", "hosts", "mounts") if tool.requires.get(key)]
-    if needs:
+    if needs := _needs(tool):
         return [Finding("note", f"Its examples were not tried: it needs {', '.join(needs)}.")]
     failures: list[Finding] = []
     async with Workbench([tool]) as bench:

@@ -16,7 +16,7 @@ from ..tools.remote import MCPSource, is_remote
 from ..workbench.config import lock_file
 from ..workbench.settings import NamedSource, Settings
 from .app import Session, command, group
-from .options import SourceNames
+from .arguments import SourceNames
 from .sources import load_listed, log_fetches
 from .terminal import Output, UsageError, echo, one_line
 
@@ -29,6 +29,10 @@ _KINDS = {
     "changed": "changed, and left out until it is accepted",
     "gone": "gone",
 }
+
+
+_Look = tuple[LockedSource | None, _Report]
+"""The entry of a source for the lock, if it has one, and its report."""
 
 
 @command(app, "lock", example="toolcrib lock git+https://example.com/tools@v1#weather")
@@ -63,25 +67,36 @@ def lock(
     looks = [_look(source, before, accept, update=update, check=check) for source in named_sources]
     reports = [report for _, report in looks]
     _require_changes(accept, reports)
-    after = before
-    for entry in (entry for entry, _ in looks if entry is not None):
-        after = after.with_source(entry)
-    if not check and after != before:
-        after.write()
+    if not check:
+        _save(before, looks)
     is_ok = not any(report["changes"] or report["problems"] for report in reports)
     if session.as_json:
         output.json({"file": str(file), "ok": is_ok, "sources": reports})
     else:
-        for locked, report in looks:
-            _write(report, output, is_locked=locked is not None, check=check)
-        _echo_way_out(reports, file)
+        _write(looks, file, output, check=check)
     return 0 if is_ok else 1
 
 
-def _write(report: _Report, output: Output, *, is_locked: bool, check: bool) -> None:
-    """Write for people what a source is now."""
+def _save(before: Lock, looks: Sequence[_Look]) -> None:
+    after = before
+    for entry, _ in looks:
+        after = after if entry is None else after.with_source(entry)
+    if after != before:
+        after.write()
+
+
+def _write(looks: Sequence[_Look], file: Path, output: Output, *, check: bool) -> None:
+    """Write for people what each source is now, and how to accept what has changed."""
+    for entry, report in looks:
+        _write_source(entry, report, output, check=check)
+    if names := sorted({change["tool"] for _, report in looks for change in report["changes"]}):
+        options = " ".join(f"--accept {name}" for name in names)
+        echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
+
+
+def _write_source(entry: LockedSource | None, report: _Report, output: Output, *, check: bool) -> None:
     key = report["source"]
-    if is_locked:
+    if entry is not None:
         commit = f" at {report['commit'][:12]}" if report["commit"] else ""
         output.write(one_line(f"{key}{commit}: {', '.join(report['tools']) or 'no tools'}"))
     for name in report["accepted"]:
@@ -91,12 +106,6 @@ def _write(report: _Report, output: Output, *, is_locked: bool, check: bool) -> 
         output.write("\n".join([*lines, *(f"    {line}" for line in change["diff"].splitlines())]))
     for problem in report["problems"]:
         echo(f"Not loaded: {problem}" if key in problem and not check else f"Not loaded: {key}: {problem}")
-
-
-def _echo_way_out(reports: Sequence[_Report], file: Path) -> None:
-    if names := sorted({change["tool"] for report in reports for change in report["changes"]}):
-        options = " ".join(f"--accept {name}" for name in names)
-        echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
 
 
 def _sources(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
@@ -120,10 +129,8 @@ def _from_here(key: str, file: Path) -> str:
     return str(file.parent / key) if key.startswith(("./", "../")) else key
 
 
-def _look(
-    source: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool, check: bool
-) -> tuple[LockedSource | None, _Report]:
-    """Return the entry of *source* for the lock as it is now, and how its tools differ from the old entry."""
+def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool, check: bool) -> _Look:
+    """Return *source* as it is now, and how its tools differ from the old entry in *lock*."""
     old, key = lock.find(source.source), lock.key(source.source)
     if old is None and check:
         return None, _report(key, None, problems=[f"It is not locked. Lock it: toolcrib lock {source.written}"])

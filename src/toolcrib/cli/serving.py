@@ -14,7 +14,7 @@ import typer
 
 from ..core import SetupError
 from .app import Session, command, group
-from .options import Port, SourceNames, ToolNames
+from .arguments import Port, SourceNames, ToolNames
 from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
@@ -124,19 +124,18 @@ def _serve(
         text = f"Serving MCP at {url}"
         report(text if is_json else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys))
 
+    server = serve_http(
+        parts.crib,
+        configured_identify(settings, parts.crib.database),
+        host=host or at.host,
+        port=at.port if port is None else port,
+        base_url=at.public_base_url,
+        allowed_hosts=at.allowed_hosts,
+        grace_s=at.grace_s,
+        ready=ready,
+    )
     try:
-        session.run(
-            serve_http(
-                parts.crib,
-                configured_identify(settings, parts.crib.database),
-                host=host or at.host,
-                port=at.port if port is None else port,
-                base_url=at.public_base_url,
-                allowed_hosts=at.allowed_hosts,
-                grace_s=at.grace_s,
-                ready=ready,
-            )
-        )
+        session.run(server)
     except SetupError as error:
         raise SetupError(f"{error} The port is set with --port.") from None
 

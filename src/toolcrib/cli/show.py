@@ -18,8 +18,7 @@ from ..schema.view import UNIONS, steps
 from ..tools import Tool
 from ..tools.loading import place_of
 from .app import Session, command, group
-from .arguments import read_words, require_tool
-from .options import Source, SourceNames, ToolName, ToolNames, ToolWords
+from .arguments import Source, SourceNames, ToolName, ToolNames, ToolWords, read_words, require_tool
 from .terminal import Line, Output, UsageError, clean, one_line
 
 if TYPE_CHECKING:
@@ -173,8 +172,7 @@ def _members(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozen
     kind_width = min(max(map(len, kinds.values()), default=0), 30)
     lines: list[Line] = []
     for name, (of, _) in plain.items():
-        notes = [] if name in view.required else [f"default {_json(of['default'])}" if "default" in of else "optional"]
-        notes += [f"{key} {_json(value)}" for key, value in of.items() if key not in _DESCRIBED]
+        notes = _notes(of, is_required=name in view.required)
         description = one_line(str(of.get("description", "")))
         lines.append(
             [
@@ -192,6 +190,13 @@ def _members(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozen
     return lines
 
 
+def _notes(member: Mapping[str, Any], *, is_required: bool) -> list[str]:
+    """Return the default of *member*, or that it may be left out, and the keywords that its description lacks."""
+    default = f"default {_json(member['default'])}" if "default" in member else "optional"
+    notes = [f"{key} {_json(value)}" for key, value in member.items() if key not in _DESCRIBED]
+    return notes if is_required else [default, *notes]
+
+
 def _without_handle(view: SchemaView) -> tuple[Mapping[str, Any], str]:
     """Return the schema of a member without the form in which a handle is sent in its place, and what to add for it."""
     forms = view.schema.get("anyOf", ())
@@ -204,9 +209,7 @@ def _inside(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozens
     """Return the members of the objects that a schema leads to. Of several objects, each is under its name."""
     if depth > MAX_DEPTH:
         return []
-    forms = [form for form in view.alternatives if form.schema != REFERENCE]
-    items = [inner for form in forms if "items" in form.schema for inner in form.item(0).alternatives]
-    objects = [form for form in (*forms, *items) if form.members and form not in above]
+    objects = [form for form in _forms(view) if form.members and form not in above]
     if len(objects) == 1:
         return _members(objects[0], depth, above)
     lines: list[Line] = []
@@ -215,6 +218,12 @@ def _inside(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozens
         name = form.schema.get("title") or (f"form {number}" if not key or key[0].isdecimal() else key[0])
         lines += [[(f"{'  ' * depth}{one_line(str(name))}", "bold")], *_members(form, depth + 1, above)]
     return lines
+
+
+def _forms(view: SchemaView) -> list[SchemaView]:
+    """Return what a value may be, or its items if it is a list."""
+    forms = [form for form in view.alternatives if form.schema != REFERENCE]
+    return forms + [inner for form in forms if "items" in form.schema for inner in form.item(0).alternatives]
 
 
 def _facts(spec: ToolSpec) -> Iterator[tuple[str, str]]:
@@ -242,19 +251,22 @@ def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str,
     spec = tool.spec
     yield "Isolation", str(getattr(tool, "isolation", None) or "")
     yield "Serial", "yes, one call at a time" if tool.lock is not None else ""
-    decisions: list[str] = []
-    for rule in (rule for rule in settings.rules if rule.is_about(spec)):
-        principals = "" if rule.is_for_all else f" for {_json(rule.principals)}"
-        decisions.append(f"{rule.do}{principals}{f' where {_json(dict(rule.where))}' if rule.where else ''}")
-        if rule.is_for_all and not rule.where:  # the rules after it decide nothing
-            break
-    else:
-        decisions += [settings.values.policy.default] if decisions else []
-    yield "Rules", ", else ".join(decisions)
+    yield "Rules", ", else ".join(_decisions(spec, settings))
     limits = [limit for limit in settings.limits if limit.names.fullmatch(spec.name)]
     yield "Limits", ", ".join(f"{limit} per {limit.per}" for limit in limits)
     place = place_of(getattr(tool, "fn", None))
     yield "Defined", "" if place is None else place.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def _decisions(spec: ToolSpec, settings: "Settings") -> list[str]:
+    """Return what the rules about a tool decide, up to the first that decides every call."""
+    decisions: list[str] = []
+    for rule in (rule for rule in settings.rules if rule.is_about(spec)):
+        principals = "" if rule.is_for_all else f" for {_json(rule.principals)}"
+        decisions.append(f"{rule.do}{principals}{f' where {_json(dict(rule.where))}' if rule.where else ''}")
+        if rule.is_for_all and not rule.where:
+            return decisions
+    return [*decisions, settings.values.policy.default] if decisions else []
 
 
 def _flags(spec: ToolSpec) -> str:

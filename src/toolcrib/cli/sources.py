@@ -19,6 +19,7 @@ from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench
 from ..workbench.views import only_named
+from .arguments import SOURCE_FORMS
 from .terminal import LogFormatter, UsageError, echo
 
 if TYPE_CHECKING:
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from ..workbench.config import LoadedSource
     from ..workbench.settings import NamedSource, Settings
 
-SOURCE_FORMS = (
-    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, an OpenAPI document "
-    "(.json, .yaml, openapi:URL), an MCP server (its URL, 'mcp:COMMAND', a client's .json), a git address "
-    "(git+https://HOST/PATH@REF#FOLDER), or an importable name: 'package.module' or 'package.module:name'"
-)
 CONNECT_TIMEOUT_S = 60.0
 
 
@@ -122,12 +118,8 @@ def open_sources(
     that is followed *may_wait* until it is repaired.
     """
     from ..workbench.config import load_sources
-    from ..workbench.settings import NamedSource
 
-    named_sources = tuple(NamedSource(source, source) for source in sources) or settings.sources
-    if not named_sources:
-        where = f", and {settings.file} names none" if settings.file else ""
-        raise UsageError(f"No source of tools is named{where}. {SOURCE_FORMS}. {example}")
+    named_sources = _named(sources, settings, example)
     log_fetches()
     listings = load_sources(named_sources, settings, followed=_followed if follow else None)
     problems = tuple(problem for source in listings for problem in source.problems)
@@ -143,6 +135,16 @@ def open_sources(
         problems,
         has_servers=has_servers,
     )
+
+
+def _named(sources: Sequence[str], settings: "Settings", example: str) -> "Sequence[NamedSource]":
+    from ..workbench.settings import NamedSource
+
+    named_sources = tuple(NamedSource(source, source) for source in sources) or settings.sources
+    if not named_sources:
+        where = f", and {settings.file} names none" if settings.file else ""
+        raise UsageError(f"No source of tools is named{where}. {SOURCE_FORMS}. {example}")
+    return named_sources
 
 
 def log_fetches() -> None:

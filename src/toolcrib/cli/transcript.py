@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from ..formats import Usage
     from ..record import Redactor
 
-MAX_ARGUMENT_CHARS = 60
-MAX_LINE_CHARS = 120
-MAX_ERROR_CHARS = 400
+MAX_ARGUMENT_CHARS, MAX_ERROR_CHARS = 60, 400
 
 
 class CallTranscript:
@@ -148,38 +146,34 @@ class ChatTranscript(CallTranscript):
     def end(self, outcome: "Outcome", total: "Usage") -> None:
         """Show how a turn ended; *total* is the usage of all turns until now."""
         was_open = not self._at_start and self._output.is_terminal
-        self._running.clear()
-        self.pause()
-        if self._as_json:
-            self._write_event(
-                "turn",
-                status=outcome.status,
-                text=outcome.text,
-                why=outcome.why or None,
-                pendings=[pending.to_dict() for pending in outcome.pendings] or None,
-                usage=outcome.usage.to_dict(),
-                total=total.to_dict(),
-            )
-        elif outcome.status == "cancelled":
+        if outcome.status == "cancelled":
             # The terminal has shown ^C where the cursor was.
-            echo("Stopped." if was_open else "\nStopped.")
-        elif outcome.why:
+            message = "Stopped." if was_open else "\nStopped."
+        else:
             has_no_answer = outcome.status == "pending" and not has_person()
             hint = " No one can be asked here: chat at a terminal." if has_no_answer else ""
-            echo(f"{self._redact(outcome.why)}{hint}", wrap=True)
-        self._echo_tokens(outcome.usage, total)
+            message = f"{outcome.why}{hint}"
+        pendings = [pending.to_dict() for pending in outcome.pendings] or None
+        values = {"status": outcome.status, "text": outcome.text, "why": outcome.why or None, "pendings": pendings}
+        self._end("turn", {**values, "usage": outcome.usage.to_dict()}, message, outcome.usage, total)
 
     def fail(self, error: "ModelError", total: "Usage") -> None:
         """Show why a turn ended without an outcome."""
+        usage = type(total)() if error.so_far is None else error.so_far.usage
+        values = {"problem": error.problem, "message": str(error), "retry_after_s": error.retry_after_s}
+        self._end("error", values, f"Error ({error.problem}): {error}", usage, total)
+
+    def _end(self, event: str, values: dict[str, Any], message: str, usage: "Usage", total: "Usage") -> None:
+        """Show the last *event* of a turn: its *values* to a program, *message* and the tokens to people."""
         self._running.clear()
         self.pause()
         if self._as_json:
-            retry_after_s, message = error.retry_after_s, str(error)
-            values = {"problem": error.problem, "message": message, "retry_after_s": retry_after_s}
-            self._write_event("error", **values, total=total.to_dict())
-        else:
-            echo(f"Error ({error.problem}): {self._redact(str(error))}", wrap=True)
-        self._echo_tokens(type(total)() if error.so_far is None else error.so_far.usage, total)
+            self._write_event(event, **values, total=total.to_dict())
+            return
+        if message:
+            echo(self._redact(message), wrap=True)
+        if total != type(total)():
+            echo(f"Tokens: {_tokens_text(usage)}; in total {_tokens_text(total)}.", dim=True)
 
     def _write_words(self, text: str) -> None:
         if text and self._as_json:
@@ -211,14 +205,10 @@ class ChatTranscript(CallTranscript):
         outcome = f"{error}{one_line(first)}{' …' if more else ''}"
         repairs = f", {len(result.repairs)} repaired" if result.repairs else ""
         end = f"({max(0.0, result.duration_s):.2f} s{repairs})"
-        width = (terminal_width() or 80) - 1 if is_terminal(2) else MAX_LINE_CHARS
+        width = (terminal_width() or 120) - 1
         # Errors are read, so they may run over the line.
         room = MAX_ERROR_CHARS if error else max(40, width - len(begin) - len(end) - 2)
         return f"{begin} {_shortened(outcome, room)} {end}"
-
-    def _echo_tokens(self, usage: "Usage", total: "Usage") -> None:
-        if total != type(total)() and not self._as_json:
-            echo(f"Tokens: {_tokens_text(usage)}; in total {_tokens_text(total)}.", dim=True)
 
 
 class _Words:

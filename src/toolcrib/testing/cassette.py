@@ -33,7 +33,6 @@ from ..core import (
 )
 from ..machinery import Next, canonical, redacted_data
 from ..record import Redactor
-from ..schema import Document, SchemaView, written
 
 VERSION = 1
 HIDDEN = "[secret]"
@@ -139,11 +138,13 @@ class Cassette:
         if results:
             times = "once" if len(results) == 1 else f"{len(results)} times"
             raise self._problem(f"{self.path} has {_text(call)} {times}, and it was made once more.")
+        raise self._problem(f"{self.path} has no call {_text(call)}. {self._nearest(call)}")
+
+    def _nearest(self, call: _Recorded) -> str:
         calls = [entry for entries in self._results.values() for entry, _ in entries]
-        texts = [_text(entry) for entry in calls if entry["tool"] == spec.name] or [*map(_text, calls)]
+        texts = [_text(entry) for entry in calls if entry["tool"] == call["tool"]] or [*map(_text, calls)]
         near = next(iter(difflib.get_close_matches(_text(call), texts, n=1, cutoff=0.0)), None)
-        hint = f"The nearest that it has is {near}." if near else "It has no calls."
-        raise self._problem(f"{self.path} has no call {_text(call)}. {hint}")
+        return f"The nearest that it has is {near}." if near else "It has no calls."
 
     def _problem(self, message: str) -> ToolError:
         self.problems.append(f"{message} {self._remedy}")
@@ -155,6 +156,8 @@ class Cassette:
 
     def _recorded(self, tool: Tool, values: Mapping[str, Any]) -> Any:
         """Return checked arguments as JSON data without secrets, whose texts are redacted from now on."""
+        from ..schema import Document, SchemaView, written
+
         # Masked by their types, then by their schemas: each knows secrets that the other does not.
         by_type = written(values, mask=HIDDEN, strict=False, other=_in_base64)
         document = Document(by_type, view=SchemaView(tool.spec.input_schema))
