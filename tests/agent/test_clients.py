@@ -175,6 +175,15 @@ async def test_a_refusal_is_reported_with_its_problem_and_never_with_the_key(
 
 
 @EACH
+async def test_long_words_of_a_provider_are_cut_and_secrets_redacted_before_that(client: Client) -> None:
+    words = "w " * 294 + f"{KEY} is long"  # a cut through the key would leave half of it
+    with wire(client.refused(500, words)) as provider, pytest.raises(ModelError) as caught:
+        await client.at(provider.url).reply(client.request)
+    assert KEY[:8] not in str(caught.value)
+    assert len(str(caught.value)) < 750
+
+
+@EACH
 async def test_a_stream_that_breaks_gives_the_words_before_and_no_half_reply(client: Client) -> None:
     begun = client.pieces[: client.worded]
     broken = {
@@ -232,11 +241,16 @@ async def test_cancelling_closes_the_request(client: Client, streaming: bool) ->
 
 
 @EACH
-def test_one_model_serves_one_event_loop_after_another(client: Client) -> None:
-    with wire(*[answer(client.whole)] * 2) as provider:
+def test_one_model_serves_one_event_loop_after_another_and_goes_on_after_it_was_closed(client: Client) -> None:
+    async def both() -> list[Reply]:
+        replies = [await model.reply(client.request)]
+        await model.close()
+        return [*replies, await model.reply(client.request)]
+
+    with wire(*[answer(client.whole)] * 4) as provider:
         model = client.at(provider.url)
-        first, second = (asyncio.run(model.reply(client.request)) for _ in range(2))
-    assert first == second
+        first, *others = [*asyncio.run(both()), *asyncio.run(both())]
+    assert others == [first] * 3
     assert (first.text, len(first.calls), first.stop) == ("I add.", 1, "calls")
 
 
@@ -280,8 +294,8 @@ def test_a_missing_package_names_the_extra(client: Client, monkeypatch: pytest.M
 async def test_the_key_of_a_client_that_is_handed_in_is_redacted_too(client: Client, making: bool) -> None:
     other = "sk-another-secret-key"
     with wire(client.refused(401, f"No, not with {other}.")) as provider:
-        its = client.at(provider.url, api_key=other)._clients  # as the SDK's own, with this address
-        model = client.at(provider.url, client=its.get if making else its.get())
+        its = client.at(provider.url, api_key=other)  # whose client is the SDK's own, with this address
+        model = client.at(provider.url, client=its._client if making else its._client())
         with pytest.raises(ModelError) as caught:
             await model.reply(client.request)
         await its.close()

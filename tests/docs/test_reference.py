@@ -62,7 +62,7 @@ INHERITED = {
     "OpenAIResponses": _OPENAI,
     "AnthropicModel": ("close",),
     "Store": ("__init__", "transact", "rotate_key", "close"),
-    "GeminiModel": ("close",),
+    "GeminiModel": _OPENAI,
 }
 HIDDEN = {
     "Workbench": ("invalidate", "ended", "would_ask"),
@@ -171,10 +171,18 @@ def _inherited(module: str, node: ast.ClassDef) -> Iterator[ast.stmt]:
     """What INHERITED lists of the bases of *node*, which are left out of its signature."""
     bases, node.bases = node.bases, []
     for base in bases:
-        _, found = definition(module, ast.unparse(base))
-        for part in (part for each in found if isinstance(each, ast.ClassDef) for part in each.body):
-            if {*_names(part)} & {*INHERITED[node.name]} and (bare := _bare(part, False)):
-                yield bare
+        yield from _of_base(module, base, {*INHERITED[node.name]})
+
+
+def _of_base(module: str, base: ast.expr, names: set[str]) -> Iterator[ast.stmt]:
+    name = ast.unparse(base).partition("[")[0]
+    if not names or name in ("ABC", "Generic"):
+        return
+    origin, found = definition(module, name)
+    for node in (node for node in found if isinstance(node, ast.ClassDef)):
+        yield from (bare for part in node.body if {*_names(part)} & names and (bare := _bare(part, False)))
+        for further in node.bases:
+            yield from _of_base(origin, further, names)
 
 
 def _bare(node: ast.stmt, has_overloads: bool) -> ast.stmt | None:

@@ -3,15 +3,13 @@
 AnthropicModel("claude-sonnet-5")
 """
 
-import os
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..formats import IncompleteReply
+from ..core import ToolcribError
 from ..formats import anthropic as provider_format
 from .model import ModelProblem, Request
-from .sdk import Clients, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
+from .sdk import SdkModel, retry_after
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -30,7 +28,7 @@ _PROBLEMS: Mapping[str, ModelProblem] = {
 }
 
 
-class AnthropicModel(SdkModel):
+class AnthropicModel(SdkModel["AsyncAnthropic"]):
     """A model of Anthropic's. It implements `toolcrib.agent.Model`.
 
     Without *api_key* the SDK finds the credentials where it always does (ANTHROPIC_API_KEY first). *base_url* is any
@@ -42,6 +40,9 @@ class AnthropicModel(SdkModel):
 
     _provider: ClassVar[str] = "anthropic"
     _format: ClassVar[Any] = provider_format
+    _package = "anthropic", "anthropic"
+    _key_variables = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
+    _key_attributes = "api_key", "auth_token"
 
     def __init__(
         self,
@@ -55,26 +56,31 @@ class AnthropicModel(SdkModel):
         options: Mapping[str, Any] | None = None,
         client: "AsyncAnthropic | Callable[[], AsyncAnthropic] | None" = None,
     ) -> None:
-        self._sdk = sdk = package("anthropic", "anthropic")
-        self._model = model
-        require_retries(max_retries)
-        # In the body: which parameters the SDK's method knows changes with its releases.
-        self._fixed = {"model": model, "max_tokens": max_tokens, "extra_body": dict(options or {})}
+        super().__init__(
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            options=options,
+            client=client,
+        )
+        self._max_tokens = max_tokens
 
-        def new_client() -> "AsyncAnthropic":
-            timeout = sdk.Timeout(timeout_s, connect=min(timeout_s, 10))
-            new = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout, max_retries=max_retries)
-            return cast("AsyncAnthropic", new)
+    def _new_client(self) -> "AsyncAnthropic":
+        timeout = self._sdk.Timeout(self._timeout_s, connect=min(self._timeout_s, 10))
+        new = self._sdk.AsyncAnthropic(
+            api_key=self._api_key, base_url=self._base_url, timeout=timeout, max_retries=self._max_retries
+        )
+        return cast("AsyncAnthropic", new)
 
-        self._clients: Clients[AsyncAnthropic] = Clients(client, new_client, lambda made: made.close())
-        keys = (os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))
-        self._troubles = ProviderErrors(self.name, (api_key, *keys))
+    async def _close_client(self, client: "AsyncAnthropic") -> None:
+        await client.close()
 
     def _parameters(self, request: Request) -> dict[str, Any]:
-        return {**super()._parameters(request), **self._fixed}
-
-    def _server(self) -> str:
-        return server_id(getattr(self._client(), "base_url", ""))
+        # The options are in the body: which parameters the SDK's method knows changes with its releases.
+        fixed = {"model": self._model, "max_tokens": self._max_tokens, "extra_body": self._options}
+        return {**super()._parameters(request), **fixed}
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
         return await self._client().messages.create(**parameters)
@@ -84,28 +90,16 @@ class AnthropicModel(SdkModel):
             async for event in events:
                 yield event
 
-    def _client(self) -> "AsyncAnthropic":
-        client = self._clients.get()
-        self._troubles.add_secrets(*(getattr(client, name, None) for name in ("api_key", "auth_token")))
-        return client
-
-    @contextmanager
-    def _errors(self) -> Generator[None]:
+    def _to_error(self, error: Any) -> ToolcribError | None:
         import httpx2  # the SDK depends on it; a connection that breaks in the middle of a stream raises its errors
 
-        try:
-            yield
-        except self._sdk.APIStatusError as error:
-            message, headers = error.api_message or str(error), error.response.headers
-            raise self._troubles.from_status(
-                error.status_code, message, problem=_PROBLEMS.get(error.type), retry_after_s=retry_after(headers)
-            ) from None
-        except (self._sdk.APIConnectionError, httpx2.HTTPError, IncompleteReply) as error:
-            raise self._troubles.no_connection(error) from None
-        except (self._sdk.CredentialsError, TypeError) as error:
-            # Without any credentials the SDK raises a TypeError, which only its text identifies.
-            if isinstance(error, TypeError) and "authentication" not in str(error):
-                raise
-            raise self._troubles.missing_key("Set ANTHROPIC_API_KEY.", in_program="Or pass api_key.") from None
-        except (self._sdk.AnthropicError, ValueError) as error:
-            raise self._troubles.bad_answer(error) from None
+        sdk = self._sdk
+        if isinstance(error, sdk.APIStatusError):
+            message, after_s = error.api_message or str(error), retry_after(error.response.headers)
+            return self._status_error(error.status_code, message, _PROBLEMS.get(error.type), after_s)
+        if isinstance(error, sdk.APIConnectionError | httpx2.HTTPError):
+            return self._no_connection(error)
+        # Without any credentials the SDK raises a TypeError, which only its text identifies.
+        if isinstance(error, sdk.CredentialsError) or (isinstance(error, TypeError) and "authentication" in str(error)):
+            return self._missing_key("Set ANTHROPIC_API_KEY.", in_program="Or pass api_key.")
+        return self._bad_answer(error) if isinstance(error, sdk.AnthropicError) else super()._to_error(error)

@@ -4,18 +4,17 @@ BedrockModel("eu.anthropic.claude-sonnet-5-v1:0", region="eu-central-1")
 """
 
 import asyncio
-import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, closing
 from typing import Any, ClassVar
 
-from ..core import SetupError
+from ..core import SetupError, ToolcribError
 from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
 from ..machinery import from_any_thread
-from .model import ModelError, ModelProblem, Request
-from .sdk import ProviderErrors, SdkModel, package, reading, require_retries, retry_after
+from .model import ModelProblem, Request
+from .sdk import SdkModel, package, reading, retry_after
 
 # For errors whose status is ambiguous, or that have none because they come inside a stream.
 _PROBLEMS: Mapping[str, ModelProblem] = {
@@ -33,10 +32,9 @@ _PROBLEMS: Mapping[str, ModelProblem] = {
     "InvalidSignatureException": "unauthorized",
 }
 _MODULES = ("botocore.eventstream", "botocore.exceptions", "botocore.parsers", "urllib3.exceptions")
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")
 
 
-class BedrockModel(SdkModel):
+class BedrockModel(SdkModel[Any]):
     """A model on Bedrock. It implements `toolcrib.agent.Model`.
 
     boto3 finds the credentials, and the *region* where none is passed; *profile* is a profile of AWS's configuration.
@@ -52,6 +50,8 @@ class BedrockModel(SdkModel):
 
     _provider: ClassVar[str] = "bedrock"
     _format: ClassVar[Any] = provider_format
+    _package = "boto3", "bedrock"
+    _key_variables = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"
 
     def __init__(
         self,
@@ -65,26 +65,45 @@ class BedrockModel(SdkModel):
         options: Mapping[str, Any] | None = None,
         client: Any = None,
     ) -> None:
-        self._boto3 = package("boto3", "bedrock")
-        self._model = model
-        self._options = dict(options or {})
-        self._session = {"region_name": region, "profile_name": profile}
-        self._endpoint = base_url
-        self._config = package("botocore.config", "bedrock").Config(
-            read_timeout=timeout_s,
-            connect_timeout=min(timeout_s, 10),
-            retries={"total_max_attempts": 1 + require_retries(max_retries), "mode": "standard"},
+        super().__init__(
+            model, base_url=base_url, timeout_s=timeout_s, max_retries=max_retries, options=options, client=client
         )
-        self._client, self._owns_client = client, client is None
+        self._session = {"region_name": region, "profile_name": profile}
+        # boto3's client is for all threads, so for all event loops.
+        self._shared_client = client
         self._lock = threading.Lock()
-        self._secrets: list[object] = [os.environ.get(name) for name in _KEYS]
 
     async def close(self) -> None:
         """Close the connections, unless the client was passed in; the next request makes others."""
         with self._lock:
-            if self._owns_client and self._client is not None:
-                self._client.close()
-                self._client = None
+            if self._owns_clients and self._shared_client is not None:
+                self._shared_client.close()
+                self._shared_client = None
+
+    def _client(self) -> Any:
+        """Return the client. Made in the thread of the first request, as it reads files and may fetch credentials."""
+        with self._lock:
+            if self._shared_client is None:
+                self._shared_client = self._new_client()
+            return self._shared_client
+
+    def _new_client(self) -> Any:
+        session = self._sdk.session.Session(**self._session)
+        if (credentials := session.get_credentials()) is not None:
+            keys = credentials.get_frozen_credentials()
+            self._add_secrets(keys.access_key, keys.secret_key, keys.token)
+        config = package("botocore.config", "bedrock").Config(
+            read_timeout=self._timeout_s,
+            connect_timeout=min(self._timeout_s, 10),
+            retries={"total_max_attempts": 1 + self._max_retries, "mode": "standard"},
+        )
+        return session.client("bedrock-runtime", endpoint_url=self._base_url, config=config)
+
+    async def _close_client(self, client: Any) -> None:
+        client.close()
+
+    def _server(self) -> str:
+        return ""
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         form = self._format
@@ -98,7 +117,7 @@ class BedrockModel(SdkModel):
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
         def converse() -> Iterator[Any]:
-            client = self._get_client()
+            client = self._client()
             with reading():
                 yield client.converse(**parameters)
 
@@ -110,7 +129,7 @@ class BedrockModel(SdkModel):
 
     async def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]:
         def converse() -> Iterator[Any]:
-            client = self._get_client()
+            client = self._client()
             with reading(), closing(client.converse_stream(**parameters)["stream"]) as events:
                 yield from events
 
@@ -118,62 +137,37 @@ class BedrockModel(SdkModel):
             async for event in events:
                 yield event
 
-    def _get_client(self) -> Any:
-        """Return the client. Made in the thread of the first request, as it reads files and may fetch credentials."""
-        with self._lock:
-            if self._client is None:
-                session = self._boto3.session.Session(**self._session)
-                if (credentials := session.get_credentials()) is not None:
-                    keys = credentials.get_frozen_credentials()
-                    self._secrets += [keys.access_key, keys.secret_key, keys.token]
-                self._client = session.client("bedrock-runtime", endpoint_url=self._endpoint, config=self._config)
-            return self._client
-
-    @contextmanager
-    def _errors(self) -> Generator[None]:
+    def _to_error(self, error: Any) -> ToolcribError | None:
         eventstream, exceptions, parsers, urllib3 = (package(name, "bedrock") for name in _MODULES)
+        match error:
+            case exceptions.ClientError():
+                return self._client_error(error)
+            case exceptions.NoCredentialsError() | exceptions.PartialCredentialsError() | exceptions.NoAuthTokenError():
+                remedy = f"{error}. Set AWS's credentials, or AWS_PROFILE."
+                return self._missing_key(remedy, in_program="Or pass profile.")
+            case exceptions.NoRegionError():
+                missing = SetupError(f"Model '{self.name}' needs a region: set AWS_REGION.")
+                missing.add_note("Or pass region.")
+                return missing
+            case exceptions.ParamValidationError() | exceptions.ProfileNotFound():
+                return self._status_error(400, str(error), "refused")
+            case exceptions.HTTPClientError() | exceptions.ConnectionError():
+                return self._no_connection(error)
+            case parsers.ResponseParserError() | urllib3.HTTPError():
+                return self._no_connection(error)
+            case exceptions.BotoCoreError() | eventstream.ParserError():
+                return self._bad_answer(error)
+            case _:
+                return super()._to_error(error)
 
-        try:
-            yield
-        except exceptions.ClientError as error:
-            raise self._refused(error) from None
-        except (
-            exceptions.NoCredentialsError,
-            exceptions.PartialCredentialsError,
-            exceptions.NoAuthTokenError,
-        ) as error:
-            remedy = f"{error}. Set AWS's credentials, or AWS_PROFILE."
-            raise self._troubles().missing_key(remedy, in_program="Or pass profile.") from None
-        except exceptions.NoRegionError:
-            missing = SetupError(f"Model '{self.name}' needs a region: set AWS_REGION.")
-            missing.add_note("Or pass region.")
-            raise missing from None
-        except (exceptions.ParamValidationError, exceptions.ProfileNotFound) as error:
-            raise self._troubles().from_status(400, str(error), problem="refused") from None
-        except (
-            exceptions.HTTPClientError,
-            exceptions.ConnectionError,
-            parsers.ResponseParserError,
-            urllib3.HTTPError,
-            IncompleteReply,
-        ) as error:
-            raise self._troubles().no_connection(error) from None
-        except (exceptions.BotoCoreError, eventstream.ParserError, ValueError) as error:
-            raise self._troubles().bad_answer(error) from None
-
-    def _troubles(self) -> ProviderErrors:
-        return ProviderErrors(self.name, self._secrets)
-
-    def _refused(self, error: Any) -> ModelError:
+    def _client_error(self, error: Any) -> ToolcribError:
         details: Mapping[str, Any] = error.response.get("Error") or {}
         metadata: Mapping[str, Any] = error.response.get("ResponseMetadata") or {}
         code = str(details.get("Code") or "")
         problem = _PROBLEMS.get(code[:1].upper() + code[1:])  # inside a stream they begin with a lower-case letter
-        message = str(details.get("Message") or error)
         after_s = retry_after(metadata.get("HTTPHeaders") or {})
-        return self._troubles().from_status(
-            int(metadata.get("HTTPStatusCode") or 0), message, problem=problem, retry_after_s=after_s
-        )
+        status = int(metadata.get("HTTPStatusCode") or 0)
+        return self._status_error(status, str(details.get("Message") or error), problem, after_s)
 
 
 async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]:

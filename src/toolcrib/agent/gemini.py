@@ -4,23 +4,21 @@ GeminiModel("gemini-3-flash")
 """
 
 import json
-import os
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..core import SetupError
-from ..formats import IncompleteReply
+from ..core import SetupError, ToolcribError
 from ..formats import gemini as provider_format
-from .model import ModelError, ModelProblem, Request
-from .sdk import Clients, ProviderErrors, SdkModel, package, reading, require_retries, retry_after
+from .model import ModelProblem, Request
+from .sdk import SdkModel, reading, retry_after
 
 if TYPE_CHECKING:
     from google.genai import Client
 
 
-class GeminiModel(SdkModel):
+class GeminiModel(SdkModel["Client"]):
     """A model of Google's. It implements `toolcrib.agent.Model`.
 
     Without *api_key* the SDK takes GOOGLE_API_KEY or GEMINI_API_KEY, or its own settings for Google Cloud. *options*
@@ -31,61 +29,46 @@ class GeminiModel(SdkModel):
 
     _provider: ClassVar[str] = "gemini"
     _format: ClassVar[Any] = provider_format
+    _package = "google.genai", "gemini"
+    _key_variables = "GOOGLE_API_KEY", "GEMINI_API_KEY"
+    # The SDK does not show the key of a client; should it move, the keys of the settings are still known.
+    _key_attributes = ("_api_client.api_key",)
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        timeout_s: float = 600,
-        max_retries: int = 2,
-        options: Mapping[str, Any] | None = None,
-        client: "Client | Callable[[], Client] | None" = None,
-    ) -> None:
-        self._sdk = package("google.genai", "gemini")
-        self._model = model
-        self._options = dict(options or {})
+    def _check_options(self) -> None:
         try:
             self._sdk.types.GenerateContentConfig.model_validate(self._options)
         except ValueError as error:
             problem = next(iter(getattr(error, "errors", list)()), {"loc": (), "msg": str(error)})
             at = ".".join(map(str, problem["loc"]))
             raise SetupError(f"These options are not valid in Gemini's config: '{at}': {problem['msg']}.") from None
-        self._api_key = api_key
-        self._http = {
-            "timeout": int(timeout_s * 1000),
-            "retry_options": {"attempts": 1 + require_retries(max_retries)},
-            **({"base_url": base_url} if base_url else {}),
+
+    def _new_client(self) -> "Client":
+        http = {
+            "timeout": int(self._timeout_s * 1000),
+            "retry_options": {"attempts": 1 + self._max_retries},
+            **({"base_url": self._base_url} if self._base_url else {}),
         }
-        self._clients: Clients[Client] = Clients(client, self._new_client, lambda made: made.aio.aclose())
-        keys = (os.environ.get("GOOGLE_API_KEY"), os.environ.get("GEMINI_API_KEY"))
-        self._troubles = ProviderErrors(self.name, (api_key, *keys))
+        try:
+            return cast("Client", self._sdk.Client(api_key=self._api_key, http_options=http))
+        except ValueError as error:
+            note = f"Or pass api_key. ({error})"
+            raise self._missing_key("Set GEMINI_API_KEY.", in_program=note) from None
+
+    async def _close_client(self, client: "Client") -> None:
+        await client.aio.aclose()
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
-        models = self._models()
+        models = self._client().aio.models
         with reading():
             return await models.generate_content(**parameters)
 
     async def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]:
-        models = self._models()
+        models = self._client().aio.models
         with reading():
-            async with aclosing(await models.generate_content_stream(**parameters)) as chunks:
+            stream: Any = await models.generate_content_stream(**parameters)
+            async with aclosing(stream) as chunks:
                 async for chunk in chunks:
                     yield chunk
-
-    def _models(self) -> Any:
-        client = self._clients.get()
-        # The SDK does not show the key of a client; should it move, the keys of the settings are still known.
-        self._troubles.add_secrets(getattr(getattr(client, "_api_client", None), "api_key", None))
-        return client.aio.models
-
-    def _new_client(self) -> "Client":
-        try:
-            return cast("Client", self._sdk.Client(api_key=self._api_key, http_options=self._http))
-        except ValueError as error:
-            note = f"Or pass api_key. ({error})"
-            raise self._troubles.missing_key("Set GEMINI_API_KEY.", in_program=note) from None
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         config = super()._parameters(request)
@@ -94,24 +77,16 @@ class GeminiModel(SdkModel):
         contents = [content.model_validate_json(json.dumps(message)) for message in config.pop("contents")]
         return {"model": self._model, "contents": contents, "config": {**config, **self._options}}
 
-    @contextmanager
-    def _errors(self) -> Generator[None]:
+    def _to_error(self, error: Any) -> ToolcribError | None:
         import httpx2  # the SDK depends on it, and passes its errors on
 
-        try:
-            yield
-        except self._sdk.errors.APIError as error:
-            raise self._refused(error) from None
-        except (httpx2.HTTPError, IncompleteReply) as error:
-            raise self._troubles.no_connection(error) from None
-        except ValueError as error:
-            raise self._troubles.bad_answer(error) from None
-
-    def _refused(self, error: Any) -> ModelError:
-        message = str(error.message or error.status or error)
+        if isinstance(error, httpx2.HTTPError):
+            return self._no_connection(error)
+        if not isinstance(error, self._sdk.errors.APIError):
+            return super()._to_error(error)
+        message, details = str(error.message or error.status or error), str(error.details)
         # Google reports a wrong key as a bad request.
-        problem: ModelProblem | None = "unauthorized" if "API_KEY_INVALID" in str(error.details) else None
-        headers = getattr(error.response, "headers", None) or {}
-        pause = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", str(error.details))
-        after_s = float(pause[1]) if pause else retry_after(headers)
-        return self._troubles.from_status(int(error.code or 0), message, problem=problem, retry_after_s=after_s)
+        problem: ModelProblem | None = "unauthorized" if "API_KEY_INVALID" in details else None
+        pause = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", details)
+        after_s = float(pause[1]) if pause else retry_after(getattr(error.response, "headers", None) or {})
+        return self._status_error(int(error.code or 0), message, problem, after_s)

@@ -1,23 +1,21 @@
 """OpenAI's models, and those of every server with an API like OpenAI's, through OpenAI's own SDK.
 
-    OpenAIChat("gpt-5-mini")
-    OpenAIChat("qwen3", base_url="http://127.0.0.1:11434/v1")      # Ollama; also Mistral, Groq, vLLM, OpenRouter, ...
-    OpenAIResponses("gpt-5-mini", options={"reasoning": {"effort": "low"}})
-
-Errors of the SDK become ModelErrors here, without its frames: those show the key where a server repeats it.
+OpenAIChat("gpt-5-mini")
+OpenAIChat("qwen3", base_url="http://127.0.0.1:11434/v1")      # Ollama; also Mistral, Groq, vLLM, OpenRouter, ...
+OpenAIResponses("gpt-5-mini", options={"reasoning": {"effort": "low"}})
 """
 
 import inspect
 import os
 import re
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..core import ToolcribError
 from ..formats import IncompleteReply, openai, openai_responses
-from .model import ModelError, ModelProblem, Request
-from .sdk import Clients, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
+from .model import ModelProblem, Request
+from .sdk import SdkModel, retry_after
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -37,7 +35,7 @@ _DONE_LENGTH = 16
 _PLACEHOLDER_KEY = "none"
 
 
-class _OpenAI(SdkModel):
+class _OpenAI(SdkModel["AsyncOpenAI"]):
     """What OpenAI's two APIs have in common. Both classes implement `toolcrib.agent.Model`.
 
     Without *api_key* and *base_url* the SDK takes OPENAI_API_KEY and OPENAI_BASE_URL; with *base_url* the key may be
@@ -47,36 +45,23 @@ class _OpenAI(SdkModel):
     closes, or a function that makes one for each event loop.
     """
 
+    _package = "openai", "openai"
+    _key_variables = ("OPENAI_API_KEY",)
     _streaming: ClassVar[Mapping[str, Any]]
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        timeout_s: float = 600,
-        max_retries: int = 2,
-        options: Mapping[str, Any] | None = None,
-        client: "AsyncOpenAI | Callable[[], AsyncOpenAI] | None" = None,
-    ) -> None:
-        self._sdk = package("openai", "openai")
-        self._model = model
-        self._options = dict(options or {})
-        self._settings: Mapping[str, Any] = {
-            "api_key": api_key or os.environ.get("OPENAI_API_KEY") or (_PLACEHOLDER_KEY if base_url else None),
-            "base_url": base_url,
-            "timeout": timeout_s,
-            "max_retries": require_retries(max_retries),
-        }
-        self._clients: Clients[AsyncOpenAI] = Clients(client, self._new_client, lambda made: made.close())
-        self._troubles = ProviderErrors(self.name, (api_key, os.environ.get("OPENAI_API_KEY")))
+    def _new_client(self) -> "AsyncOpenAI":
+        key = self._api_key or os.environ.get("OPENAI_API_KEY") or (_PLACEHOLDER_KEY if self._base_url else None)
+        if key is None:
+            raise self._missing_key("Set OPENAI_API_KEY.", in_program="Or pass api_key.")
+        settings = {"base_url": self._base_url, "timeout": self._timeout_s, "max_retries": self._max_retries}
+        new: AsyncOpenAI = self._sdk.AsyncOpenAI(api_key=key, **settings)
+        return new
+
+    async def _close_client(self, client: "AsyncOpenAI") -> None:
+        await client.close()
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         return {"model": self._model, **super()._parameters(request), **self._options}
-
-    def _server(self) -> str:
-        return server_id(self._client().base_url)
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
         try:
@@ -99,48 +84,39 @@ class _OpenAI(SdkModel):
         """Return Groq's error for a call that its model wrote wrong, for the format. Raises any other *error*."""
         if error.code != "tool_use_failed" or not isinstance(error.body, Mapping):
             raise error
-        fields = {name: self._troubles.redact(error.body.get(name, "")) for name in ("message", "failed_generation")}
+        fields = {
+            name: self._redactor.redact(str(error.body.get(name, ""))) for name in ("message", "failed_generation")
+        }
         return {"error": {"code": error.code, **fields}}
-
-    def _client(self) -> "AsyncOpenAI":
-        client = self._clients.get()
-        self._troubles.add_secrets(client.api_key)
-        return client
 
     @abstractmethod
     def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]: ...
 
-    def _new_client(self) -> "AsyncOpenAI":
-        if self._settings["api_key"] is None:
-            raise self._troubles.missing_key("Set OPENAI_API_KEY.", in_program="Or pass api_key.")
-        new: AsyncOpenAI = self._sdk.AsyncOpenAI(**self._settings)
-        return new
+    def _to_error(self, error: Any) -> ToolcribError | None:
+        sdk = self._sdk
+        if not isinstance(error, sdk.OpenAIError | ValueError | OSError):
+            return None
+        address = f"base_url {self._client().base_url.copy_with(userinfo=b'', query=None)}"
+        match error:
+            case sdk.NotFoundError():
+                return self._status_error(404, f"{_message(error)} (no such model, or not at {address})")
+            case sdk.APIStatusError():
+                after_s = retry_after(error.response.headers)
+                return self._status_error(error.status_code, _message(error), retry_after_s=after_s)
+            case sdk.APIConnectionError():
+                return self._no_connection(f"{error.message} ({address})")
+            case sdk.APIError() | IncompleteReply():
+                return self._broken_off(error)
+            case _:
+                return self._bad_answer(f"{error} ({address})")
 
-    @contextmanager
-    def _errors(self) -> Generator[None]:
-        base = self._client().base_url.copy_with(userinfo=b"", query=None)
-        try:
-            yield
-        except self._sdk.NotFoundError as error:
-            message = f"{_message(error)} (no such model, or not at base_url {base})"
-            raise self._troubles.from_status(404, message) from None
-        except self._sdk.APIStatusError as error:
-            after_s = retry_after(error.response.headers)
-            raise self._troubles.from_status(error.status_code, _message(error), retry_after_s=after_s) from None
-        except self._sdk.APIConnectionError as error:
-            raise self._troubles.no_connection(f"{error.message} (base_url {base})") from None
-        except (self._sdk.APIError, IncompleteReply) as error:
-            raise self._broken_off(error) from None
-        except (self._sdk.OpenAIError, ValueError, OSError) as error:
-            raise self._troubles.bad_answer(f"{error} (base_url {base})") from None
-
-    def _broken_off(self, error: Any) -> ModelError:
+    def _broken_off(self, error: Any) -> ToolcribError:
         code = str(error.code or getattr(error, "type", ""))
         if code.isdecimal():  # some gateways use statuses as codes
-            return self._troubles.from_status(int(code), _message(error))
+            return self._status_error(int(code), _message(error))
         if _PROBLEMS.get(code) == "unavailable":
-            return self._troubles.no_connection(_message(error))
-        return self._troubles.from_status(200, f"{_message(error)} ({code})", problem=_PROBLEMS.get(code, "failed"))
+            return self._no_connection(_message(error))
+        return self._status_error(200, f"{_message(error)} ({code})", _PROBLEMS.get(code, "failed"))
 
 
 class OpenAIChat(_OpenAI):

@@ -1,24 +1,29 @@
-"""What the clients over providers' own SDKs share: the model class, the package, a client per event loop, errors."""
+"""What the clients over providers' own SDKs share: one model class, of which each client fills in what differs.
 
+Errors of an SDK become ModelErrors here, without its frames: those show the key where a server repeats it.
+"""
+
+import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import reduce
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..core import SetupError
-from ..formats import Reply, TextDelta
+from ..core import SetupError, ToolcribError
+from ..formats import IncompleteReply, Reply, TextDelta
 from ..machinery import PerLoop
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
 
-T = TypeVar("T")
+C = TypeVar("C")
 
-_MESSAGE_CHARS = 600
+_MAX_MESSAGE = 600
 """How many characters of a provider's own message an error shows."""
 
 _REMEDIES: Mapping[ModelProblem, str] = {
@@ -30,13 +35,44 @@ _REMEDIES: Mapping[ModelProblem, str] = {
 }
 
 
-class SdkModel(ABC):
-    """A model behind a provider's SDK: the part of `toolcrib.agent.Model` that is the same for all of them."""
+class SdkModel(ABC, Generic[C]):
+    """A model behind a provider's SDK, whose client is a C: one for each event loop."""
 
     _provider: ClassVar[str]
     _format: ClassVar[Any]
-    _model: str
-    _clients: "Clients[Any]"
+    _package: ClassVar[tuple[str, str]]
+    """The SDK's module, and the extra that installs it."""
+    _key_variables: ClassVar[Sequence[str]]
+    _key_attributes: ClassVar[Sequence[str]] = ("api_key",)
+    """Where a client has its keys."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout_s: float = 600,
+        max_retries: int = 2,
+        options: Mapping[str, Any] | None = None,
+        client: "C | Callable[[], C] | None" = None,
+    ) -> None:
+        if type(max_retries) is not int or max_retries < 0:
+            raise SetupError("max_retries is how often a request is made again: 0 or more.")
+        self._sdk = package(*self._package)
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeout_s = timeout_s
+        self._max_retries = max_retries
+        self._options = dict(options or {})
+        self._owns_clients = client is None or callable(client)
+        new: Any = client or self._new_client
+        self._clients: PerLoop[C] = PerLoop(new if self._owns_clients else lambda: new)
+        self._redactor = Redactor()
+        self._secrets: set[str] = set()
+        self._add_secrets(api_key, *map(os.environ.get, self._key_variables))
+        self._check_options()
 
     @property
     def name(self) -> str:
@@ -47,7 +83,9 @@ class SdkModel(ABC):
 
     async def close(self) -> None:
         """Close the connections of the running event loop, unless the client was passed in."""
-        await self._clients.close()
+        client = self._clients.pop()
+        if client is not None and self._owns_clients:
+            await self._close_client(client)
 
     async def reply(self, request: Request, /) -> Reply:
         with self._errors():
@@ -68,9 +106,23 @@ class SdkModel(ABC):
                         yield delta
             yield replace(stream.reply(), server=server)
 
-    def _server(self) -> str:
-        """Return what distinguishes the server from others with the same format; empty where there are none."""
-        return ""
+    # What a provider implements
+
+    @abstractmethod
+    def _new_client(self) -> C: ...
+
+    @abstractmethod
+    async def _close_client(self, client: C) -> None: ...
+
+    @abstractmethod
+    async def _answer(self, parameters: Mapping[str, Any]) -> Any: ...
+
+    @abstractmethod
+    def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]: ...
+
+    def _check_options(self) -> None:
+        """Raise SetupError for options that the provider does not have."""
+        return
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         """Return the parameters of the SDK's method that come from *request*."""
@@ -81,20 +133,78 @@ class SdkModel(ABC):
             parameters |= form.tool_choice(request.choice, request.specs, parallel=request.parallel)
         return parameters
 
-    @abstractmethod
-    async def _answer(self, parameters: Mapping[str, Any]) -> Any: ...
+    def _server(self) -> str:
+        """Return what distinguishes the server from others with the same format; empty where there are none.
 
-    @abstractmethod
-    def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]: ...
+        It is a digest, as an address may contain a key.
+        """
+        base_url = getattr(self._client(), "base_url", None)
+        return "" if base_url is None else sha256(str(base_url).encode()).hexdigest()[:16]
 
-    @abstractmethod
-    def _errors(self) -> AbstractContextManager[None]:
+    def _to_error(self, error: Exception) -> ToolcribError | None:
+        """Return the error for what the provider or its SDK raised; None for an error of the program."""
+        if isinstance(error, IncompleteReply):
+            return self._no_connection(error)
+        return self._bad_answer(error) if isinstance(error, ValueError) else None
+
+    # What they use
+
+    def _client(self) -> C:
+        """Return the running loop's client, made at the first call."""
+        client = self._clients.get()
+        for path in self._key_attributes:
+            self._add_secrets(reduce(lambda owner, name: getattr(owner, name, None), path.split("."), client))
+        return client
+
+    def _add_secrets(self, *secrets: object) -> None:
+        """Redact these from now on, too. Values that are not text, or too short for a key, are ignored."""
+        for secret in secrets:
+            if isinstance(secret, str) and len(secret) >= 4 and secret not in self._secrets:
+                self._secrets.add(secret)
+                self._redactor.add(secret)
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
         """Raise ModelError for what the provider or its SDK raises inside."""
+        try:
+            yield
+        except Exception as error:
+            if (reported := self._to_error(error)) is None:
+                raise
+            raise reported from None
 
+    def _status_error(
+        self, status: int, message: str, problem: ModelProblem | None = None, retry_after_s: float | None = None
+    ) -> ModelError:
+        """Return the error of an answer with this HTTP status. *problem* overrides what the status stands for."""
+        return self._error(f"answered with status {status}", message, problem or problem_of(status), retry_after_s)
 
-def server_id(base_url: object) -> str:
-    """Return what distinguishes the server at *base_url*. A digest, as an address may contain a key."""
-    return sha256(str(base_url).encode()).hexdigest()[:16]
+    def _no_connection(self, message: object) -> ModelError:
+        """Return the error of an answer that did not come, or broke off."""
+        return self._error("could not be reached, or its answer broke off", message, "unavailable")
+
+    def _bad_answer(self, message: object) -> ModelError:
+        """Return the error of an answer that is not in the provider's own format."""
+        return self._error("gave an answer that cannot be used", message, "failed")
+
+    def _missing_key(self, remedy: str, *, in_program: str) -> ModelError:
+        """Return the error of a request that was not made, because no key was found.
+
+        *remedy* is for the person who runs the program. *in_program* is what its author can do: a note of the
+        error, which a traceback shows and a command does not.
+        """
+        error = ModelError(f"Model '{self.name}' was not asked, as no key was found. {remedy}", "unauthorized")
+        error.add_note(in_program)
+        return error
+
+    def _error(
+        self, what: str, message: object, problem: ModelProblem, retry_after_s: float | None = None
+    ) -> ModelError:
+        text = self._redactor.redact(" ".join(str(message).split()) or "no message")
+        text = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+        wait = f" It asks to wait {retry_after_s:g} s." if retry_after_s is not None else ""
+        text = f"Model '{self.name}' {what}: {text.rstrip('. ')}.{wait} {_REMEDIES[problem]}"
+        return ModelError(text, problem, retry_after_s=retry_after_s)
 
 
 def _for_server(request: Request, server: str) -> Request:
@@ -118,31 +228,6 @@ def package(module: str, extra: str) -> Any:
         ) from None
 
 
-class Clients(Generic[T]):
-    """The clients of a model: one of each event loop.
-
-    *client* is one that its owner closes, or a function that makes one, in place of *make*.
-    """
-
-    def __init__(
-        self, client: T | Callable[[], T] | None, make: Callable[[], T], close: Callable[[T], Awaitable[object]]
-    ) -> None:
-        self._is_passed = client is not None and not callable(client)
-        new: Any = (lambda: client) if self._is_passed else client or make
-        self._clients: PerLoop[T] = PerLoop(new)
-        self._close = close
-
-    def get(self) -> T:
-        """Return the running loop's client, made at the first call."""
-        return self._clients.get()
-
-    async def close(self) -> None:
-        """Close the running loop's client; the next `get` makes another."""
-        client = self._clients.pop()
-        if client is not None and not self._is_passed:
-            await self._close(client)
-
-
 @contextmanager
 def reading() -> Generator[None]:
     """Turn errors of the SDK's own code about a malformed answer into ValueErrors. Put nothing else inside."""
@@ -150,66 +235,6 @@ def reading() -> Generator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise ValueError(f"its SDK cannot read it ({type(error).__name__}: {error})") from None
-
-
-def require_retries(max_retries: int) -> int:
-    """Return *max_retries*, if it is a number of retries. Raises SetupError."""
-    if type(max_retries) is not int or max_retries < 0:
-        raise SetupError("max_retries is how often a request is made again: 0 or more.")
-    return max_retries
-
-
-class ProviderErrors:
-    """Makes ModelErrors for the model of this *name*, with *secrets* redacted."""
-
-    def __init__(self, name: str, secrets: Iterable[object] = ()) -> None:
-        self._name = name
-        self._known: set[str] = set()
-        self._redactor = Redactor()
-        self.add_secrets(*secrets)
-
-    def add_secrets(self, *secrets: object) -> None:
-        """Redact these from now on, too. Values that are not text, or too short for a key, are ignored."""
-        for secret in secrets:
-            if isinstance(secret, str) and len(secret) >= 4 and secret not in self._known:
-                self._known.add(secret)
-                self._redactor.add(secret)
-
-    def from_status(
-        self, status: int, message: str, *, problem: ModelProblem | None = None, retry_after_s: float | None = None
-    ) -> ModelError:
-        """Return the error of an answer with this HTTP status. *problem* overrides what the status stands for."""
-        problem = problem or problem_of(status)
-        return self._error(f"answered with status {status}", message, problem, retry_after_s)
-
-    def redact(self, text: object) -> str:
-        """Return *text* without known secrets."""
-        return self._redactor.redact(str(text))
-
-    def no_connection(self, message: object) -> ModelError:
-        """Return the error of an answer that did not come, or broke off."""
-        return self._error("could not be reached, or its answer broke off", str(message), "unavailable", None)
-
-    def bad_answer(self, message: object) -> ModelError:
-        """Return the error of an answer that is not in the provider's own format."""
-        return self._error("gave an answer that cannot be used", str(message), "failed", None)
-
-    def missing_key(self, remedy: str, *, in_program: str) -> ModelError:
-        """Return the error of a request that was not made, because no key was found.
-
-        *remedy* is for the person who runs the program. *in_program* is what its author can do: a note of the
-        error, which a traceback shows and a command does not.
-        """
-        error = ModelError(f"Model '{self._name}' was not asked, as no key was found. {remedy}", "unauthorized")
-        error.add_note(in_program)
-        return error
-
-    def _error(self, what: str, message: str, problem: ModelProblem, retry_after_s: float | None) -> ModelError:
-        message = self._redactor.redact(" ".join(message.split()) or "no message")
-        message = message if len(message) <= _MESSAGE_CHARS else f"{message[:_MESSAGE_CHARS]}…"
-        wait = f" It asks to wait {retry_after_s:g} s." if retry_after_s is not None else ""
-        text = f"Model '{self._name}' {what}: {message.rstrip('. ')}.{wait} {_REMEDIES[problem]}"
-        return ModelError(text, problem, retry_after_s=retry_after_s)
 
 
 def problem_of(status: int) -> ModelProblem:
