@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from ..call import EventQueue, streamed
-from ..core import Answer, Audio, Call, CancellationToken, Data, File, Image, Result, SetupError, Text, ToolError
+from ..core import Audio, Call, CancellationToken, Data, File, Image, Result, SetupError, Text, ToolError
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
 from ..workbench import Crib, Workbench
-from .events import CallEvent, CallFinished, CallStarted, EventSink, ResumedEvents, RunEvent
+from .events import CallEvent, CallFinished, CallStarted, EventSink, RunEvent
 from .model import Model, ModelError, Request, model_from_name, require_model, require_reply
 from .outcome import Outcome
-from .resume import PendingAnswer, Resumption, read_state, signer, write_state
+from .resume import Answers, PendingAnswer, answer_waiting, read_state, signer, still_needed, write_state
 from .run import CHOICES, Run, RunOptions, checked_turns
 
 T = TypeVar("T")
@@ -29,9 +29,6 @@ Prompt = str | Text | Data | Image | Audio | File | User | Sequence[Any]
 
 Shorten = Callable[[Sequence[Turn]], Sequence[Turn] | Awaitable[Sequence[Turn]]]
 """Returns the turns to send in the place of all of them: Results stay behind the Reply that has their calls."""
-
-Answers = Mapping[str, Answer | Mapping[str, Any]]
-"""Answers by the ids of pendings: Approve(), Deny("why"), Input(...), or their JSON form."""
 
 
 class Agent:
@@ -215,23 +212,16 @@ class Agent:
         token: CancellationToken | None,
     ) -> Outcome:
         run, last, old = read_state(state, self._options, self._sign)
-        calls, results = run.reply.calls, {result.call_id: result for result in last.results}
-        waiting = [(call, pending) for call in calls if (pending := results[call.id].pending) is not None]
-        resumed_events = None if events is None else ResumedEvents(events)
-
-        async def make(calls: Sequence[Call]) -> Sequence[Result[Any]]:
-            return await self._results(calls, resumed_events, token)
-
-        await self.workbench.start()
-        resumption = Resumption(self.workbench, waiting, make, is_signed=self._sign is not None)
-        await resumption.run(old, answers, by)
-        if resumed_events is not None:
-            await resumed_events.finish()
-        results |= resumption.results
-        run.add_results([results[call.id] for call in calls])
-        redact = self.workbench.redacted
-        if (over := run.over(redact)) is not None:
-            return self._with_state(over, run, resumption.answers)
+        results = {result.call_id: result for result in last.results}
+        waiting = {id: result.pending for id, result in results.items() if result.pending is not None}  # noqa: A001
+        bench, is_signed = self.workbench, self._sign is not None
+        await bench.start()
+        used = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
+        new = await self._results([call for call in run.reply.calls if call.id in waiting], events, token)
+        results |= zip(waiting, new, strict=True)
+        run.add_results([results[call.id] for call in run.reply.calls])
+        if (over := run.over(bench.redacted)) is not None:
+            return self._with_state(over, run, still_needed(used, waiting.values(), new))
         return await self._run(run, events, token, first=False)
 
     async def _run(
