@@ -132,7 +132,7 @@ def _count(data: Mapping[str, Any], name: str) -> int:
 
 async def answer_waiting(
     bench: Workbench,
-    waiting: Sequence[Pending],
+    waiting: Iterable[Pending],
     old: Sequence[PendingAnswer],
     new: Answers,
     by: str,

@@ -10,7 +10,6 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import reduce
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
@@ -153,7 +152,10 @@ class SdkModel(ABC, Generic[C]):
         """Return the running loop's client, made at the first call."""
         client = self._clients.get()
         for path in self._key_attributes:
-            self._add_secrets(reduce(lambda owner, name: getattr(owner, name, None), path.split("."), client))
+            value: Any = client
+            for name in path.split("."):
+                value = getattr(value, name, None)
+            self._add_secrets(value)
         return client
 
     def _add_secrets(self, *secrets: object) -> None:
