@@ -393,7 +393,7 @@ def accepted(tool: Tool[..., Any], sent: str) -> tuple[Any, Document, str] | Non
         settled, identity = arguments.settled()
     except ToolError:
         return None
-    return (settled or arguments).arguments, arguments.accepted, identity
+    return (settled or arguments).arguments, arguments.forms, identity
 
 
 def attack(seed: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The pipeline of one call. Runs any `core.Tool`, and knows no kind of tool."""
 
-from .accepted import CheckedArguments
+from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import Bounded, may_be_repeated
 from .pending import PendingCalls

@@ -357,7 +357,7 @@ class Bounded:
                 dog.watched.pop(self, None)
 
     def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
-        """Drive the work on. From its first suspension there are timers, and a cancellation may be of another.
+        """Go on with the work. From its first suspension there are timers, and a cancellation may be of another.
 
         Ours comes up to twice: at the deadline, or by the token, and after the grace that the work has then.
         """
@@ -452,29 +452,23 @@ def resumed(work: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any,
 
 
 class _Timer:
-    """Calls *cancel* when the deadline has passed, also where a pause has moved it meanwhile."""
+    """Calls *cancel* when the deadline has passed. A pause may move it meanwhile, so it is looked at again then."""
 
     def __init__(self, deadline: Deadline, cancel: Callable[[], None]) -> None:
         self._deadline = deadline
         self._cancel = cancel
-        self._handle: asyncio.TimerHandle | None = None
-        deadline.on_resume = self._set
-        self._set()
+        self._loop = asyncio.get_running_loop()
+        self._set(deadline.left_s)
 
     def cancel(self) -> None:
-        self._deadline.on_resume = None
-        if self._handle is not None:
-            self._handle.cancel()
+        self._handle.cancel()
 
-    def _set(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        left_s = self._deadline.left_s
-        self._handle = None if left_s == inf else asyncio.get_running_loop().call_later(left_s, self._ring)
+    def _set(self, left_s: float) -> None:
+        self._handle = self._loop.call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
 
     def _ring(self) -> None:
-        if self._deadline.left_s > 0.001:
-            self._set()
+        if (left_s := self._deadline.left_s) > 0.001:
+            self._set(left_s)
         else:
             self._cancel()
 

@@ -44,7 +44,7 @@ from ..machinery import (
     redacted_data,
     redacted_json,
 )
-from .accepted import CheckedArguments
+from .arguments import CheckedArguments
 
 if TYPE_CHECKING:
     from ..schema import Elicitation
@@ -192,7 +192,7 @@ class Questions:
     repair: bool
     redaction: Redaction | None
     client: Any
-    approved: CheckedArguments | None = None
+    approved_arguments: CheckedArguments | None = None
     """The arguments that a person was shown, validated from the bytes of their document."""
     _digest: str = ""
     _arguments: str = ""
@@ -207,11 +207,11 @@ class Questions:
         """
         if arguments is None:
             arguments = CheckedArguments.read(self.tool, self.call, repair=self.repair)
-            identity = arguments.accepted.identity_as_sent
+            identity = arguments.forms.identity_as_sent
         else:
-            self.approved, identity = arguments.settled()
-            self._document = arguments.accepted.bytes if self.approved and arguments.accepted.has_made else ""
-            arguments = self.approved or arguments
+            self.approved_arguments, identity = arguments.settled()
+            self._document = arguments.forms.bytes if self.approved_arguments and arguments.forms.has_made else ""
+            arguments = self.approved_arguments or arguments
         self._digest = call_digest(self.caller, self.tool, identity)
         self._arguments = self._text(arguments)
 
@@ -230,21 +230,23 @@ class Questions:
             self.bind()
         store, now = self.pendings.store, self.pendings.clock()
         entry = self._entries.get((kind, key)) or await store.take(self._digest, kind, key, now=now)
-        again = self._read_made(entry.made) if entry is not None and entry.made else None
-        if entry is not None and entry.made and (again is None or self._text(again) != entry.pending.arguments):
-            entry = None  # what would run is not what was shown
+        arguments: CheckedArguments | None = None
+        if entry is not None and entry.made:
+            arguments = CheckedArguments.read_bytes(self.tool, self.call, entry.made)
+            if arguments is None or self._text(arguments) != entry.pending.arguments:
+                entry = None  # what would run is not what was shown
         if entry is not None and isinstance(entry.answer, Input) and question is not None:
             # Answered where only the JSON Schema was known, or asked for something else by now.
             problem = question.problems(entry.answer.value) or ""
         if entry is None or problem or (others_only and entry.by == self.caller.principal):
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
-            entry, again = await self._ask_again(kind, key, message, question, others_only), None
-        self.approved = again or self.approved
+            entry, arguments = await self._ask_again(kind, key, message, question, others_only), None
+        self.approved_arguments = arguments or self.approved_arguments
         self._entries[kind, key] = entry
         return entry
 
     async def give_back(self) -> None:
-        """The call ends waiting: the answers it had taken are there for it when it is made again."""
+        """Store the answers that a call has taken which ends waiting, for when it is made again."""
         while self._entries:
             _, entry = self._entries.popitem()
             await self.pendings.store.give_back(replace(entry, state="answered"))
@@ -277,8 +279,8 @@ class Questions:
                 return replace(reply, made=self._document)
         now = pendings.clock()
         pending = replace(pending, expires_at=now + pendings.within)
-        made = {"made": self._document} if self._document else {}
-        entry = await pendings.store.open(pending, now=now, **made)
+        defaults = {"made": self._document} if self._document else {}
+        entry = await pendings.store.open(pending, now=now, **defaults)
         pendings.remember(entry.id, question)
         raise Suspended(entry)
 
@@ -287,15 +289,9 @@ class Questions:
         text = redacted(key, self.redaction)
         return key if text == key else f"{text} {self._keys.setdefault(key, len(self._keys) + 1)}"
 
-    def _read_made(self, made: str) -> CheckedArguments | None:
-        try:
-            return CheckedArguments.read(self.tool, replace(self.call, arguments=made), repair=False)
-        except ToolError:
-            return None
-
     def _text(self, arguments: CheckedArguments) -> str:
         """Return *arguments* for a person."""
-        return redacted_json(arguments.accepted.text, self.redaction)
+        return redacted_json(arguments.forms.text, self.redaction)
 
 
 def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:

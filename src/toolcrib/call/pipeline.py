@@ -45,7 +45,7 @@ from ..machinery import (
     redacted_content,
     to_tool_error,
 )
-from .accepted import CheckedArguments
+from .arguments import CheckedArguments
 from .events import EventStream
 from .execute import Bounded, execute, retry
 from .pending import denied, pending_message, pending_of
@@ -70,7 +70,7 @@ async def run(
     Middleware wraps all that follows once the tool is resolved: it goes on by coming back here, with the *tool* and the
     trail of the *outer* run.
     """
-    started_at, sent, trail = moment(), call, Trail()
+    started_at, request, trail = moment(), call, Trail()
     limit: Token[Deadline | None] | None = None
     try:
         tool = tool or runtime.ready.get(call.tool) or await runtime.resolve(call)
@@ -85,10 +85,10 @@ async def run(
             if repairs:
                 trail.repairs += repairs
             if runtime.policy is not None or runtime.records_content:
-                await _decide(_checked(arguments, tool, call), sent, runtime, trail, outer or trail)
+                await _decide(CheckedArguments(tool, call, arguments), request, runtime, trail, outer or trail)
             credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
             if runtime.start_recorders:
-                await record_started(sent, tool, runtime, started_at, trail, outer or trail)
+                await record_started(request, tool, runtime, started_at, trail, outer or trail)
             work = execute if tool.retries is None and runtime.retries is None else retry
             value = await work(tool, arguments, call, runtime, events, credentials, trail)
             content = _normalize(tool, value, runtime.redaction)
@@ -97,13 +97,13 @@ async def run(
             if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
                 await runtime.handles.bound(result, tool.spec.name)
     except BaseException as raised:
-        result = await _end(raised, sent if outer is None else None, call, runtime, started_at, trail)
+        result = await _end(raised, request if outer is None else None, call, runtime, started_at, trail)
     finally:
         reset(current_deadline, limit)
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
     if outer is None and runtime.recorders:
-        await record_finished(sent, runtime, started_at, result, trail)
+        await record_finished(request, runtime, started_at, result, trail)
     return result
 
 
@@ -119,22 +119,22 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     """
     trail = Trail()
     result = await _check_only(call, runtime, trail)
-    if result.error is not None or runtime.policy is None or trail.checked is None:
+    if result.error is not None or runtime.policy is None or trail.arguments is None:
         return None
-    return "approval" if (await _ask_policy(runtime.policy, trail.checked, runtime)).do == "ask" else None
+    return "approval" if (await _ask_policy(runtime.policy, trail.arguments, runtime)).do == "ask" else None
 
 
 async def _check_only(call: Call, runtime: Runtime, trail: Trail) -> Result[dict[str, Any]]:
-    started_at, sent = moment(), call
+    started_at, request = moment(), call
     try:
         tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
         if runtime.handles is not None:
             call = await _with_values(tool, call, runtime, trail)
         arguments, repairs = tool.check(call.arguments, runtime.repair)
     except BaseException as raised:
-        return await _end(raised, None, sent, runtime, started_at, trail)
+        return await _end(raised, None, request, runtime, started_at, trail)
     trail.repairs += repairs
-    trail.checked = _checked(arguments, tool, call)
+    trail.arguments = CheckedArguments(tool, call, arguments)
     if runtime.redaction is not None:
         trail.repairs = _redacted_repairs(trail.repairs, runtime.redaction)
     return Result(arguments, (), None, trail.repairs, started_at, moment(), call.id, call.tool)
@@ -187,13 +187,6 @@ async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail) -
     return call if arguments is call.arguments else replace(call, arguments=arguments)
 
 
-def _checked(arguments: dict[str, Any], tool: Tool, call: Call) -> CheckedArguments:
-    """Return *arguments*, for a policy or a recorder to look at."""
-    checked = CheckedArguments(arguments)
-    checked.arguments, checked.tool, checked.call = arguments, tool, call
-    return checked
-
-
 # Approve
 
 
@@ -203,7 +196,7 @@ async def _decide(checked: CheckedArguments, sent: Call, runtime: Runtime, trail
     Raises ToolError `denied`, and Suspended where a person has not answered yet.
     """
     if checked.call is sent:
-        outer.checked = checked
+        outer.arguments = checked
     if runtime.policy is not None:
         trail.decision = await _ask_policy(runtime.policy, checked, runtime)
         if trail.decision.do != "allow":
@@ -257,8 +250,8 @@ async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runti
     if isinstance(entry.answer, Deny):
         trail.decision = replace(decision, by=entry.by)
         raise denied(name, entry.answer, entry.by)
-    if questions.approved is not None:
-        checked.become(questions.approved)
+    if questions.approved_arguments is not None:
+        checked.become(questions.approved_arguments)
     return replace(decision, by=entry.by)
 
 

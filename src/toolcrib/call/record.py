@@ -151,15 +151,15 @@ def _require_failure_of_recorder(error: BaseException) -> None:
 def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:
     """Return what ran, with the defaults that apply; of a call that was refused, what was sent."""
     with suppress(ToolError):
-        if trail.checked is not None:
-            return _bounded(redacted_json(trail.checked.accepted.text, runtime.redaction), runtime)
-    sent = call.arguments
-    if isinstance(sent, bytes):
-        sent = sent.decode(errors="replace")
+        if trail.arguments is not None:
+            return _bounded(redacted_json(trail.arguments.forms.text, runtime.redaction), runtime)
+    arguments = call.arguments
+    if isinstance(arguments, bytes):
+        arguments = arguments.decode(errors="replace")
     try:
-        text = sent if isinstance(sent, str) else _written(sent or {})
+        text = arguments if isinstance(arguments, str) else _written(arguments or {})
     except (TypeError, ValueError, RecursionError):
-        text = f"<{type(sent).__name__} that is not JSON>"
+        text = f"<{type(arguments).__name__} that is not JSON>"
     return _bounded(redacted_json(text, runtime.redaction), runtime)
 
 

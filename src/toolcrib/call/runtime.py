@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from ..core import Broker, Call, Caller, CallRecord, Decision, Middleware, Policy, Recorder, Redaction, Repair, Tool
 from ..machinery import ErrorMessage, Globs, Overrides, ResultHandles, compile_globs, current_client
-from .accepted import CheckedArguments
+from .arguments import CheckedArguments
 from .pending import PendingCalls, Questions
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Trail:
     """
 
     repairs: tuple[Repair, ...] = ()
-    checked: CheckedArguments | None = None
+    arguments: CheckedArguments | None = None
     """What ran, where it was sent and is not what a handle stands for."""
     decision: Decision | None = None
     questions: Questions | None = None

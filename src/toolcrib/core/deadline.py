@@ -1,7 +1,7 @@
 """When a call has to be over: a limit of its own within the one of the call that it is a part of."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from datetime import UTC, datetime, timedelta
@@ -18,14 +18,12 @@ class Deadline:
     Limits of several kinds (the tool's, the workbench's, the call's) are given as the smallest of them.
     """
 
-    __slots__ = ("_outer", "on_resume", "own_due")
+    __slots__ = ("_outer", "own_due")
 
     def __init__(self, limit_s: float | None, outer: "Deadline | None" = None) -> None:
         self.own_due = inf if limit_s is None else monotonic() + limit_s
         """The moment by its own limit alone."""
         self._outer = outer
-        self.on_resume: Callable[[], None] | None = None
-        """Called when a pause has ended, by which the deadline has moved."""
 
     @classmethod
     def due_at(cls, due: float) -> "Deadline":
@@ -56,8 +54,6 @@ class Deadline:
             yield
         finally:
             self.own_due = left_s + monotonic()
-            if self.on_resume is not None:
-                self.on_resume()
 
 
 current_deadline: ContextVar[Deadline | None] = ContextVar("toolcrib_deadline", default=None)

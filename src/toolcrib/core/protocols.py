@@ -32,7 +32,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to *do* with a call: by which *rule*, with which *message*, and, where a person was asked, *by* whom."""
+    """What to *do* with a call: by which *rule*, with which *message*; *by* is the person who answered."""
 
     do: Do
     rule: str | None = None
@@ -135,15 +135,15 @@ class Recorder(Protocol):
     with_content: bool = False
 
     async def started(self, record: CallRecord, /) -> None:
-        """Called when the work of a call is about to begin."""
+        """Take note that the work of a call is about to begin."""
         return
 
     async def finished(self, record: CallRecord, /) -> None:
-        """Called when a call has ended."""
+        """Take note that a call has ended."""
         return
 
     async def flush(self) -> None:
-        """Called when a crib stops: what is still in memory is written."""
+        """Write what is still in memory: the crib stops."""
         return
 
 
@@ -179,15 +179,15 @@ class PendingStore(Protocol):
         ...
 
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
-        """From `open` to `answered`. False where it is not open, or expired."""
+        """Change from `open` to `answered`. False where it is not open, or expired."""
         ...
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
-        """From `answered` to `taken`, one that is not expired: it is the caller's alone now."""
+        """Change from `answered` to `taken`, one that is not expired: it is the caller's alone now."""
         ...
 
     async def give_back(self, stored: StoredPending, /) -> None:
-        """To `answered` again, for the next call to take; it need not have been in the store before."""
+        """Change to `answered` again, for the next call to take; it need not have been in the store before."""
         ...
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:

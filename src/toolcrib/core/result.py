@@ -127,7 +127,10 @@ _BYTES = (bytes, bytearray)
 
 
 def content_of(value: Any, encode: Callable[[Any], str]) -> tuple[Content, ...]:
-    """Text as it is, bytes as a file, a list with content in it part by part, the rest as *encode* writes it."""
+    """Return *value* as content: text as it is, bytes as a file, a list with content in it part by part.
+
+    The rest is as *encode* writes it.
+    """
     if isinstance(value, str):
         return (Text(value),)
     if isinstance(value, _BYTES):

@@ -170,7 +170,7 @@ class _Threads:
 
     def _open_mailbox(self, loop: asyncio.AbstractEventLoop) -> _Mailbox:
         with self._lock:
-            for ended_loop in [other for other in self._mailboxes if other.is_closed()]:
+            for ended_loop in [known_loop for known_loop in self._mailboxes if known_loop.is_closed()]:
                 del self._mailboxes[ended_loop]  # what it never took refers to its loop, and would keep both
             return self._mailboxes.setdefault(loop, _Mailbox(loop))
 

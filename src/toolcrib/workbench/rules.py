@@ -108,7 +108,7 @@ class Rule:
         if isinstance(arguments, CheckedArguments):
             # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
             unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
-            views = [{**view, **unknown} for view in arguments.accepted.views]
+            views = [{**view, **unknown} for view in arguments.forms.views]
         else:
             views = [{**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}]
         # What was sent may not be what the tool gets of it: a condition must be the same of both.

@@ -17,19 +17,18 @@ class CheckedArguments(dict[str, Any]):
     defaults that apply: rules, people and digests look at this one. It is read when it is first asked for.
     """  # not at each call: many have no policy, and no record of their content
 
-    tool: Tool
-    call: Call
-    arguments: dict[str, Any]
-    """What the tool gets, whatever a policy does with these."""
-    _accepted: "Document | None" = None
+    def __init__(self, tool: Tool, call: Call, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self.tool = tool
+        self.call = call
+        self.arguments = arguments  # what the tool gets, whatever a policy does with its own
+        self._forms: Document | None = None
 
     @classmethod
     def read(cls, tool: Tool, call: Call, *, repair: bool) -> "CheckedArguments":
         """Return the arguments of *call*, checked once more. Raises ToolError."""
         arguments, _ = tool.check(call.arguments, repair)
-        copy = cls(arguments)
-        copy.arguments, copy.tool, copy.call = arguments, tool, call
-        return copy
+        return cls(tool, call, arguments)
 
     def settled(self) -> tuple["CheckedArguments | None", str]:
         """Return the arguments that are validated from exactly the bytes of the document, and its identity.
@@ -37,16 +36,20 @@ class CheckedArguments(dict[str, Any]):
         The arguments are None where these bytes do not give what was judged: a user's validator tells two names of a
         field from one another. Then only the same JSON is the same call.
         """
-        accepted = self.accepted
-        again = self.read_again(accepted.bytes)
-        if again is None or (again.accepted.bytes, again.accepted.text) != (accepted.bytes, accepted.text):
-            return None, accepted.identity_of_values
-        return again, accepted.identity
+        forms = self.forms
+        again = self.read_bytes(self.tool, self.call, forms.bytes)
+        if again is None or (again.forms.bytes, again.forms.text) != (forms.bytes, forms.text):
+            return None, forms.identity_of_values
+        return again, forms.identity
 
-    def read_again(self, text: str) -> "CheckedArguments | None":
-        """Return the arguments that are validated from *text*; None where it is refused."""
+    @classmethod
+    def read_bytes(cls, tool: Tool, call: Call, text: str) -> "CheckedArguments | None":
+        """Return the arguments that are validated from exactly *text*, in place of those of *call*.
+
+        None where it is refused.
+        """
         try:
-            return CheckedArguments.read(self.tool, replace(self.call, arguments=text), repair=False)
+            return cls.read(tool, replace(call, arguments=text), repair=False)
         except ToolError:
             return None
 
@@ -55,18 +58,18 @@ class CheckedArguments(dict[str, Any]):
         for values in (self, self.arguments):
             values.clear()
             values.update(other)
-        self.call, self._accepted = other.call, other.accepted
+        self.call, self._forms = other.call, other.forms
 
     @property
     def document(self) -> Mapping[str, Any]:
         """The arguments as JSON values. A number with more digits than a float holds is a Decimal."""
-        return self.accepted.values
+        return self.forms.values
 
     @property
-    def accepted(self) -> "Document":
+    def forms(self) -> "Document":
         """The document in all its forms. Raises ToolError where Python values were passed that no document has."""
-        if self._accepted is None:
+        if self._forms is None:
             from ..schema import document_of
 
-            self._accepted = document_of(self.tool.check, self.call.arguments, self.arguments)
-        return self._accepted
+            self._forms = document_of(self.tool.check, self.call.arguments, self.arguments)
+        return self._forms
