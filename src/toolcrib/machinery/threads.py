@@ -60,13 +60,14 @@ def waiting() -> Generator[None]:
 
 
 _this_thread = threading.local()
+"""The `pool` of a worker thread, and the `mailbox` of a thread with an event loop."""
 
 
 class _Mailbox:
     """Finished jobs on their way to one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
+        self.loop = weakref.ref(loop)
         self._arrived: deque[tuple[_Job, Any, BaseException | None]] = deque()
         self._is_awake = False
 
@@ -74,7 +75,7 @@ class _Mailbox:
         self._arrived.append((job, value, error))
         if not self._is_awake:
             self._is_awake = True
-            loop = self._loop()
+            loop = self.loop()
             try:
                 if loop is not None:
                     loop.call_soon_threadsafe(self._deliver)
@@ -144,13 +145,14 @@ class _Threads:
         self._size = size
         self._jobs: deque[_Job] = deque()
         self._idle: list[threading.Lock] = []  # each is what a thread waits for
-        self._mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._alive = self._unfinished = self._parked = 0
 
     def begin(self, work: Callable[[], T], *, is_cleanup: bool) -> Awaitable[T]:
         loop = asyncio.get_running_loop()
-        mailbox = self._mailboxes.get(loop) or self._open_mailbox(loop)
+        mailbox: _Mailbox | None = getattr(_this_thread, "mailbox", None)
+        if mailbox is None or mailbox.loop() is not loop:  # the loop that this thread ran before has ended
+            mailbox = _this_thread.mailbox = _Mailbox(loop)
         if self._parked >= MAX_PARKED and not is_cleanup:
             raise ToolError(
                 f"{self._parked} calls have never returned, or wait for calls that they have made, and no thread is "
@@ -167,12 +169,6 @@ class _Threads:
         if idle is not None:
             idle.release()
         return job
-
-    def _open_mailbox(self, loop: asyncio.AbstractEventLoop) -> _Mailbox:
-        with self._lock:
-            for ended_loop in [known_loop for known_loop in self._mailboxes if known_loop.is_closed()]:
-                del self._mailboxes[ended_loop]  # what it never took refers to its loop, and would keep both
-            return self._mailboxes.setdefault(loop, _Mailbox(loop))
 
     def abandon(self, job: _Job) -> None:
         """Note that no task waits for *job* any more. Work that has not begun never begins."""
