@@ -69,7 +69,7 @@ async def test_what_a_recorder_raises_is_logged_and_the_call_goes_on(
 async def test_a_recorder_that_hangs_does_not_hold_a_call(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(record, "RECORD_S", 0.05)
+    monkeypatch.setattr(record, "RECORDER_TIMEOUT_S", 0.05)
 
     class Hanging(Recorder):
         async def started(self, record: CallRecord, /) -> None:

@@ -69,8 +69,7 @@ _log = logging.getLogger("toolcrib")
 _GRACE_S = 0.1
 """How long cancelled work may take to end before it is detached."""
 _LOOK_INTERVAL_S = 0.25
-_BLOCKED_TIMEOUT_S = 0.5
-"""How long after its deadline a call that blocks the loop is reported."""
+"""How often the watchdog looks. A call that is two looks past its deadline blocks the loop."""
 
 _detached_tasks: set[asyncio.Task[Any]] = set()
 _FOR_EVER_S = 1e9
@@ -516,7 +515,7 @@ class _Watchdog:
             threading.Event().wait(_LOOK_INTERVAL_S)
             for call, (thread, deadline) in list(self.watched.items()):
                 late_s = -deadline.left_s
-                if late_s > _BLOCKED_TIMEOUT_S and self.watched.pop(call, None) is not None:
+                if late_s > 2 * _LOOK_INTERVAL_S and self.watched.pop(call, None) is not None:
                     _log.error(
                         "The event loop is blocked, and tool '%s' is %.1f s past its deadline. The loop is at: %s",
                         call.tool,

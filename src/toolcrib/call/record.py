@@ -16,13 +16,13 @@ from ..machinery import log_failure, redacted, redacted_json
 from .execute import resumed
 from .runtime import Runtime, Trail
 
-CONTENT_CHARS = 10_000
+MAX_CONTENT_CHARS = 10_000
 """How much of the arguments and of the result a record has."""
-NAME_CHARS = 200
+MAX_NAME_CHARS = 200
 """How much of a name that is not the name of a tool."""
-OWN_ID_CHARS = 24
+MAX_OWN_ID_CHARS = 24
 """How long an id is that Call makes."""
-RECORD_S = 5.0
+RECORDER_TIMEOUT_S = 5.0
 """How long a call waits for a recorder."""
 
 _START_FAILED = "The start of a call of '{}' could not be recorded"
@@ -56,7 +56,7 @@ async def record_finished(
         is_unknown = error is not None and error.code == "unknown_tool"
         record = trail.record
         if record is None:
-            name = _bounded(call.tool, runtime, NAME_CHARS) if is_unknown else call.tool
+            name = _bounded(call.tool, runtime, MAX_NAME_CHARS) if is_unknown else call.tool
             record = _new(call, name, runtime, started_at)
         record.status = "error" if error is not None else "success" if pending is None else "pending"
         duration_s = time() - started_at  # type: ignore[operator]  # as `moment` says
@@ -75,15 +75,17 @@ async def record_finished(
             record.arguments = _arguments(call, runtime, trail)
             record.result = _bounded(result.text, runtime)
     except Exception as raised:
-        log_failure(_FAILED.format(_bounded(call.tool, runtime, NAME_CHARS)), raised, runtime.redaction)
+        log_failure(_FAILED.format(_bounded(call.tool, runtime, MAX_NAME_CHARS)), raised, runtime.redaction)
         return
     await _recorded("finished", runtime.recorders, record, runtime, _FAILED)
 
 
 def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallRecord:
     # The id may be a model's, and the trace whatever a client has sent.
-    is_own = len(call.id) <= OWN_ID_CHARS and call.id[5:].isdigit()
-    record = CallRecord(call.id if is_own else _bounded(call.id, runtime, NAME_CHARS), tool, runtime.caller, started_at)
+    is_own = len(call.id) <= MAX_OWN_ID_CHARS and call.id[5:].isdigit()
+    record = CallRecord(
+        call.id if is_own else _bounded(call.id, runtime, MAX_NAME_CHARS), tool, runtime.caller, started_at
+    )
     record.arguments_bytes = _size_of(call.arguments)
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
         record.traceparent = call.traceparent
@@ -109,7 +111,7 @@ async def _recorded(
                 except StopIteration:
                     continue
                 work = resumed(work, waiting)
-            async with asyncio.timeout(RECORD_S):
+            async with asyncio.timeout(RECORDER_TIMEOUT_S):
                 await work
         except BaseException as error:
             _require_failure_of_recorder(error)
@@ -172,7 +174,7 @@ def _written(sent: Mapping[str, Any]) -> str:
         return json.dumps(written(sent, mask="**********", strict=False), ensure_ascii=False)
 
 
-def _bounded(text: str, runtime: Runtime, chars: int = CONTENT_CHARS) -> str:
+def _bounded(text: str, runtime: Runtime, chars: int = MAX_CONTENT_CHARS) -> str:
     # Redacted before it is cut: half of a secret would not be recognized.
     text = redacted(text, runtime.redaction)
     text = text if len(text) <= chars else f"{text[:chars]}…"

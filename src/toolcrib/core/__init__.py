@@ -21,7 +21,6 @@ from .content import (
     content_to_dict,
 )
 from .context import Context, Depends, Handle, Redaction, Variables
-from .credentials import Credential
 from .errors import (
     CODES,
     AnswerError,
@@ -35,13 +34,11 @@ from .errors import (
     ToolError,
     UnknownToolError,
 )
-from .moments import moment
 from .pending import Answer, Approve, Deny, Input, Pending, PendingKind, answer_from
 from .protocols import Ask, Broker, Decision, Middleware, Policy, Recorder, Tool
-from .record import CallRecord
-from .result import Repair, Result, Status, content_of, has_parts
+from .result import CallRecord, Repair, Result, Status, content_of, has_parts, moment
 from .source import Source, is_source
-from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
+from .spec import Auth, Credential, Hints, Requirement, Secret, ToolAuth, ToolSpec
 
 __all__ = [
     "Answer",

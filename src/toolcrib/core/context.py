@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, final
 from .call import Call, Caller
 from .cancel import CancellationToken
 from .content import Progress
-from .credentials import Credential
 from .deadline import Deadline
 from .errors import ToolcribError
+from .spec import Credential
 
 T = TypeVar("T")
 

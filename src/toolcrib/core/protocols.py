@@ -6,12 +6,10 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from .call import Call, Caller
-from .credentials import Credential
 from .errors import ToolError
 from .pending import Answer, Deny, Pending, PendingKind, StoredPending
-from .record import CallRecord
-from .result import Repair, Result
-from .spec import Requirement, ToolSpec
+from .result import CallRecord, Repair, Result
+from .spec import Credential, Requirement, ToolSpec
 
 AtDeadline = Literal["cancelled", "killed", "left_running"]
 """What becomes of work at its deadline: it is cancelled, its process is killed, or a thread goes on with it."""

@@ -1,18 +1,48 @@
-"""How a call ended."""
+"""How a call ended, and what is recorded of it.
 
+Both are made for every call. So their moments are taken as seconds, which become a datetime when they are read.
+"""
+
+import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from datetime import UTC, datetime
+from functools import partial
+from random import Random
+from time import time
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
+from .call import Caller
 from .content import Audio, Content, Data, File, Image, Text, content_to_dict
 from .errors import ToolError
-from .moments import EPOCH, keep_as_moments
 from .pending import Pending, StillPending
 
 T_co = TypeVar("T_co", covariant=True)
 
 Status = Literal["success", "error", "pending"]
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+moment = cast("Callable[[], datetime]", time)
+"""Now, for a field of `keep_as_moments`: really a float. A datetime takes four times as long to make."""
+
+
+def keep_as_moments(kind: type[Any], *names: str) -> None:
+    """Let the fields *names* of a dataclass with slots take what `moment` gives, and be read as aware datetimes."""
+    for name in names:
+        setattr(kind, name, _looked_at(getattr(kind, name)))
+
+
+def _looked_at(slot: Any) -> property:
+    def read(owner: Any) -> datetime:
+        value = slot.__get__(owner)
+        if type(value) is float:
+            slot.__set__(owner, value := datetime.fromtimestamp(value, UTC))
+        at: datetime = value
+        return at
+
+    return property(read, slot.__set__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +178,76 @@ def content_of(value: Any, encode: Callable[[Any], str]) -> tuple[Content, ...]:
 def has_parts(value: Iterable[Any]) -> bool:
     """Return whether the list *value* has content in it."""
     return not _READY_SET.isdisjoint(map(type, value))
+
+
+# Records
+
+# A store keeps one row for each id: so they are random whatever a program has seeded, and in processes that it forks.
+_random = Random()  # noqa: S311 - unique, and nothing to guess
+_making = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _making
+    _making = threading.Lock()  # a thread that is not in this process may have held the other one
+    _random.seed()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+_new_id = map("run_%x".__mod__, iter(partial(_random.getrandbits, 64), None)).__next__
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One call: who called what, when, and how it ended. Known secrets are redacted in it.
+
+    `status` is `started` until it has ended, then that of its Result; `code` is the error's. `pending` is the kind of
+    what the call waits for. `decision` is the policy's (`allow`, `deny`, `ask`), `rule` the rule it followed,
+    `answered_by` the person who approved or denied. `arguments` and `result` are text, bounded, and None unless the
+    recorder asks for them; their sizes are in bytes, as far as they are known: of the arguments as they were sent.
+
+    `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
+    The record of the start and of the end of a call have the same. `traceparent` (W3C Trace Context) is whose part
+    the call is.
+    """
+
+    call_id: str
+    tool: str
+    caller: Caller
+    started_at: datetime
+    status: str = "started"
+    duration_s: float = 0.0
+    code: str | None = None
+    repairs: int = 0
+    pending: str | None = None
+    decision: str | None = None
+    rule: str | None = None
+    answered_by: str | None = None
+    arguments: str | None = None
+    result: str | None = None
+    arguments_bytes: int | None = None
+    result_bytes: int | None = None
+    read_only: bool = False
+    traceparent: str | None = None
+    id: str = ""
+
+
+def _make_when_read(kind: type[Any], name: str) -> None:
+    """Let the field *name* of a dataclass with slots be a new id when it is first read: in memory, few ever are."""
+    slot: Any = getattr(kind, name)
+
+    def read(record: Any) -> str:
+        record_id: str = slot.__get__(record)
+        if not record_id:
+            with _making:  # who reads it in another thread reads the same
+                record_id = slot.__get__(record) or _new_id()
+                slot.__set__(record, record_id)
+        return record_id
+
+    setattr(kind, name, property(read, slot.__set__))
+
+
+keep_as_moments(CallRecord, "started_at")
+_make_when_read(CallRecord, "id")
