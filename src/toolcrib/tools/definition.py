@@ -314,16 +314,20 @@ def _described(value: Any, seen: set[int]) -> Any:
     if inspect.ismethod(value):
         return _described(value.__func__, seen)
     if inspect.isfunction(value):
-        # Of what it closes over only functions: values change from call to call.
-        inner = [content for cell in value.__closure__ or () if inspect.isfunction(content := _content(cell))]
-        defaults = value.__defaults__, *(value.__kwdefaults__ or {}).items()
-        file = getattr(sys.modules.get(value.__module__), CONTENT, None)
-        parts = _described((value.__code__, defaults, *inner, getattr(value, "__wrapped__", None)), seen)
-        return value.__qualname__, file, parts
+        return _function_described(value, seen)
     call = next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None)
     own = _described(call, seen) if inspect.isfunction(call) else None
     kind = value if isinstance(value, type) else type(value)
     return kind.__module__, kind.__qualname__, getattr(value, "__name__", ""), own
+
+
+def _function_described(function: Any, seen: set[int]) -> Any:
+    # Of what it closes over only functions: values change from call to call.
+    inner = [content for cell in function.__closure__ or () if inspect.isfunction(content := _content(cell))]
+    defaults = function.__defaults__, *(function.__kwdefaults__ or {}).items()
+    file = getattr(sys.modules.get(function.__module__), CONTENT, None)
+    parts = _described((function.__code__, defaults, *inner, getattr(function, "__wrapped__", None)), seen)
+    return function.__qualname__, file, parts
 
 
 def _content(cell: Any) -> Any:

@@ -155,6 +155,10 @@ def _problem(address: GitAddress) -> str | None:
     parts = address.folder.split("/") if address.folder else []
     if any(part in ("", ".", "..") or part.lower() == ".git" or "\\" in part for part in parts):
         return f"'{address.folder[:64]}' is not a folder of a repository."
+    return _problem_of_repository(address)
+
+
+def _problem_of_repository(address: GitAddress) -> str | None:
     repository = address.repository
     if address.is_local:
         if repository.startswith("-") or "::" in repository or not repository:

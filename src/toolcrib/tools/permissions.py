@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 from annotated_types import Ge, Gt
 
-from ..core import LoadError, Secret, SetupError
+from ..core import LoadError, Secret, SetupError, ToolAuth
 
 if TYPE_CHECKING:
     from .manifest import Manifest
@@ -118,18 +118,17 @@ def _missing(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[s
             yield f"to write in '{mount.name}'", ("writable", mount.name)
     if permissions.trusted:
         return
-    for host in manifest.hosts:
-        if not any(_covers(pattern, host) for pattern in permissions.hosts):
-            yield f"the host {host}", ("hosts", host)
-    for name in manifest.variables:
-        if name not in permissions.variables:
-            yield f"the variable {name}", ("variables", name)
-    for requirement in manifest.requirements:
-        if isinstance(requirement, Secret):
-            if requirement.name not in permissions.secrets:
-                yield f"the secret {requirement.name}", ("secrets", requirement.name)
-        elif requirement.provider not in permissions.providers:
-            yield f"a token of {requirement.provider}", ("providers", requirement.provider)
+    requests = (
+        ("hosts", "the host", manifest.hosts),
+        ("variables", "the variable", manifest.variables),
+        ("secrets", "the secret", [of.name for of in manifest.requirements if isinstance(of, Secret)]),
+        ("providers", "a token of", [of.provider for of in manifest.requirements if isinstance(of, ToolAuth)]),
+    )
+    for key, label, names in requests:
+        grants: Sequence[str] = getattr(permissions, key)
+        for name in names:
+            if name not in grants and not (key == "hosts" and any(_covers(pattern, name) for pattern in grants)):
+                yield f"{label} {name}", (key, name)
     for key, unit in (("memory_mb", "MiB of memory"), ("output_mb", "MiB of output"), ("timeout_s", "seconds")):
         amount, usual = getattr(manifest, key), type(manifest).model_fields[key].default
         if amount > max(usual, getattr(permissions, key) or 0):
@@ -137,7 +136,7 @@ def _missing(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[s
 
 
 def _covers(granted: str, host: str) -> bool:
-    return host == granted or (granted.startswith("*.") and host.endswith(granted[1:]))
+    return granted.startswith("*.") and host.endswith(granted[1:])
 
 
 def _setting(key: str, values: Sequence[str]) -> str:

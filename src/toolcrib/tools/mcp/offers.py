@@ -43,6 +43,14 @@ class MCPOffers:
         self._followed: Counter[str] = Counter()
         self._known: dict[str, Sequence[Any]] = {}
         self._listing: dict[str, asyncio.Task[Sequence[Any]]] = {}
+        self._session: Session | None = None
+
+    async def stop(self) -> None:
+        session, self._session = self._session, None
+        for task in self._listing.values():
+            task.cancel()
+        if session is not None:
+            await session.close()
 
     @abstractmethod
     async def _reached(self) -> Session | None: ...
@@ -50,10 +58,6 @@ class MCPOffers:
     @abstractmethod
     def _report(self, change: ServerEvent | Literal["resources", "prompts"]) -> None:
         """Report a change of resources or prompts to those who are offered them."""
-
-    def _end_listing(self) -> None:
-        for task in self._listing.values():
-            task.cancel()
 
     # Lists
 

@@ -63,7 +63,6 @@ class MCPUpstream(MCPOffers, Source):
         self.problems: list[LoadProblem] = []
         self.hold: Hold | None = None
         """Decides which tools may be used, where a lock says so."""
-        self._session: Session | None = None
         self._sessions: CallerSessions | None = None
         self._offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
         self._tools: list[AnyTool] = []
@@ -104,12 +103,9 @@ class MCPUpstream(MCPOffers, Source):
             raise
 
     async def stop(self) -> None:
-        session, self._session = self._session, None
         if self._relisting is not None:
             self._relisting.cancel()
-        self._end_listing()
-        if session is not None:
-            await session.close()
+        await super().stop()
 
     async def _reached(self) -> Session | None:
         # Where each caller has a session of their own, and there is none without a login, it is those that offer.
@@ -283,18 +279,11 @@ class CallerUpstream(MCPOffers, Source):
         self._parent = sessions.parent
         self._caller = caller
         self._may_offer = False
-        self._session: Session | None = None
         self._opening = asyncio.Lock()
         self._credential: Credential | None = None
 
     def __str__(self) -> str:
         return str(self._sessions)
-
-    async def stop(self) -> None:
-        session, self._session = self._session, None
-        self._end_listing()
-        if session is not None:
-            await session.close()
 
     def tools(self) -> Sequence[AnyTool]:
         return [self._sessions.connecting_tool(self.connect), *self._parent.tools_by(self.call)]

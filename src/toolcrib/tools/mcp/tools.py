@@ -98,21 +98,25 @@ def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, 
     if result.is_error:
         text = "\n".join(part.text for part in parts) or f"Tool '{name}' failed, and did not say why."
         raise ToolError(text, "failed")
-    has_structure = "structured_content" in result.model_fields_set and result.structured_content is not None
-    if accepts is not None and not (has_structure and accepts.is_valid(result.structured_content)):
-        problem = (
-            "does not match its output schema" if has_structure else "lacks the structured content that it promises"
-        )
+    structured: Any = result.structured_content
+    if accepts is not None and not (structured is not None and accepts.is_valid(structured)):
+        problem = "lacks the structured content that it promises"
+        if structured is not None:
+            problem = "does not match its output schema"
         raise ToolError(f"The result of tool '{name}' {problem}.", "invalid_result")
-    if has_structure:
-        attachments = [part for part in parts if not isinstance(part, Text)]
-        structured: Any = result.structured_content
-        marker: Any = (result.meta or {}).get("fastmcp")
-        says_wrapped = accepts is None and isinstance(marker, dict) and marker.get("wrap_result") is True
-        if (is_wrapped or says_wrapped) and isinstance(structured, dict) and [*structured] == ["result"]:
-            structured = structured["result"]
-        return [Data(_encode(name)(structured)), *attachments] if attachments else structured
-    return parts[0] if len(parts) == 1 else parts or None
+    if structured is None:
+        return parts[0] if len(parts) == 1 else parts or None
+    if is_wrapped or (accepts is None and _says_wrapped(result)):
+        structured = (
+            structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else structured
+        )
+    attachments = [part for part in parts if not isinstance(part, Text)]
+    return [Data(_encode(name)(structured)), *attachments] if attachments else structured
+
+
+def _says_wrapped(result: wire.CallToolResult) -> bool:
+    marker: Any = (result.meta or {}).get("fastmcp")
+    return isinstance(marker, dict) and marker.get("wrap_result") is True
 
 
 async def _work(
