@@ -87,3 +87,12 @@ def from_work(
         code=(fn or work,),
     )
     return tool
+
+
+def stand_in(name: str, *identity: str) -> Callable[..., Any]:
+    """Return a function for the tool *name*, whose work runs elsewhere. Approvals of it are bound to *identity*."""
+    return functools.partial(_run_nowhere, name, *identity)
+
+
+def _run_nowhere(name: str, /, *_identity: str, **_: Any) -> Any:
+    raise TypeError(f"'{name}' does not run in this process by itself: call it by a workbench.")

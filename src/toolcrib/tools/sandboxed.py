@@ -10,7 +10,6 @@ worker process, which is ended at the deadline. Nothing of a folder is imported 
 found by looking at it.
 """
 
-import functools
 import hashlib
 import json
 import logging
@@ -27,7 +26,7 @@ from ..sandbox import Codec, GuestProcesses, ProcessWork
 from ..sandbox.environments import Environment, environment_for
 from ..sandbox.folders import folder_digest, native_code_in
 from .content import MAX_BYTES, bytes_of
-from .from_schema import from_schema
+from .from_schema import from_schema, stand_in
 from .function import Tool
 from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
 from .modules import LoadProblem
@@ -162,7 +161,7 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
 def _sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> Tool[..., Any]:
     """Return the tool that *manifest* in *folder* describes, run by *codec*; *digest* is that of its program."""
     spec = manifest.spec(parameters_of(manifest, folder))
-    tool = from_schema(spec, functools.partial(_run_nowhere_else, manifest.name, digest))
+    tool = from_schema(spec, stand_in(manifest.name, digest))
     tool.work = ProcessWork(codec, GuestProcesses)
     tool.requires = manifest.needs
     tool.needs_context, tool.at_deadline, tool.isolation = True, "killed", "wasm"
@@ -182,10 +181,6 @@ def _require_system(file: Path) -> None:
             raise LoadError(
                 f"{file} is a WebAssembly tool, which needs the package '{package}': pip install 'toolcrib[sandbox]'."
             )
-
-
-def _run_nowhere_else(name: str, digest: str, /, **_: Any) -> Any:
-    raise TypeError(f"'{name}' runs in the sandbox ({digest[:8]}): call it by a workbench.")
 
 
 # Folders of Python

@@ -29,7 +29,7 @@ from ...core import (
     ToolSpec,
 )
 from ...schema.view import Validator, validator
-from ..from_schema import from_work
+from ..from_schema import from_work, stand_in
 from ..function import Tool
 
 _MAX_NAME = 256
@@ -66,7 +66,7 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
             spec,
             functools.partial(_work, name, accepts, is_wrapped, call),
             encode=_encode,
-            fn=functools.partial(_remote, server, name),
+            fn=stand_in(name, server),
             home=__name__,
         )
     except DefinitionError as error:
@@ -128,10 +128,6 @@ async def _work(
     context: Context,
 ) -> Any:
     return value_of(name, await call(name, arguments, context), accepts, is_wrapped=is_wrapped)
-
-
-def _remote(server: str, name: str, **_: Any) -> Any:
-    raise TypeError(f"'{name}' of {server.partition('?')[0]} is called by a workbench.")
 
 
 def _encode(name: str) -> Callable[[Any], str]:

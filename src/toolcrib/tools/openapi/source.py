@@ -20,7 +20,7 @@ from ...schema import json_schema_check
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
 from ...schema.view import validator
 from ..content import MAX_BYTES
-from ..from_schema import from_work
+from ..from_schema import from_work, stand_in
 from ..function import Tool
 from ..git import DOCUMENT
 from ..modules import LoadProblem
@@ -281,7 +281,7 @@ def _tool(
         functools.partial(call, operation, applied, client),
         check=functools.partial(json_schema_check, schema=input_schema) if is_checked else None,
         encode=None if output_schema is None else functools.partial(_promised_json, output_schema),
-        fn=_Remote(operation, applied),
+        fn=stand_in(operation.name, _identity(operation, applied)),
         home=__name__,
     )
     request = f"{operation.method} {operation.server}{operation.path}"
@@ -292,18 +292,12 @@ def _tool(
     return tool
 
 
-class _Remote:
-    """The stand-in for the function of an operation: there is none."""
-
-    def __init__(self, operation: Operation, applied: Sequence[Applied]) -> None:
-        # The operation, and a digest of what it sends where: an approval is bound to it.
-        body = operation.body
-        body_shape = body and (body.media_type, sorted(body.bytes_in), body.parts)
-        data = (operation.method, operation.server, operation.path, operation.parameters, body_shape, applied)
-        self.__name__ = f"{operation.name} {hashlib.sha256(repr(data).encode()).hexdigest()}"
-
-    def __call__(self, **_: Any) -> Any:
-        raise TypeError(f"'{self.__name__.partition(' ')[0]}' is an operation of an API: call it by a workbench.")
+def _identity(operation: Operation, applied: Sequence[Applied]) -> str:
+    """Return a digest of what *operation* sends where: an approval is bound to it."""
+    body = operation.body
+    body_shape = body and (body.media_type, sorted(body.bytes_in), body.parts)
+    data = (operation.method, operation.server, operation.path, operation.parameters, body_shape, applied)
+    return hashlib.sha256(repr(data).encode()).hexdigest()
 
 
 def _promise(operation: Operation, schemas: Schemas) -> Mapping[str, Any] | None:
