@@ -199,9 +199,11 @@ def offered_by(source: Any) -> list[Any]:
 def _load_object(source: Any) -> Loaded:
     tools: list[AnyTool] = []
     try:
-        own = _source_behind(source)
-        source = _from_plugin(own)
-        tools = source if isinstance(source, list) and source is not own else _tools_of(source)
+        value = _source_behind(source)
+        source = _from_plugin(value)
+        if isinstance(source, list) and source is not value:
+            return Loaded(list(map(as_tool, source)))
+        tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
             error.add_note(f"It is defined at {place}.")
