@@ -32,7 +32,7 @@ def test_a_long_uri_that_nearly_matches_is_refused_at_once() -> None:
     "text",
     [
         *("a://{x}/{x}", "a://{?q}/b", "a://{x,y}", "a://{", "a://x}", "a://{1}", "a://{x}{y}", "a://{x}-{y}"),
-        *("a://{+x}/{+y}", "a://{x*}", f"a://{'x' * 8192}", "a://" + "/".join(f"{{v{n}}}" for n in range(33))),
+        *("a://{+x}/{+y}", "a://{x*}", f"a://{'x' * 8192}"),
     ],
 )
 def test_what_is_no_template_is_refused(text: str) -> None:

@@ -221,11 +221,12 @@ def judge(value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any
     members: list[Any] = []
     if isinstance(value, Mapping):
         if part != "*":
-            named = [value[name] for name in names_of(part, spec) if name in value]
+            matches: list[Any] = [value[name] for name in names_of(part, spec) if name in value] or [ABSENT]
             # The same number is the same key to a type of numbers: `1.0` and `01` for `1`.
             number = _number(part)
-            others = [m for key, m in value.items() if number is not None and key != part and _number(key) == number]
-            return agreed(judge(member, rest, spec, holds) for member in (*(named or [ABSENT]), *others))
+            if number is not None:
+                matches += [member for key, member in value.items() if key != part and _number(key) == number]
+            return agreed(judge(member, rest, spec, holds) for member in matches)
         members = [*value.values()]
     elif isinstance(value, list):
         members = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
@@ -266,7 +267,7 @@ def _like(place: Place, value: Any, pattern: str) -> bool | None:
         return False
     if not _WILD.search(pattern) and (is_equal := compare(place, "eq", value, pattern)) is not None:
         return is_equal
-    texts = {str(value), *(str(typed) for form in place.formats if (typed := _read(form, value)) is not None)}
+    texts = {str(value), *(str(reading) for form in place.formats if (reading := _read(form, value)) is not None)}
     return agreed(is_like(pattern, text) for text in texts)
 
 

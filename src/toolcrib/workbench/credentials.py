@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CALLBACK_PATH, FORM_PATH, CLIENT_PATH = "/auth/callback", "/auth/secret", "/auth/client.json"
 """Where the callback app takes what providers send back, and what people enter, and describes this program."""
-_LOOK_S = 0.25
+_LOOK_INTERVAL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Credentials:
         broker = self.broker
         grant.require_usable(owner.handler)
         if asked is not None and asked.owner != owner:
-            raise CallbackError("This was asked of somebody else.", "foreign")
+            raise CallbackError("Another person was asked for this.", "foreign")
         if asked is not None and not await broker.vault.close(asked):
             raise CallbackError("This was entered already.", "unknown")
         await self._note([*await broker.save(owner, grant), *([] if asked is None else [asked.id])], owner)
@@ -84,7 +84,7 @@ class Credentials:
                     if row is None or row.state != "open":
                         is_refused = pending.kind == "authorization" and row and isinstance(row.answer, Deny)
                         return row is not None and row.state != "expired" and not is_refused
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_LOOK_INTERVAL_S)
         except TimeoutError:
             pass
         return False

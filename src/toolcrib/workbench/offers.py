@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from ..core import Call, Caller, Credential, Data, Pending, Redaction, Text, ToolAuth, ToolcribError, ToolError
 from ..core.offers import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
-from ..machinery import in_thread, log_failure, redacted, redacted_content
+from ..machinery import RESULT_CHARS, in_thread, log_failure, redacted, redacted_content
 from .lifespan import name_of
 from .resources import PromptList, ResourceList, URITemplate
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RESULT_TEMPLATE = "toolcrib://results/{handle}{?offset,limit,pointer}"
-DEFAULT_PART_CHARS = 20_000
+DEFAULT_PART_CHARS = RESULT_CHARS
 """How much of a large result is read at once, unless a limit is given; then at most 1,048,576 characters."""
 
 _SOURCE_TIMEOUT_S = 10.0
@@ -69,7 +69,7 @@ class Offers:
 
     async def resources(self) -> Sequence[Resource]:
         resources = [*self._own_resources.listed(), *await self._of_sources("resources")]
-        return _first_of_each(resources, lambda each: each.uri)
+        return _first_of_each(resources, lambda resource: resource.uri)
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         own = ResourceTemplate(
@@ -80,11 +80,11 @@ class Offers:
             "or bytes of what is not text; pointer is a JSON pointer (RFC 6901).",
         )
         templates = [*self._own_resources.templates(), *await self._of_sources("resource_templates"), own]
-        return _first_of_each(templates, lambda each: each.uri_template)
+        return _first_of_each(templates, lambda template: template.uri_template)
 
     async def prompts(self) -> Sequence[Prompt]:
         prompts = [*self._own_prompts.listed(), *await self._of_sources("prompts")]
-        return _first_of_each(prompts, lambda each: each.name)
+        return _first_of_each(prompts, lambda prompt: prompt.name)
 
     async def read(self, uri: str) -> Sequence[ResourceContent]:
         """Return what is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
@@ -162,14 +162,7 @@ class Offers:
         media_type: str | None = "application/json" if is_whole and content.looks_like_json else "text/plain"
         if content.data is not None:
             data = content.data[excerpt.start : excerpt.end]
-            media_type = next(
-                (
-                    content_part.media_type
-                    for content_part in content.whole()
-                    if not isinstance(content_part, Text | Data)
-                ),
-                None,
-            )
+            media_type = next((p.media_type for p in content.whole() if not isinstance(p, Text | Data)), None)
         meta: dict[str, Any] = {
             "toolcrib/offset": excerpt.start,
             "toolcrib/end": excerpt.end,
@@ -238,8 +231,9 @@ class Offers:
         """
         sources = await self._offering("read_resource")
         lists = await asyncio.gather(*(self._listed(source, "resources") for source in sources))
-        if listing := [one for one, items in zip(sources, lists, strict=True) if any(r.uri == uri for r in items)]:
-            return listing[:1]
+        for source, items in zip(sources, lists, strict=True):
+            if any(resource.uri == uri for resource in items):
+                return [source]
         templates = await asyncio.gather(*(self._listed(source, "resource_templates") for source in sources))
         matching = [
             source
@@ -273,9 +267,9 @@ class Offers:
         ]
 
 
-def _first_of_each(found: Iterable[T], name: Callable[[T], str]) -> Sequence[T]:
+def _first_of_each(items: Iterable[T], name: Callable[[T], str]) -> Sequence[T]:
     firsts: dict[str, T] = {}
-    for item in found:
+    for item in items:
         firsts.setdefault(name(item), item)
     return list(firsts.values())
 

@@ -34,9 +34,9 @@ class MemoryPendings:
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
         with self._lock:
             self._now = max(self._now, now)
-            for stored in self._current("open"):
-                if _question(stored.pending) == _question(pending):
-                    return stored.pending
+            for entry in self._current("open"):
+                if _question(entry.pending) == _question(pending):
+                    return entry.pending
             new = StoredPending(pending, made=made)
             self._require_room(new)
             self._stored[pending.id] = new
@@ -44,27 +44,27 @@ class MemoryPendings:
 
     async def get(self, id: str, /) -> StoredPending | None:  # noqa: A002
         with self._lock:
-            stored = self._stored.get(id)
-            is_late = stored is not None and stored.state == "open" and stored.pending.expires_at <= self._now
-            return replace(stored, state="expired") if stored is not None and is_late else stored
+            entry = self._stored.get(id)
+            is_late = entry is not None and entry.state == "open" and entry.pending.expires_at <= self._now
+            return replace(entry, state="expired") if entry is not None and is_late else entry
 
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
         with self._lock:
             self._now = max(self._now, now)
-            stored = self._stored.get(id)
-            if stored is None or stored.state != "open" or stored.pending.expires_at <= self._now:
+            entry = self._stored.get(id)
+            if entry is None or entry.state != "open" or entry.pending.expires_at <= self._now:
                 return False
-            self._stored[id] = replace(stored, state="answered", answer=answer, by=by)
+            self._stored[id] = replace(entry, state="answered", answer=answer, by=by)
             return True
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         with self._lock:
             self._now = max(self._now, now)
-            for stored in self._current("answered"):
-                if _question(stored.pending) == (digest, kind, key):
+            for entry in self._current("answered"):
+                if _question(entry.pending) == (digest, kind, key):
                     # The answer goes with the call: it may be a password, and no other call needs it.
-                    self._stored[stored.pending.id] = replace(stored, state="taken", answer=None)
-                    return replace(stored, state="taken")
+                    self._stored[entry.pending.id] = replace(entry, state="taken", answer=None)
+                    return replace(entry, state="taken")
             return None
 
     async def give_back(self, stored: StoredPending, /) -> None:
@@ -74,7 +74,7 @@ class MemoryPendings:
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
         with self._lock:
             self._now = max(self._now, now)
-            return [stored.pending for stored in self._current("open")]
+            return [entry.pending for entry in self._current("open")]
 
     def __repr__(self) -> str:
         return f"<MemoryPendings: {len(self._stored)}>"
@@ -84,12 +84,12 @@ class MemoryPendings:
     def _current(self, state: str) -> list[StoredPending]:
         """Return what is in *state* and has not expired, the oldest first."""
         now = self._now
-        return [stored for stored in self._stored.values() if stored.state == state and stored.pending.expires_at > now]
+        return [entry for entry in self._stored.values() if entry.state == state and entry.pending.expires_at > now]
 
     def _require_room(self, new: StoredPending) -> None:
-        self._keep(lambda stored: stored.pending.expires_at > self._now - _REMEMBERED)
+        self._keep(lambda entry: entry.pending.expires_at > self._now - _REMEMBERED)
         if not self._has_room(new):
-            self._keep(lambda stored: stored.pending.expires_at > self._now and stored.state != "taken")
+            self._keep(lambda entry: entry.pending.expires_at > self._now and entry.state != "taken")
         if not self._has_room(new):
             raise ToolError(
                 "Too many calls wait for an answer, and no more may wait. Try again when they have been answered.",
@@ -97,13 +97,13 @@ class MemoryPendings:
             )
 
     def _keep(self, condition: Callable[[StoredPending], bool]) -> None:
-        self._stored = {id: stored for id, stored in self._stored.items() if condition(stored)}  # noqa: A001
+        self._stored = {id: entry for id, entry in self._stored.items() if condition(entry)}  # noqa: A001
 
     def _has_room(self, new: StoredPending) -> bool:
         principal, all_stored = new.pending.principal, self._stored.values()
         return (
             len(all_stored) < self._size
-            and sum(stored.pending.principal == principal for stored in all_stored) < self._per_principal
+            and sum(entry.pending.principal == principal for entry in all_stored) < self._per_principal
             and sum(map(_bytes, all_stored)) + _bytes(new) <= self._size_bytes
         )
 
@@ -112,5 +112,5 @@ def _question(pending: Pending) -> tuple[str, PendingKind, str]:
     return pending.digest, pending.kind, pending.key
 
 
-def _bytes(stored: StoredPending) -> int:
-    return len(stored.pending.arguments) + len(stored.pending.message) + len(stored.made)
+def _bytes(entry: StoredPending) -> int:
+    return len(entry.pending.arguments) + len(entry.pending.message) + len(entry.made)

@@ -132,5 +132,7 @@ def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
     values = [member.value for member in members if member.name == name]
     if len(values) != 1 or text[members[-1].end :].strip(" \t\r\n") != "}":
         return _ABSENT, arguments
-    rest = ", ".join(f"{json.dumps(each.name)}: {text[each.start : each.end]}" for each in members if each.name != name)
+    rest = ", ".join(
+        f"{json.dumps(member.name)}: {text[member.start : member.end]}" for member in members if member.name != name
+    )
     return values[0], f"{{{rest}}}"

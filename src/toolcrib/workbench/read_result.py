@@ -26,12 +26,9 @@ LONG_CHARS = 1024 * 1024
 MAX_JSON_CHARS = 32 * 1024 * 1024
 """Longer results are text only: parsing them would hold up all other threads for a second or more."""
 
-MAX_PATTERN_CHARS = 1000
 _HEADER_CHARS = 600
-_DEFAULT_MATCHES = 50
 _MATCH_CONTEXT_CHARS = 100
 _NAMES_SHOWN = 20
-_NAMES_EXAMINED = 100
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|octet-stream|[\w.-]+\+(json|xml))\b")
 
 
@@ -228,7 +225,7 @@ def _shape(content: ResultContent) -> str:
         return ""
     match value:
         case list():
-            items = value[:_NAMES_EXAMINED]
+            items = value[:_NAMES_SHOWN]
             names = dict.fromkeys(name for item in items if isinstance(item, dict) for name in item)
             return f", a JSON list of {_count(len(value), 'item')}" + (
                 f", objects with {_listed(names)}" if names else ""
@@ -254,7 +251,7 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
         offset: Annotated[int, Field(ge=0)] = 0,
         limit: Annotated[int, Field(ge=1)] | None = None,
         pointer: str = "",
-        search: Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS)] | None = None,
+        search: Annotated[str, Field(min_length=1)] | None = None,
     ) -> Any:
         """Read a result that was too large to be shown whole, a part at a time.
 
@@ -272,7 +269,7 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
         if search is None:
             work = partial(_page, content, pointer, offset, limit, room)
         else:
-            work = partial(_search, content, pointer, search, offset, limit or _DEFAULT_MATCHES, room)
+            work = partial(_search, content, pointer, search, offset, limit, room)
         header, text = await in_thread(work) if len(content.text) > LONG_CHARS else work()
         return [Text(f"[{header}]"), Text(text)]
 
@@ -290,15 +287,17 @@ def _page(content: ResultContent, pointer: str, offset: int, limit: int | None, 
     return header + (f"; the next: offset {part.end}" if part.end < part.total else "; the end"), part.text
 
 
-def _search(content: ResultContent, pointer: str, pattern: str, offset: int, limit: int, room: int) -> tuple[str, str]:
+def _search(
+    content: ResultContent, pointer: str, pattern: str, offset: int, limit: int | None, room: int
+) -> tuple[str, str]:
     """Return a line for each place of *pattern* after the first *offset*, with the text around it."""
     if content.data is not None:
         raise _binary()
     text = as_text(content.at(pointer)) if pointer else content.text
     total = text.count(pattern)
     lines: list[str] = []
-    # Beyond the last match there is nothing to skip to; islice takes no larger numbers.
-    for at in islice(_places(text, pattern), min(offset, total), min(offset, total) + min(limit, total)):
+    first, last, _ = _bounds(offset, limit or total, total)
+    for at in islice(_places(text, pattern), first, last):
         start = max(text.rfind("\n", 0, at) + 1, at - _MATCH_CONTEXT_CHARS)
         match_end = at + len(pattern)
         line_end = text.find("\n", match_end)

@@ -17,7 +17,6 @@ from ..core.offers import Prompt, PromptArgument, PromptMessage, Resource, Resou
 from ..machinery import in_thread
 
 MAX_URI_CHARS = 8192
-MAX_VARIABLES = 32
 _EXPRESSION = re.compile(r"\{([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)\}")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +62,7 @@ class URITemplate:
             self.names += names
         rest = _EXPRESSION.sub(lambda match: "" if match[1] == "?" else "\0", text)
         is_linear = all(segment.count("\0") <= 1 for segment in re.split("[/?#]", rest)) and text.count("{+") <= 1
-        is_distinct = len(set(self.names)) == len(self.names) <= MAX_VARIABLES
+        is_distinct = len(set(self.names)) == len(self.names)
         if len(text) > MAX_URI_CHARS or "{" in rest or "}" in rest or not is_linear or not is_distinct:
             raise _unreadable(text)
         self._pattern = re.compile(pattern + re.escape(text[at:]))
@@ -85,8 +84,8 @@ class URITemplate:
 
 def _unreadable(text: str) -> DefinitionError:
     return DefinitionError(
-        f"'{text[:200]}' is not a URI template that can be read. Write each variable once, {MAX_VARIABLES} at most and "
-        "one in a segment, as {name}; one as {+name} for a value with slashes; or as {?a,b} at the end for a query."
+        f"'{text[:200]}' is not a URI template that can be read. Write each variable once, one in a segment, "
+        "as {{name}}; one as {{+name}} for a value with slashes; or as {{?a,b}} at the end for a query."
     )
 
 
@@ -168,35 +167,19 @@ class ResourceList(_Listeners):
         """Tell the clients that follow *uri* to read it again."""
         self._notify(uri)
 
-    def _offers(self) -> list[Resource | ResourceTemplate]:
-        return [registration.offer for registration in self._registered.values()]
-
     def listed(self) -> Sequence[Resource]:
-        return [
-            registration.offer for registration in self._registered.values() if isinstance(registration.offer, Resource)
-        ]
+        return [entry.offer for entry in self._registered.values() if isinstance(entry.offer, Resource)]
 
     def templates(self) -> Sequence[ResourceTemplate]:
-        return [
-            registration.offer
-            for registration in self._registered.values()
-            if isinstance(registration.offer, ResourceTemplate)
-        ]
+        return [entry.offer for entry in self._registered.values() if isinstance(entry.offer, ResourceTemplate)]
 
     async def read(self, uri: str, caller: Caller) -> ResourceContent | None:
         """Return what is read at *uri*; None where nothing is offered there. Raises what the function raises."""
-        exact_match = self._registered.get(uri)
         # Its own URI first; a template is not the URI that it is written as.
-        exact = () if exact_match is None or exact_match.template.names else (exact_match,)
-        templates = (entry for entry in self._registered.values() if entry.template.names)
-        for registration in (*exact, *templates):
-            if (values := registration.template.match(uri)) is not None:
-                data = (
-                    await registration.read(values, caller)
-                    if isinstance(registration.read, _Function)
-                    else registration.read
-                )
-                media_type = registration.offer.media_type
+        for entry in sorted(self._registered.values(), key=lambda entry: bool(entry.template.names)):
+            if (values := entry.template.match(uri)) is not None:
+                data = await entry.read(values, caller) if isinstance(entry.read, _Function) else entry.read
+                media_type = entry.offer.media_type
                 if not isinstance(data, str | bytes):
                     data, media_type = json.dumps(data, ensure_ascii=False, default=str), "application/json"
                 return ResourceContent(uri=uri, data=data, media_type=media_type)
@@ -222,9 +205,8 @@ class PromptList(_Listeners):
         """
         if function is None:
             return lambda function: self.add(function, **about)
-        prompt_function = _Function(
-            function, f"The prompt '{about.get('name', getattr(function, '__name__', 'prompt'))}'"
-        )
+        label = f"The prompt '{about.get('name', getattr(function, '__name__', 'prompt'))}'"
+        prompt_function = _Function(function, label)
         fields: dict[str, Any] = {"name": prompt_function.name, "description": prompt_function.description, **about}
         prompt = Prompt(arguments=prompt_function.arguments(), **fields)
         if prompt.name in self._registered:
@@ -247,8 +229,9 @@ class PromptList(_Listeners):
             return None
         prompt, function = self._registered[name]
         parameter_names = [argument.name for argument in prompt.arguments]
-        missing = [message.name for message in prompt.arguments if message.required and message.name not in arguments]
-        unknown = [message for message in arguments if message not in parameter_names]
+        required = [argument.name for argument in prompt.arguments if argument.required]
+        missing = [name for name in required if name not in arguments]
+        unknown = [name for name in arguments if name not in parameter_names]
         if missing or unknown:
             wrong = f"'{missing[0]}' is missing" if missing else f"there is no argument '{unknown[0][:100]}'"
             takes = ", ".join(parameter_names) or "nothing"
@@ -293,11 +276,7 @@ class _Function:
 
     def choices(self, name: str) -> Sequence[str]:
         kind = next((parameter.annotation for parameter in self._signature.parameters if parameter.name == name), None)
-        return (
-            [parameter for parameter in get_args(kind) if isinstance(parameter, str)]
-            if get_origin(kind) is Literal
-            else ()
-        )
+        return [value for value in get_args(kind) if isinstance(value, str)] if get_origin(kind) is Literal else ()
 
     async def __call__(self, arguments: Mapping[str, str], caller: Caller) -> Any:
         own = self._signature.needs.caller
@@ -307,13 +286,13 @@ class _Function:
         return await in_thread(lambda: self._function(**values))
 
 
-def _message(made: Any) -> PromptMessage:
-    match made:
+def _message(value: Any) -> PromptMessage:
+    match value:
         case PromptMessage():
-            return made
+            return value
         case str():
-            return PromptMessage("user", Text(made))
+            return PromptMessage("user", Text(value))
         case Text() | Data() | Image() | Audio() | File():
-            return PromptMessage("user", made)
+            return PromptMessage("user", value)
         case _:
-            return PromptMessage("user", Text(json.dumps(made, ensure_ascii=False, default=str)))
+            return PromptMessage("user", Text(json.dumps(value, ensure_ascii=False, default=str)))

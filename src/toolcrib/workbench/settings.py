@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from ..call import Retry
 from ..core import LoadError, SetupError, ToolcribError
 from ..record import Redactor
+from ..record.redact import MIN_SECRET_CHARS
 from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.toml import lines_of, parse_toml
@@ -43,7 +44,6 @@ _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
 _AT = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-MIN_SECRET_CHARS = 4  # what a Redactor takes
 
 T = TypeVar("T")
 

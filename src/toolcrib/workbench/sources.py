@@ -43,7 +43,11 @@ class Sources:
         self.registry = registry
         self._problems = problems
         self._replaced = replaced
-        self._held_to = None if lock is None else _lock_in(lock)
+        self._held_to: Lock | None = None
+        if lock is not None:
+            from .config import lock_in  # which few programs need
+
+            self._held_to = lock_in(lock)
         self._lock = threading.RLock()
         self._entries = [self._entry(source) for source in sources]
 
@@ -147,7 +151,7 @@ class Sources:
         """Return *new* without what has the name of a tool of another source: a server must not empty itself by one
         name.
         """
-        entry.taken.clear()
+        entry.conflicts.clear()
         accepted_tools: list[AnyTool] = []
         for tool in new:
             holder = self.registry.holder(tool.spec.name)
@@ -158,7 +162,7 @@ class Sources:
                 f"Another source has a tool '{holder.spec.name}' too, so this one is left out. Give the tools of one "
                 'of them a prefix: prefix = "..." in its [[source]], or prefixed(source, "...").'
             )
-            entry.taken.append(LoadProblem(entry.name, reason))
+            entry.conflicts.append(LoadProblem(entry.name, reason))
         return accepted_tools
 
 
@@ -172,7 +176,7 @@ class _Entry:
     tools: list[AnyTool] = field(default_factory=list[AnyTool])
     problems: list[LoadProblem] = field(default_factory=list[LoadProblem])
 
-    taken: list[LoadProblem] = field(default_factory=list[LoadProblem])
+    conflicts: list[LoadProblem] = field(default_factory=list[LoadProblem])
 
     @property
     def is_of_servers(self) -> bool:
@@ -191,7 +195,7 @@ class _Entry:
 
     def problem_list(self) -> list[LoadProblem]:
         """Return the problems that sources report of themselves, and names that others have."""
-        return self.taken + [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
+        return self.conflicts + [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
 
 
 class _Reading:
@@ -252,12 +256,6 @@ class _Offered:
     def _own(self, item: Any) -> AnyTool:
         tool = as_tool(item)
         return tool if tool.source is not None else tool.offered_by(self._source)
-
-
-def _lock_in(file: str | Path) -> "Lock":
-    from .config import lock_in  # which few programs need
-
-    return lock_in(file)
 
 
 def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:

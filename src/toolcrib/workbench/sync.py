@@ -31,7 +31,7 @@ def run(work: Coroutine[Any, Any, T], *, home: asyncio.AbstractEventLoop | None 
     Ctrl-C cancels the work, and is raised. Raises SetupError on that loop itself, where the work could never begin, and
     ToolError `lost` where the loop ends before the work.
     """
-    running, handed = _get_running_loop(), None
+    running, handover = _get_running_loop(), None
     try:
         while True:
             loop = home if home is not None and home.is_running() else _portal(os.getpid())
@@ -41,11 +41,11 @@ def run(work: Coroutine[Any, Any, T], *, home: asyncio.AbstractEventLoop | None 
                     "Await the call here: `await bench.call(...)` in place of `bench.call_sync(...)`. Or make the tool "
                     "that calls it a plain function, which gets a thread."
                 )
-            handed = Handed(loop, lambda: work)
+            handover = Handed(loop, lambda: work)
             with blocking(running), suppress(NeverBegun):
-                return handed.wait()
+                return handover.wait()
     finally:
-        if handed is None or handed.is_void:
+        if handover is None or handover.is_void:
             work.close()
 
 

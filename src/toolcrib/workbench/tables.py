@@ -27,10 +27,10 @@ Globs = str | list[str]
 _PATHS = frozenset({"toolcrib_store_url", "toolcrib_store_key", "toolcrib_providers"})
 
 
-_allowed: Any = {name: info for name, info in fields_of(Permissions).items() if name != "trusted"}
+_grants: Any = {name: info for name, info in fields_of(Permissions).items() if name != "trusted"}
 
 
-class Allowed(create_model("Allowed", __base__=Strict, **_allowed)):  # type: ignore[misc]
+class Allowed(create_model("Allowed", __base__=Strict, **_grants)):  # type: ignore[misc]
     """What the tools of a source may have, where they run in the sandbox."""
 
 

@@ -127,7 +127,7 @@ class Crib(Startable):
             if isinstance(sources, Registry)
             else Sources(sources, self.registry, self.problems, self._replaced, self.options["lock"])
         )
-        of_sources = [each for source in self._sources.order() for each in getattr(source, "secrets", ())]
+        of_sources = [secret for source in self._sources.order() for secret in getattr(source, "secrets", ())]
         for secret in of_sources:
             redactor.add(secret)
         self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
