@@ -29,7 +29,7 @@ _LOOK_INTERVAL_S = 0.25
 class Credentials:
     """What a CredentialBroker and the pending calls of a crib have to do with each other."""
 
-    given: Broker | None
+    option: Broker | None
     pending: PendingCalls
 
     @property
@@ -37,9 +37,9 @@ class Credentials:
         """The broker of the crib. Raises SetupError where it has none, or another kind of one."""
         from ..auth import CredentialBroker
 
-        if not isinstance(self.given, CredentialBroker):
+        if not isinstance(self.option, CredentialBroker):
             raise SetupError("This crib has no CredentialBroker: Crib(broker=CredentialBroker(...)).")
-        return self.given
+        return self.option
 
     async def ask_for(self, requirements: Iterable[Requirement], caller: Caller) -> list[Pending]:
         """Return what *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""
@@ -145,17 +145,23 @@ def configured(
         parts["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
     if "broker" not in options and (values.auth or values.secret or values.providers or stores_grants):
-        from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
-
-        base_url = values.server.public_base_url
-        file = settings.path(values.providers)
-        parts["broker"] = CredentialBroker(
-            clients={name: Client.from_settings(table) for name, table in values.auth.items()},
-            vault=None if store is None else DatabaseVault(store),
-            catalogue=load_catalogue(None if file is None else Path(file)),
-            secrets=values.secret,
-            redirect_uri=None if base_url is None else f"{base_url.rstrip('/')}{CALLBACK_PATH}",
-            form_uri=None if base_url is None else f"{base_url.rstrip('/')}{FORM_PATH}",
-            allow=values.net.allow,
-        )
+        parts["broker"] = _broker(settings, store)
     return parts
+
+
+def _broker(settings: "Settings", store: Any) -> Broker:
+    """Return the broker that the settings describe; grants are in *store*, if there is one."""
+    from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
+
+    values = settings.values
+    base_url = None if values.server.public_base_url is None else values.server.public_base_url.rstrip("/")
+    file = settings.path(values.providers)
+    return CredentialBroker(
+        clients={name: Client.from_settings(table) for name, table in values.auth.items()},
+        vault=None if store is None else DatabaseVault(store),
+        catalogue=load_catalogue(None if file is None else Path(file)),
+        secrets=values.secret,
+        redirect_uri=None if base_url is None else f"{base_url}{CALLBACK_PATH}",
+        form_uri=None if base_url is None else f"{base_url}{FORM_PATH}",
+        allow=values.net.allow,
+    )

@@ -157,6 +157,7 @@ class Rule:
         rule for '*' is about the tools that have the argument.
         """
         about = [spec for spec in specs if self.is_about(spec)] if self.where else []
+        # For example {"pay": _Mismatch("'pay' takes nothing at '/amont'. ...", is_judged=True)}
         mismatches = {spec.name: mismatch for spec in about if (mismatch := self._mismatch(spec)) is not None}
         is_for_some = len(mismatches) < len(about)
         names = _globs(self.tools)

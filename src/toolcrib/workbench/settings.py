@@ -251,13 +251,7 @@ class _Reader:
             data: Any = parse_toml(text)
             self._lines = lines_of(text)
         except ValueError as error:
-            reason = str(error)
-            at = _AT.search(reason)
-            line = int(at["line"]) if at and at["line"] else text.count("\n") + 1 if at else None
-            column = f", column {at['column']}" if at and at["column"] else ""
-            message = f"This is not valid TOML{column}: {reason[: at.start()] if at else reason}."
-            place = f"{file}:{line}" if line is not None else str(file)
-            raise SettingsError([SettingsProblem(place, message, line)]) from None
+            raise SettingsError([_syntax_problem(file, text, str(error))]) from None
         if self._header:
             data = data.get("tool", {}).get("toolcrib")
             self._lines = {keys[2:]: at for keys, at in self._lines.items() if keys[:2] == ("tool", "toolcrib")}
@@ -387,6 +381,16 @@ class _Reader:
     def _add(self, keys: Keys, message: str) -> None:
         place, line = _place(self._file, self._lines, keys)
         self._problems.append(SettingsProblem(place, message, line))
+
+
+def _syntax_problem(file: Path, text: str, reason: str) -> SettingsProblem:
+    """Return the problem with TOML that does not parse; *reason* ends with the place, as `tomllib` writes it."""
+    at = _AT.search(reason)
+    if at is None:
+        return SettingsProblem(str(file), f"This is not valid TOML: {reason}.")
+    line = int(at["line"] or text.count("\n") + 1)
+    column = f", column {at['column']}" if at["column"] else ""
+    return SettingsProblem(f"{file}:{line}", f"This is not valid TOML{column}: {reason[: at.start()]}.", line)
 
 
 def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[str, int | None]:
