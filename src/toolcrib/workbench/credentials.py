@@ -29,7 +29,7 @@ _LOOK_INTERVAL_S = 0.25
 class Credentials:
     """What a CredentialBroker and the pending calls of a crib have to do with each other."""
 
-    option: Broker | None
+    given: Broker | None
     pending: PendingCalls
 
     @property
@@ -37,9 +37,9 @@ class Credentials:
         """The broker of the crib. Raises SetupError where it has none, or another kind of one."""
         from ..auth import CredentialBroker
 
-        if not isinstance(self.option, CredentialBroker):
+        if not isinstance(self.given, CredentialBroker):
             raise SetupError("This crib has no CredentialBroker: Crib(broker=CredentialBroker(...)).")
-        return self.option
+        return self.given
 
     async def ask_for(self, requirements: Iterable[Requirement], caller: Caller) -> list[Pending]:
         """Return what *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""
