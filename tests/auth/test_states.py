@@ -9,8 +9,7 @@ from sqlalchemy import select, text
 
 from toolcrib import Call, Caller, Pending, ToolAuth
 from toolcrib.auth import Client, CredentialBroker, DatabaseVault, Grant, Owner, Provider
-from toolcrib.auth.states import Step, step_for
-from toolcrib.auth.vault import StoredGrant
+from toolcrib.auth.vault import Step, StoredGrant, step_for
 from toolcrib.core import Credential
 from toolcrib.store import Store
 

@@ -21,9 +21,7 @@ from sqlalchemy import Connection, create_engine, select, text
 from toolcrib import Approve, Pending, SetupError
 from toolcrib.core import StoreError
 from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store
-from toolcrib.store.rows import table
-from toolcrib.store.schema import Schema
-from toolcrib.store.tables import STORE
+from toolcrib.store.tables import STORE, Schema, table
 
 NOW = datetime.fromtimestamp(1000, UTC)
 VERSIONS = Path(__file__).with_name("versions")

@@ -14,8 +14,7 @@ from toolcrib import SetupError
 from toolcrib.core import StoreError
 from toolcrib.store import Store
 from toolcrib.store.keys import Keys, key_file
-from toolcrib.store.rows import table
-from toolcrib.store.schema import Schema, Sealed
+from toolcrib.store.tables import Schema, Sealed, table
 
 A, B = b"a" * 32, b"b" * 32
 SECRETS = table("toolcrib_secrets", "principal", "profile", "sealed", key=("principal", "profile"))

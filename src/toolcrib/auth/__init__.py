@@ -13,7 +13,7 @@ try:
     from .catalogue import Client, OAuth2, Provider, load_catalogue
     from .flows import DeviceCode, Flow, FlowError
     from .grant import Grant, Owner
-    from .needed import OPERATOR, Needed, secret_owner
+    from .providers import OPERATOR, Needed, secret_owner
     from .sealed import DatabaseVault
     from .vault import Authorization, MemoryVault, StoredGrant, Vault
 except ModuleNotFoundError as missing:

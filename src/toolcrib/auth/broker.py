@@ -1,7 +1,7 @@
 """The broker: gives a call the credentials that its tool requires, refreshes them, or says what has to be granted.
 
-Whether a grant is asked for, refreshed or given is decided in `states`. A refresh token is spent once: one refresh at a
-time over all processes that share the vault, and its outcome is stored before it is used.
+Whether a grant is asked for, refreshed or given is decided by `vault.step_for`. A refresh token is spent once: one
+refresh at a time over all processes that share the vault, and its outcome is stored before it is used.
 """
 
 import asyncio
@@ -33,11 +33,9 @@ from .authorizations import CallbackError, Completed, new_authorization, pending
 from .catalogue import Client, OAuth2, Provider, load_catalogue
 from .flows import Flow, FlowError
 from .grant import Grant, Owner
-from .needed import OPERATOR, Needed, secret_owner
-from .providers import Providers
+from .providers import OPERATOR, Needed, Providers, secret_owner
 from .servers import client_metadata
-from .states import covers, is_over, ready_until, step_for
-from .vault import Authorization, MemoryVault, StoredGrant, Vault
+from .vault import Authorization, MemoryVault, StoredGrant, Vault, covers, step_for
 
 _log = logging.getLogger("toolcrib")
 
@@ -332,10 +330,7 @@ class CredentialBroker(Broker):
             stored_grant = await self._refreshed(need, owner, stored_grant)
             step = step_for(stored_grant, need.scopes, self._clock(), is_refreshed=True)
         if step == "give" and stored_grant is not None:
-            client = self._known.clients.get(need.provider)
-            credential = need.credential(stored_grant.grant, {} if client is None else client.parameters, self._allow)
-            credential = replace(credential, refused=partial(self._refused, owner, stored_grant))
-            return _CachedCredential(owner, stored_grant, credential, ready_until(stored_grant))
+            return self._cached_credential(need, owner, stored_grant)
         if need.is_of_program:
             raise ToolError(f"'{need.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
         granted_scopes = () if earlier is None else earlier.grant.scopes
@@ -344,6 +339,12 @@ class CredentialBroker(Broker):
         if (question := await self._asked(owner, self.scopes_of(need, granted_scopes))) is not None:
             return pending_of(question, title=need.entry.title, tool=tool, has_ended=has_ended)
         return await self.ask(need, caller, tool, granted_scopes, has_ended=has_ended)
+
+    def _cached_credential(self, need: Needed, owner: Owner, stored_grant: StoredGrant) -> _CachedCredential:
+        client = self._known.clients.get(need.provider)
+        credential = need.credential(stored_grant.grant, {} if client is None else client.parameters, self._allow)
+        credential = replace(credential, refused=partial(self._refused, owner, stored_grant))
+        return _CachedCredential(owner, stored_grant, credential, stored_grant.ready_until)
 
     async def _refused(self, owner: Owner, stored_grant: StoredGrant) -> None:
         """Note that the token of *stored* is not accepted any more: refresh it, or ask, before it is given again."""
@@ -387,12 +388,11 @@ class CredentialBroker(Broker):
                 if error.refused:
                     _log.warning("'%s' refused a refresh (%s): its grant has ended", owner.provider, error.error)
                     await self.vault.remove(owner, version=stored_grant.version)
-                elif is_over(stored_grant, self._clock()):
+                elif stored_grant.is_over(self._clock()):
                     raise ToolError(f"{error} The credentials cannot be refreshed now.", "unavailable") from None
             else:
-                if not await self._put_refreshed(owner, grant, stored_grant.version) and not await self.vault.get(
-                    owner
-                ):
+                is_stored = await self._put_refreshed(owner, grant, stored_grant.version)
+                if not is_stored and not await self.vault.get(owner):
                     await self._end(owner, grant)  # it was revoked meanwhile, and the provider knows the old token only
             return await self.vault.get(owner)
 
@@ -412,7 +412,7 @@ class CredentialBroker(Broker):
         *stored* where that is one.
         """
         if stored_grant is not None and covers(stored_grant.grant.scopes, need.scopes):
-            until = ready_until(stored_grant)
+            until = stored_grant.ready_until
             if until is None or until > self._clock():
                 return stored_grant
         scopes = self.scopes_of(need, () if stored_grant is None else stored_grant.grant.scopes)

@@ -19,11 +19,10 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from ..core import ToolcribError
-from .catalogue import Client, OAuth2, filled, require_endpoint
-from .discovery import document_urls, with_document
+from .catalogue import AUTH_METHODS, Client, OAuth2, document_urls, filled, require_endpoint, with_document
 from .grant import MIN_SECRET_CHARS, Grant
 
-_METHODS = {"post": "client_secret_post", "basic": "client_secret_basic", "none": "none"}
+_METHODS = {ours: name for name, ours in AUTH_METHODS.items()}
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name (RFC 8693)

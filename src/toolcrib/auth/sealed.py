@@ -22,8 +22,7 @@ from ..core import StoreError
 from ..machinery import log_failure
 from ..schema.describe import display_name
 from ..store import Lease, Leases, Store
-from ..store.rows import decode_bytes, decode_name, encode_name, encode_time, table
-from ..store.schema import Schema, Sealed
+from ..store.tables import Schema, Sealed, decode_bytes, decode_name, encode_name, encode_time, table
 from .grant import Grant, Owner
 from .vault import Authorization, StoredGrant, state_digest
 

@@ -13,14 +13,11 @@ import httpx2
 
 from ..core import ToolError
 from ..net.challenges import challenge_of, scopes_in
-from .catalogue import Client, OAuth2, Provider, require_endpoint
-from .discovery import with_document
+from .catalogue import AUTH_METHODS, Client, OAuth2, Provider, require_endpoint, with_document
 from .grant import MIN_SECRET_CHARS, Grant, Owner
 from .vault import Vault
 
 PREFIX = "mcp:"
-
-_METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "none": "none"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +43,21 @@ class Servers:
         """
         url = name.removeprefix(PREFIX)
         resource = await self._resource(url)
-        issuers = resource.get("authorization_servers") if resource else None
-        issuer = issuers[0] if isinstance(issuers, list) and issuers and isinstance(issuers[0], str) else None
-        if resource and issuer is None:
-            raise _unusable(url, "it names no authorization server")
-        issuer = issuer or _origin(url)
+        issuer = _origin(url) if resource is None else _issuer_of(resource, url)
         document = await self._document(issuer, near=url, is_named=resource is not None)
         published = document.get("issuer")
         if isinstance(published, str) and {issuer, published} <= {_origin(issuer), f"{_origin(issuer)}/"}:
             issuer = published  # of an origin alone, the last slash means nothing, and libraries add it
         table = self._table(url, issuer, document, resource)
-        offline = "offline_access" if "offline_access" in scopes_in(document.get("scopes_supported")) else None
         client, method = await self._client(name, configured, issuer, document)
-        # OpenID Connect Core 1.0, 11: without it, no refresh token is given.
-        also = {} if offline is None else {"parameters": {"prompt": "consent"}}
-        table = table.model_copy(update={"client_auth": method, "offline_scope": offline, **also})
-        provider = Provider.model_validate(
-            {
-                "title": urlsplit(url).netloc,
-                "hosts": [urlsplit(url).netloc],
-                "recommended_scopes": [] if resource is None else list(scopes_in(resource.get("scopes_supported"))),
-            }
-            | {"oauth2": table.model_dump(exclude_unset=True)}
-        )
-        return FoundServer(provider, client)
+        changes: dict[str, Any] = {"client_auth": method}
+        if "offline_access" in scopes_in(document.get("scopes_supported")):
+            # OpenID Connect Core 1.0, 11: without it, no refresh token is given.
+            changes |= {"offline_scope": "offline_access", "parameters": {"prompt": "consent"}}
+        host, scopes = urlsplit(url).netloc, scopes_in((resource or {}).get("scopes_supported"))
+        oauth2 = table.model_copy(update=changes).model_dump(exclude_unset=True)
+        fields = {"title": host, "hosts": [host], "recommended_scopes": list(scopes), "oauth2": oauth2}
+        return FoundServer(Provider.model_validate(fields), client)
 
     async def _resource(self, url: str) -> Mapping[str, Any] | None:
         """Return what the server says of itself as a protected resource (RFC 9728); None where it says nothing."""
@@ -143,7 +131,7 @@ class Servers:
     ) -> tuple[Client, str]:
         """Return what this program is there, and how it authenticates."""
         supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        methods = [ours for name, ours in _METHODS.items() if isinstance(supported, list) and name in supported]
+        methods = [ours for name, ours in AUTH_METHODS.items() if isinstance(supported, list) and name in supported]
         secret_method = next((method for method in methods if method != "none"), "post")
         if configured is not None and configured.id:
             return configured, secret_method if configured.secret else "none"
@@ -176,7 +164,7 @@ class Servers:
     async def _register(self, endpoint: str, issuer: str, methods: Sequence[str], *, near: str) -> Grant:
         """Return a client of our own at *issuer* (RFC 7591)."""
         method_here = "none" if "none" in methods or not methods else methods[0]
-        names = {ours: name for name, ours in _METHODS.items()}
+        names = {ours: name for name, ours in AUTH_METHODS.items()}
         body = client_metadata(self._redirect_uri, names[method_here])
         try:
             require_endpoint(endpoint)
@@ -191,7 +179,7 @@ class Servers:
         if response.status_code not in (200, 201) or client_id is None or not _is_text(client_id):
             raise _unusable(issuer, f"it did not register this program (status {response.status_code})")
         secret = answer.get("client_secret")
-        method = _METHODS.get(answer.get("token_endpoint_auth_method", ""), "post" if secret else "none")
+        method = AUTH_METHODS.get(answer.get("token_endpoint_auth_method", ""), "post" if secret else "none")
         detail = {"issuer": issuer, "redirect_uri": self._redirect_uri, "method": method}
         return Grant(client_id, secret if _is_text(secret) else None, detail=detail)
 
@@ -207,6 +195,13 @@ class Servers:
         except ValueError:
             return None
         return document if isinstance(document, dict) else None
+
+
+def _issuer_of(resource: Mapping[str, Any], url: str) -> str:
+    issuers = resource.get("authorization_servers")
+    if not (isinstance(issuers, list) and issuers and isinstance(issuers[0], str)):
+        raise _unusable(url, "it names no authorization server")
+    return issuers[0]
 
 
 def client_metadata(redirect_uri: str, method: str) -> dict[str, Any]:

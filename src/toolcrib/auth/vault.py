@@ -1,4 +1,4 @@
-"""Where grants and open authorizations are kept: the protocol, and a vault in memory.
+"""Where grants and open authorizations are kept: the protocol, and a vault in memory. What a stored grant is good for.
 
 `DatabaseVault`, in `sealed.py`, has them in a store, sealed, for all processes that share it.
 """
@@ -8,11 +8,17 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Protocol
 
 from ..machinery import Semaphore
 from .grant import Grant, Owner
+
+_REFRESH_BEFORE = timedelta(seconds=60)
+"""How long before its end a token counts as expired."""
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+Step = Literal["ask", "refresh", "give"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,37 @@ class StoredGrant:
 
     grant: Grant
     version: int
+
+    @property
+    def ready_until(self) -> datetime | None:
+        """How long it is surely ready; None for ever."""
+        ends = self.grant.expires_at
+        return None if ends is None else max(ends, _FIRST) - _REFRESH_BEFORE
+
+    def is_over(self, now: datetime) -> bool:
+        return self.grant.expires_at is not None and self.grant.expires_at <= now
+
+
+def step_for(
+    stored_grant: StoredGrant | None, scopes: Sequence[str], now: datetime, *, is_refreshed: bool = False
+) -> Step:
+    """Return what is done about the grant that is needed for *scopes*: ask the person, refresh it, or give it.
+
+    It *is_refreshed* where that was tried just now.
+    """
+    if stored_grant is None or not covers(stored_grant.grant.scopes, scopes):
+        return "ask"
+    until = stored_grant.ready_until
+    if until is None or until > now:
+        return "give"
+    if stored_grant.grant.refresh_token and not is_refreshed:
+        return "refresh"
+    # What ends within a minute is given where nothing newer can be had.
+    return "ask" if stored_grant.is_over(now) else "give"
+
+
+def covers(granted: Sequence[str], wanted: Sequence[str]) -> bool:
+    return not wanted or set(wanted) <= set(granted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from ..machinery import raise_missing_extra
 
 try:
     from .addresses import Guard, GuardError, Resolve
-    from .authorized import authorized
-    from .client import client
+    from .client import authorized, client
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "HTTP requests need", "net")
 

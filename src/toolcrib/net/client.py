@@ -9,14 +9,14 @@ import os
 import ssl
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from functools import cache
 from typing import Any, cast
 
 import httpcore2
 import httpx2
 
-from ..core import SetupError
+from ..core import Credential, SetupError
 from .addresses import Guard, GuardError, Resolve
 
 _STATE = "toolcrib.net"
@@ -50,6 +50,28 @@ def client(
     # All in all, there is *timeout_s*.
     options = {"timeout": httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S), **options}
     return httpx2.AsyncClient(transport=transport, trust_env=False, **options)
+
+
+def authorized(credential: Credential) -> httpx2.AsyncClient:
+    """Return a guarded client that sends *credential* to its hosts, and refuses every other host.
+
+    Raises SetupError for a credential that is not sent in a header, or whose provider has no hosts.
+    """
+    if credential.kind in ("keypair", "secret") or not credential.hosts:
+        raise SetupError(
+            f"Nothing says where and how the credentials of '{credential.provider}' are sent. Use the secret itself: "
+            f"ctx.credentials['{credential.provider}'].secret"
+        )
+    return client(hosts=credential.hosts, allow=credential.allow, auth=_Header(credential))
+
+
+class _Header(httpx2.Auth):
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        request.headers[self._credential.header] = self._credential.header_value
+        yield request
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):

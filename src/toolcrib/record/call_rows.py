@@ -12,8 +12,7 @@ from sqlalchemy import text
 
 from ..core import Caller, CallRecord
 from ..store import Store, StoreError
-from ..store.rows import decode_bytes, decode_name, decode_time, encode_name, encode_time, table
-from ..store.schema import Schema, Sealed
+from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
 
 _ROW_BYTES = 300
 """About how much room a row takes without its content."""

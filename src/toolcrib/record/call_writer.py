@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from ..core import CallRecord
 from ..machinery import from_any_thread, log_failure
 from ..store import Store
-from ..store.rows import encode_time
+from ..store.tables import encode_time
 from .call_rows import PUT, STILL_RUNS, TOO_MANY, TOO_OLD, to_row
 
 _log = logging.getLogger("toolcrib")

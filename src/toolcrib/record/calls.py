@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, select
 
 from ..core import CallRecord, Recorder, SetupError, StoreError
 from ..store import Store
-from ..store.rows import encode_name, encode_time
+from ..store.tables import encode_name, encode_time
 from .call_rows import CALLS, RECORD, to_record
 from .call_writer import CallWriter, Retention
 

@@ -20,9 +20,8 @@ LIMITS = {"wasm": 2**30, "git": 2**30, "environments": 4 * 2**30, "python": 2**3
 """The folders of the cache, and how many bytes each may have."""
 
 _MAX_UNUSED_S = 90 * 86_400.0
-_MAX_TEMPORARY_S = 86_400.0
 _MIN_KEPT_S = 3600.0
-"""What was used so lately is not removed for its size: it may be on its way to be used again."""
+"""What was used so lately is not removed for its size, nor as half made: it may be on its way to be used."""
 
 _open_files: dict[Path, int] = {}
 """Of each folder that this process uses the open file by which others see that."""
@@ -95,14 +94,14 @@ def trim(name: str) -> None:
     for entry in entries(name):
         total += entry.size_bytes
         unused_s = now - entry.used_at_s
-        most_s = _MAX_TEMPORARY_S if _is_temporary(entry.path) else _MAX_UNUSED_S
+        most_s = _MIN_KEPT_S if _is_temporary(entry.path) else _MAX_UNUSED_S
         if unused_s > most_s or (total > LIMITS[name] and unused_s > _MIN_KEPT_S):
             remove(entry.path)
 
 
 def clear(name: str) -> tuple[int, int]:
     """Remove from the folder *name* whatever is not in use: how many entries that were, and how many bytes."""
-    lately = time.time() - _MAX_TEMPORARY_S
+    lately = time.time() - _MIN_KEPT_S
     unused = [entry for entry in entries(name) if not _is_temporary(entry.path) or entry.used_at_s < lately]
     sizes = [entry.size_bytes for entry in unused if remove(entry.path)]
     return len(sizes), sum(sizes)

@@ -72,20 +72,23 @@ def environment_for(folder: Path) -> Environment:
 
     Raises LoadError.
     """
-    file, project = folder / "requirements.txt", folder / "pyproject.toml"
     try:
-        if file.is_file():
-            lines = [line.strip() for line in file.read_text("utf-8").splitlines()]
-        elif project.is_file():
-            lines = list(parse_toml(project.read_text("utf-8")).get("project", {}).get("dependencies", ()))
-        else:
-            lines = []
+        lines = _lines_in(folder)
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise LoadError(f"The requirements of {folder} cannot be read: {error}") from None
     requirements = tuple(line for line in lines if line and not line.startswith("#"))
     if options := [line for line in requirements if line.startswith("-")]:
         raise LoadError(f"{folder} has '{options[0][:60]}' among its requirements. They are packages, without options.")
     return Environment(requirements)
+
+
+def _lines_in(folder: Path) -> list[str]:
+    file, project = folder / "requirements.txt", folder / "pyproject.toml"
+    if file.is_file():
+        return [line.strip() for line in file.read_text("utf-8").splitlines()]
+    if project.is_file():
+        return list(parse_toml(project.read_text("utf-8")).get("project", {}).get("dependencies", ()))
+    return []
 
 
 async def _run(command: list[str]) -> None:

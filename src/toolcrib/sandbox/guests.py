@@ -79,9 +79,9 @@ async def _run(
         )
     environment = environment_of(name, where["variables"], context)
     http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()))
-    granted = Granted(environment, http.fetch, where["mounts"], where.get("program"))
+    grant = Granted(environment, http.fetch, where["mounts"], where.get("program"))
     try:
-        end = await program.run(data, granted, limits)
+        end = await program.run(data, grant, limits)
     finally:
         await http.aclose()
     return value_of(end, name, limits, context)

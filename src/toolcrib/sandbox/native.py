@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import Context, LoadError
 from .folders import folder_digest
-from .programs import Ended, ProgramLimits, RunProgram, Written, environment_of, value_of
+from .programs import Ended, ProgramLimits, ProgramOutput, RunProgram, environment_of, value_of
 
 # What a program needs to find its own things, and no more of the host's environment.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -60,21 +60,21 @@ async def _run(command: Sequence[str], data: bytes, limits: ProgramLimits, **opt
     finally:
         transport.close()  # it kills what has not ended
     status = transport.get_returncode() or 0
-    return process.written.end(status, reason=f"it was ended by signal {-status}" if status < 0 else "")
+    return process.output.end(status, reason=f"it was ended by signal {-status}" if status < 0 else "")
 
 
 class _Process(asyncio.SubprocessProtocol):
     """A program: what it writes, and when it has `ended` and all of that is read."""
 
     def __init__(self, limits: ProgramLimits) -> None:
-        self.written = Written(limits, stop=self._kill)
+        self.output = ProgramOutput(limits, stop=self._kill)
         self.ended = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        (self.written.write if fd == 1 else self.written.write_error)(data)
+        (self.output.write if fd == 1 else self.output.write_error)(data)
 
     def process_exited(self) -> None:
         # What it has started may hold its pipes open for ever.

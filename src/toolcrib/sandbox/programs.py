@@ -92,7 +92,7 @@ def value_of(ended: Ended, name: str, limits: ProgramLimits, context: Context) -
         raise ToolError(f"Tool '{name}' wrote what is not UTF-8 text.", "invalid_result") from None
 
 
-class Written:
+class ProgramOutput:
     """What one run writes. *stop* is called once where its output is over the limit, and the rest is dropped.
 
     Of standard error the last bytes are kept, since the end of a traceback says what went wrong.

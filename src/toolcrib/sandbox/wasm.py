@@ -31,7 +31,7 @@ from ..core import LoadError
 from ..machinery import in_thread
 from .cache import private_folder, touch, trim
 from .guest_http import RequestRefused
-from .programs import Ended, ProgramLimits, Written
+from .programs import Ended, ProgramLimits, ProgramOutput
 from .wire import READ_BYTES
 
 C = TypeVar("C")
@@ -176,14 +176,14 @@ class Program:
 
         Cancelled, it leaves the guest running in its thread: who cancels a call ends its process.
         """
-        written = Written(limits, stop=self._engine.increment_epoch)
+        output = ProgramOutput(limits, stop=self._engine.increment_epoch)
         try:
-            with _pipe_to(written.write) as output, _pipe_to(written.write_error) as error_output:
-                streams = _Streams(data, output, error_output)
+            with _pipe_to(output.write) as pipe, _pipe_to(output.write_error) as error_pipe:
+                streams = _Streams(data, pipe, error_pipe)
                 status = await in_thread(partial(self._status, streams, granted, limits))
         except _Stopped as stopped:
-            return written.end(reason=str(stopped))
-        return written.end(exception=status) if isinstance(status, str) else written.end(status)
+            return output.end(reason=str(stopped))
+        return output.end(exception=status) if isinstance(status, str) else output.end(status)
 
     def _status(self, streams: _Streams, granted: Granted, limits: ProgramLimits) -> int | str:
         """Return the exit status, or the exception that ended Python. Raises _Stopped."""

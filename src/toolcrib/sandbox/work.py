@@ -103,7 +103,7 @@ class _Conversation:
             except WorkerGone as gone:
                 raise self._lost(gone) from None
             is_new = not worker.known
-            printed = self._listen(worker)
+            output = self._listen(worker)
             try:
                 await self._load(worker)
                 return await self._run(worker, arguments)
@@ -116,7 +116,7 @@ class _Conversation:
             finally:
                 # What is not known to have ended well is stopped.
                 self._workers.give_back(worker, sound=self._is_sound and len(worker.used_by) <= _MAX_CALLERS)
-                printed.finish()
+                output.finish()
         raise AssertionError
 
     def _listen(self, worker: Worker) -> "PrintedOutput":
@@ -125,9 +125,9 @@ class _Conversation:
             worker.used_by[id(redaction)] = redaction
         # A thread that an earlier call has left behind may print something in this one's time.
         self._redactions = list(worker.used_by.values())
-        printed = PrintedOutput(self._name, redaction, self._redacted)
-        worker.listen(printed.write)
-        return printed
+        output = PrintedOutput(self._name, redaction, self._redacted)
+        worker.listen(output.write)
+        return output
 
     async def _load(self, worker: Worker) -> None:
         """Wait until *worker* has imported the tool, which does not count toward the deadline."""

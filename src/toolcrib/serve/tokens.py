@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..auth.discovery import document_urls
+from ..auth.catalogue import document_urls
 from ..core import Caller, SetupError
 from ..machinery import log_failure
 from ..net import client

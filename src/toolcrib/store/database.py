@@ -35,11 +35,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
-from .errors import store_error
 from .keys import VARIABLE, Keys, KeySource, environment_keys, key_file
-from .rows import decode_bytes
-from .schema import Schema, Sealed, migrate, missing
-from .tables import STORE
+from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
 
 T = TypeVar("T")
 
@@ -49,6 +46,15 @@ _BATCH = 200
 _LOCK = 0x746F6F6C63726962  # "toolcrib": the advisory lock of PostgreSQL under which tables are migrated
 _NOTHING: Mapping[str, Any] = {}
 _NAMED = sqlite_dialect(paramstyle="named")
+
+_REASONS = {
+    "readonly": "it may not be written to; check the permissions of the file and its folder",
+    "is full": "the disk is full",
+    "malformed": "the file is damaged; restore it from a copy, or move it away to begin with an empty one",
+    "not a database": "the file is not a database; move it away, or name another one",
+    "locked": "another process has kept it locked for too long",
+    "unable to open": "the file cannot be opened; check its folder and its permissions",
+}
 
 Row = Mapping[Any, Any]
 
@@ -143,10 +149,10 @@ class Database:
         """Return whether anything in it needs a key to be read. Nothing is changed. Raises StoreError."""
         behind = await self.pending_migrations()
         columns = [
-            each.table.c[each.column]
+            envelope.table.c[envelope.column]
             for schema in self._schemas.values()
             if schema.room not in behind
-            for each in schema.sealed
+            for envelope in schema.sealed
         ]
         process = self._process()
 
@@ -167,7 +173,7 @@ class Database:
         """
         header = await self._process().run(self.keys.rotate)
         count = 0
-        for column in [each for schema in self._schemas.values() for each in schema.sealed]:
+        for column in [envelope for schema in self._schemas.values() for envelope in schema.sealed]:
             last: tuple[Any, ...] | None = None
             while True:
                 done, last = await self.transact(partial(self._seal_again, column, header, last))
@@ -291,7 +297,7 @@ class _Process:
             with self._lock:
                 version: int = self._version.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error as error:  # in place of `_errors`: each call with credentials comes here
-            raise store_error(error, self._place) from None
+            raise _store_error(error, self._place) from None
         return version
 
     def close(self) -> None:
@@ -316,7 +322,23 @@ class _errors:  # noqa: N801 - a context manager
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, SQLAlchemyError | OSError) or (error is not None and _is_of_driver(error)):
             # Without its cause, which quotes statements and values.
-            raise store_error(error, self._place) from None  # type: ignore[arg-type]
+            raise _store_error(error, self._place) from None  # type: ignore[arg-type]
+
+
+def _store_error(error: Exception, place: str) -> StoreError:
+    """Return what *error*, raised by SQLAlchemy or a driver, says of the database at *place*.
+
+    No statement, value, password or key is quoted.
+    """
+    original = getattr(error, "orig", None) or error
+    text = str(original)
+    reason = next((reason for part, reason in _REASONS.items() if part in text), None)
+    if reason is None:
+        codes = (getattr(original, "sqlite_errorname", None), getattr(original, "sqlstate", None))
+        code = next((f" ({code})" for code in codes if code), "")
+        unreachable = type(original).__name__ == "OperationalError" and not code
+        reason = "it cannot be reached" if unreachable else f"it failed with {type(original).__name__}{code}"
+    return StoreError(f"The store {place} cannot be used: {reason}.")
 
 
 def _is_of_driver(error: BaseException) -> bool:
@@ -329,19 +351,23 @@ def _url_of(where: str | Path | None) -> URL:
     if "\0" in str(where) or any("\ud800" <= char < "\udc80" for char in str(where)):  # others are of file names
         raise SetupError("The path of the store has characters that no file name has.")
     if isinstance(where, Path) or "://" not in where:
-        return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))
+        return _sqlite_url(where)
     scheme = where.partition("://")[0]
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
         raise SetupError(f"The URL of the store ({scheme}://...) cannot be read.") from None
     if scheme == "sqlite" and url.database not in (None, "", ":memory:"):
-        return url.set(database=str(Path(url.database or "").expanduser().absolute()))
+        return _sqlite_url(url.database or "").set(query=url.query)
     if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")
     raise SetupError(
         f"A store is the path of a file, 'sqlite:///PATH' or 'postgresql://USER@HOST/NAME'; this one is {scheme}://."
     )
+
+
+def _sqlite_url(path: str | Path) -> URL:
+    return URL.create("sqlite", database=str(Path(path).expanduser().absolute()))
 
 
 def _place_of(url: URL) -> str:

@@ -17,8 +17,7 @@ from sqlalchemy import Connection, text
 
 from ..core import SetupError
 from .database import Database
-from .rows import encode_name
-from .tables import LEASES
+from .tables import LEASES, encode_name
 
 _FIRST_S, _LONGEST_S = 0.01, 0.25
 

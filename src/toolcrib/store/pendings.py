@@ -16,8 +16,7 @@ from sqlalchemy import Connection, Update, bindparam, case, func, select
 from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
 from ..machinery import StoredPending
 from .database import Database
-from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
-from .tables import PENDINGS, of_answer, of_pending
+from .tables import PENDINGS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_answer, of_pending
 
 _log = logging.getLogger("toolcrib")
 
@@ -57,13 +56,13 @@ class DatabasePendings:
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
         about = _about(pending.digest, pending.kind, pending.key, "open", now)
-        for stored in self._decoded(await self._store.read(_ABOUT, about)):
-            return stored.pending
+        for entry in self._decoded(await self._store.read(_ABOUT, about)):
+            return entry.pending
         row = self._row(pending, made)
 
         def insert(connection: Connection) -> Pending:
-            for stored in self._decoded(connection.execute(_ABOUT, about).mappings()):
-                return stored.pending
+            for entry in self._decoded(connection.execute(_ABOUT, about).mappings()):
+                return entry.pending
             self._require_room(connection, row, now)
             connection.execute(PENDINGS.insert(), row)
             return pending
@@ -86,19 +85,19 @@ class DatabasePendings:
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
-        for stored, row in self._with_rows(rows):
+        for entry, row in self._with_rows(rows):
             # The answer goes with the call: it may be a password, and no other call needs it.
             where = (_t.number == row["number"], _t.state == "answered", _t.answer == row["answer"])
             update = PENDINGS.update().where(*where).values(state="taken", answer=None)
             if await self._changes_one(update):
-                return replace(stored, state="taken")
+                return replace(entry, state="taken")
         return None
 
-    async def give_back(self, stored: StoredPending, /) -> None:
-        row = self._row(stored.pending, stored.made)
-        if stored.answer is None or stored.by is None:
+    async def give_back(self, entry: StoredPending, /) -> None:
+        row = self._row(entry.pending, entry.made)
+        if entry.answer is None or entry.by is None:
             raise AnswerError("Only what was answered can be given back.", "invalid")
-        row |= self._answered(row, stored.answer, stored.by)
+        row |= self._answered(row, entry.answer, entry.by)
 
         def put(connection: Connection) -> None:
             if not connection.execute(PENDINGS.update().where(_t.id == row["id"]).values(row)).rowcount:
@@ -108,7 +107,7 @@ class DatabasePendings:
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
         rows = await self._store.read(_WAITING, {"now": encode_time(now)})
-        return [stored.pending for stored in self._decoded(rows)]
+        return [entry.pending for entry in self._decoded(rows)]
 
     def __repr__(self) -> str:
         return f"<DatabasePendings in {self._store.place}>"
@@ -187,7 +186,7 @@ class DatabasePendings:
                 _log.warning("A pending call in the store %s is ignored: %s", self._store.place, error)
 
     def _decoded(self, rows: Iterable[Mapping[Any, Any]]) -> Iterator[StoredPending]:
-        return (stored for stored, _ in self._with_rows(rows))
+        return (entry for entry, _ in self._with_rows(rows))
 
     def _require_room(self, connection: Connection, row: Mapping[str, Any], now: datetime) -> None:
         old = _t.expires_at <= encode_time(now - _REMEMBERED)

@@ -10,8 +10,7 @@ from sqlalchemy import Connection, bindparam, select
 from ..core import SetupError, StoreError, content_from_dict, content_to_dict
 from ..machinery import StoredResult
 from .database import Database
-from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
-from .tables import RESULTS, of_result
+from .tables import RESULTS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_result
 
 _t = RESULTS.c
 

@@ -1,15 +1,146 @@
-"""The tables of this room: pending calls, large results, leases.
+"""Tables: how rooms declare and migrate theirs, values as rows have them, and the tables of this room.
 
-Sealed are what a call would run with and asks, what was answered, and the content of results. In clear are the columns
-that rows are found by: names of tools, principals and threads, digests, times and states. Each envelope is bound to
-the clear columns of its row, but for the state of a pending call, which an answer that opens must bear out.
+A room declares its migrations; a store applies those that a database lacks, in one transaction, under a lock.
+
+What comes from a database is untrusted: whatever it is, decoding raises only ValueError. Tables are declared without
+types, so that a row is read as it is, and a damaged one does not hide the others.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .rows import table
-from .schema import Schema, Sealed
+from sqlalchemy import Column, Connection, MetaData, Table, inspect
+
+from ..core import StoreError
+
+_VERSIONS = "CREATE TABLE IF NOT EXISTS toolcrib_versions (room TEXT PRIMARY KEY, version BIGINT NOT NULL)"
+_FOUND = "SELECT room, version FROM toolcrib_versions"
+_TYPES = {
+    "sqlite": {"bytes": "BLOB", "number": "INTEGER PRIMARY KEY AUTOINCREMENT"},
+    "postgresql": {"bytes": "BYTEA", "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"},
+}
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_ODD = re.compile("[\\\\\x00\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+
+
+def table(name: str, *columns: str, key: tuple[str, ...]) -> Table:
+    """Return the table *name*, whose types are known to its migrations only.
+
+    *key* are the columns of its primary key.
+    """
+    return Table(name, MetaData(), *(Column(column, primary_key=column in key, nullable=True) for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A column of envelopes, and what each of them is bound to, given its row. NULL is not an envelope."""
+
+    table: Table
+    column: str
+    binding: Callable[[Mapping[str, Any]], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one *room*. Each of *migrations* is a few statements, and leads to the next version.
+
+    What has been released is never changed: a change is another migration. In a statement, `{bytes}` is the type of
+    binary data and `{number}` that of a primary key that counts up. Names of tables begin with `toolcrib_`. *sealed*
+    are the columns that `Store.rotate_key` seals again.
+    """
+
+    room: str
+    migrations: Sequence[Sequence[str]]
+    sealed: Sequence[Sealed] = ()
+
+
+def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> Sequence[str]:
+    """Return the rooms of *schemas* that have migrations which the database lacks.
+
+    Raises StoreError where it is newer.
+    """
+    has_versions = inspect(connection).has_table("toolcrib_versions")
+    rows = connection.exec_driver_sql(_FOUND) if has_versions else ()
+    versions: dict[str, Any] = dict(map(tuple, rows))
+    behind: list[str] = []
+    for schema in schemas:
+        version, newest = versions.get(schema.room, 0), len(schema.migrations)
+        if not isinstance(version, int) or version < 0:
+            raise StoreError(f"The store {place} cannot be used: the version of its '{schema.room}' tables is damaged.")
+        if version > newest:
+            raise StoreError(
+                f"The store {place} is of a newer Toolcrib: its '{schema.room}' tables are at version {version}, "
+                f"and {newest} is the newest known here. Update Toolcrib, or use another store."
+            )
+        if version < newest:
+            behind.append(schema.room)
+    return behind
+
+
+def migrate(connection: Connection, schemas: Iterable[Schema]) -> None:
+    """Bring the tables of *schemas* to their newest versions. To be called in a transaction, under a lock."""
+    connection.exec_driver_sql(_VERSIONS)
+    versions: dict[str, int] = dict(map(tuple, connection.exec_driver_sql(_FOUND)))
+    types = _TYPES[connection.dialect.name]
+    for schema in schemas:
+        newest = len(schema.migrations)
+        for statements in schema.migrations[versions.get(schema.room, 0) :]:
+            for statement in statements:
+                connection.exec_driver_sql(statement.format_map(types))
+        if versions.get(schema.room, 0) < newest:
+            mark = "?" if connection.dialect.name == "sqlite" else "%s"
+            connection.exec_driver_sql(f"DELETE FROM toolcrib_versions WHERE room = {mark}", (schema.room,))  # noqa: S608
+            connection.exec_driver_sql(f"INSERT INTO toolcrib_versions VALUES ({mark}, {mark})", (schema.room, newest))  # noqa: S608
+
+
+# Values
+
+
+def encode_name(name: str) -> str:
+    """Return *name* as text that every database takes.
+
+    NULs, lone surrogates and backslashes are escaped, one to one.
+    """
+    return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", name)
+
+
+def decode_name(value: object) -> str:
+    """Return the text that `encode_name` wrote."""
+    if not isinstance(value, str):
+        raise ValueError(f"a name is text, not {type(value).__name__}")
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), value) if "\\" in value else value
+
+
+def encode_time(moment: datetime) -> int:
+    """Return *moment*, an aware datetime, in microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def decode_time(value: object) -> datetime:
+    """Return the moment that `encode_time` wrote, in UTC."""
+    if not isinstance(value, int):
+        raise ValueError(f"a time is a number, not {type(value).__name__}")
+    try:
+        return _EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        raise ValueError("a time out of range") from None
+
+
+def decode_bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError(f"sealed data is bytes, not {type(value).__name__}")
+    return value
+
+
+# The tables of this room: pending calls, large results, leases.
+#
+# Sealed are what a call would run with and asks, what was answered, and the content of results. In clear are the
+# columns that rows are found by: names of tools, principals and threads, digests, times and states. Each envelope is
+# bound to the clear columns of its row, but for the state of a pending call, which an answer that opens must bear out.
 
 PENDINGS = table(
     "toolcrib_pendings",
