@@ -164,6 +164,9 @@ class Keys(Broker):
 
 
 async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str) -> None:
+    async def refused() -> None:
+        """Stand for what a broker does where a provider refuses the credential, which stays in the host."""
+
     granted = Credential(
         "github",
         "a-key-of-github",
@@ -175,12 +178,13 @@ async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str) -> 
         ["10.0.0.0/8"],
         "X-Key",
         "",
+        refused,
     )
     lasting = Credential("slack", "a-key-of-slack")
     async with Workbench([tools], broker=Keys(granted, lasting)) as bench:
         arrived = (await bench.call("credentials")).unwrap()
     assert arrived == [
-        {**dataclasses.asdict(granted), "expires_at": "2030-01-02T03:04:05.000006Z"},
+        {**dataclasses.asdict(granted), "expires_at": "2030-01-02T03:04:05.000006Z", "refused": None},
         {**dataclasses.asdict(lasting), "scopes": [], "hosts": [], "allow": []},
     ]
 
