@@ -223,15 +223,15 @@ async def test_a_call_survives_any_number_of_workers_that_die_once_it_has_asked_
     async with Processes(size=4) as processes, doubled([tools], processes=processes) as bench:
         await asyncio.gather(*(bench.call("nap", {"seconds": 0.5 + number / 5}) for number in range(4)))
         guards = [pid for pid in family() if len([*descendants(pid)]) == 2]
-        pids = [[*descendants(guard)][-1] for guard in sorted(guards)]  # in the order in which they were given back
+        pids = [[*descendants(guard)][-1] for guard in guards]
         assert len(pids) == 4
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)  # it answers nobody, and hangs up on nobody
         asked = asyncio.create_task(bench.call(tool, arguments))
-        while pids:
-            await asyncio.sleep(0.2)
-            assert not asked.done(), "it waits for one of them"
-            os.kill(pids.pop(), signal.SIGKILL)
+        await asyncio.sleep(0.2)
+        assert not asked.done(), "it waits for one of them"
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
         assert (await asked).error is None
 
 

@@ -153,7 +153,7 @@ class Workers:
         """End every worker, also those that are serving, and wait until all are gone."""
         self._is_closed = True
         self.forget()
-        for worker in self._busy:
+        for worker in tuple(self._busy):
             worker.kill()
         # Those that serve are given back by their callers.
         await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
@@ -162,12 +162,17 @@ class Workers:
         """End *worker* in a thread: its guard may take a while, and no event loop need be there."""
 
         def end() -> None:
-            worker.abandon()
-            self._ending.discard(worker)
+            try:
+                worker.abandon()
+            finally:
+                self._ending.discard(worker)
 
         worker.kill()
         self._ending.add(worker)
-        threading.Thread(target=end, name="toolcrib-worker-end", daemon=True).start()
+        try:
+            threading.Thread(target=end, name="toolcrib-worker-end", daemon=True).start()
+        except RuntimeError:  # the interpreter is ending
+            end()
 
     def _start(self) -> "Worker":
         host_end, worker_end = socket.socketpair()
@@ -283,7 +288,7 @@ class Worker:
     def _read_output(self) -> None:
         assert self._listener is not None
         loop, sink = self._listener
-        data = self._output.read(READ_BYTES)  # a pipe holds less
+        data = None if self._output.closed else self._output.read(READ_BYTES)  # a pipe holds less
         if data:
             sink(data)
         elif data == b"" and not loop.is_closed():
