@@ -1,8 +1,8 @@
 """`toolcrib pending`, `calls` and `keys`: open questions, the call log, and the keys of a server, in the store."""
 
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ from .terminal import UsageError, echo, one_line
 
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
+    from ..serve.keys import AccessKeys
     from ..workbench import Crib
 
 pending = group("Approvals, inputs and logins that calls wait for.")
@@ -101,8 +102,8 @@ _WithStatus = Annotated[
 _COLUMNS = ("started_at", "id", "principal", "tool", "status", "time", "notes")
 
 
-@asynccontextmanager
-async def _log(session: Session) -> "AsyncGenerator[DatabaseCalls]":
+@contextmanager
+def _log(session: Session) -> "Generator[DatabaseCalls]":
     from ..record import DatabaseCalls
 
     with session.opened_store() as store:
@@ -123,7 +124,7 @@ async def list_calls(
 ) -> None:
     """List calls, the newest first. The status `lost` is of a call whose process has died."""
     started_after = None if since is None else _time(since)
-    async with _log(session) as log:
+    with _log(session) as log:
         records = await log.newest(tool=tool, principal=principal, status=status, since=started_after, limit=limit)
     session.show([_data(record, session) for record in records], columns=_COLUMNS)
 
@@ -134,7 +135,7 @@ async def show_call(
     id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls list.")],  # noqa: A002
 ) -> None:
     """Show one call. Its arguments and result are shown where these are recorded."""
-    async with _log(session) as log:
+    with _log(session) as log:
         from ..record.call_lines import call_data
 
         record = await log.find(id)
@@ -151,7 +152,7 @@ async def follow_calls(
 
     A call that takes longer, or whose process has died, is printed as `started` or `lost` before.
     """
-    async with _log(session) as log:
+    with _log(session) as log:
         async for record in log.follow(tool=tool, principal=principal, status=status):
             data = _data(record, session)
             if session.as_json:
@@ -183,6 +184,14 @@ def _time(text: str) -> datetime:
 # Keys of a server
 
 
+@contextmanager
+def _access_keys(session: Session) -> "Generator[AccessKeys]":
+    with session.opened_store() as store:
+        from ..serve.keys import AccessKeys
+
+        yield AccessKeys(store)
+
+
 @command(keys, "add", takes=TAKES)
 async def add_key(
     session: Session,
@@ -197,10 +206,8 @@ async def add_key(
 ) -> None:
     """Make a key. It is printed now and never again: only a hash of it is stored."""
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
-    with session.opened_store() as store:
-        from ..serve.keys import AccessKeys
-
-        text, key = await AccessKeys(store).add(name, groups=group or (), expires_at=expires_at)
+    with _access_keys(session) as access_keys:
+        text, key = await access_keys.add(name, groups=group or (), expires_at=expires_at)
     if session.as_json:
         session.output.json({"key": text, **key.to_dict()})
     else:
@@ -211,10 +218,8 @@ async def add_key(
 @command(keys, "list", takes=TAKES)
 async def list_keys(session: Session) -> None:
     """List the keys, by their ids."""
-    with session.opened_store() as store:
-        from ..serve.keys import AccessKeys
-
-        data = [key.to_dict() for key in await AccessKeys(store).all()]
+    with _access_keys(session) as access_keys:
+        data = [key.to_dict() for key in await access_keys.all()]
     session.show(data, columns=("id", "principal", "groups", "created_at", "expires_at", "last_used_at"))
 
 
@@ -224,10 +229,7 @@ async def revoke_keys(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="One or more of: toolcrib keys list.")],
 ) -> None:
     """Revoke keys: they let no client in from now on."""
-    with session.opened_store() as store:
-        from ..serve.keys import AccessKeys
-
-        access_keys = AccessKeys(store)
+    with _access_keys(session) as access_keys:
         unknown = [key_id for key_id in ids if not await access_keys.revoke(key_id)]
     if unknown:
         names = ", ".join(f"'{one_line(key_id)[:60]}'" for key_id in unknown)

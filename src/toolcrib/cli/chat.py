@@ -17,13 +17,12 @@ from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec
 from ..formats import Turn, Usage, User
 from ..machinery import from_any_thread
 from ..record import Redactor
-from ..schema.describe import closest_match, did_you_mean, display_name
 from .app import Session, command, group
 from .arguments import SourceNames, ToolNames
 from .interrupts import Interrupts
 from .prompts import Prompter, has_person, read_line
 from .show import signature
-from .terminal import UsageError, counted, echo, log_to_stderr
+from .terminal import UsageError, counted, echo, log_to_stderr, no_such
 from .transcript import ChatTranscript
 
 T = TypeVar("T")
@@ -118,10 +117,8 @@ def _model(name: str | None) -> Model:
 def _require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
     choices = ["auto", "any", "none", *(spec.name for spec in specs)]
     if choice not in choices:
-        raise UsageError(
-            f"--tool-choice is auto, any, none or the name of a tool, and there is no tool '{display_name(choice)}'."
-            f"{did_you_mean(closest_match(choice, choices))}"
-        )
+        begin = "--tool-choice is auto, any, none or the name of a tool, and there is no tool"
+        raise UsageError(no_such(begin, choice, choices))
 
 
 class Chat:
@@ -196,8 +193,7 @@ class Chat:
             case "/tools":
                 echo("\n".join(map(signature, self._bench.specs())) or "There are none.")
             case _:
-                hint = did_you_mean(closest_match(name, _COMMANDS))
-                echo(f"There is no command '{display_name(name)}'.{hint} /help lists them.")
+                echo(f"{no_such('There is no command', name, _COMMANDS)} /help lists them.")
         return 0
 
     # Turns

@@ -19,8 +19,7 @@ import typer
 from ..call import may_be_repeated
 from ..core import Secret, SetupError, StoreError, ToolAuth, ToolcribError, ToolSpec
 from ..machinery import compile_globs
-from ..schema import SchemaView
-from ..schema.describe import closest_match, did_you_mean, display_name
+from ..schema import SchemaView, display_name
 from ..tools import Permissions, Tool
 from ..tools.git import is_git_address
 from ..workbench import Workbench
@@ -39,7 +38,7 @@ from ..workbench.settings import (
 from .app import Session, command, group
 from .arguments import SourceNames
 from .sources import load_listed, log_fetches
-from .terminal import UsageError, counted, log_to_stderr, one_line
+from .terminal import UsageError, counted, log_to_stderr, no_such, one_line
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -201,13 +200,12 @@ def _wrong_client(name: str, table: Mapping[str, Any], catalogue: Mapping[str, A
     from ..auth import Client, CredentialBroker
 
     if (entry := catalogue.get(name)) is None:
-        hint = did_you_mean(closest_match(name, catalogue))
-        yield (f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them.",)
+        yield (f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them.",)
         return
     keys = ("client_id", "client_secret", *entry.settings)
     for key in (key for key in table if key not in keys):
-        hint = did_you_mean(closest_match(key, keys))
-        yield f"There is no key '{display_name(key)}' in [auth.{name}].{hint} It takes: {', '.join(keys)}.", key
+        message = no_such("There is no key", key, keys, f" in [auth.{name}]")
+        yield f"{message} It takes: {', '.join(keys)}.", key
     broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
     if missing := broker.missing(name):
         yield (f"[auth.{name}] needs {' and '.join(missing)}.",)

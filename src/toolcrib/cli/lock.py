@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from ..core import LoadError, ToolcribError
-from ..schema.describe import closest_match, did_you_mean, display_name
 from ..tools.content import content_hash
 from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
@@ -18,7 +17,7 @@ from ..workbench.settings import NamedSource, Settings
 from .app import Session, command, group
 from .arguments import SourceNames
 from .sources import load_listed, log_fetches
-from .terminal import Output, UsageError, echo, one_line
+from .terminal import Output, UsageError, echo, no_such, one_line
 
 app = group()
 
@@ -199,5 +198,4 @@ def _require_changes(accept: Sequence[str], reports: Sequence[_Report]) -> None:
     names |= {change["tool"] for report in reports for change in report["changes"]}
     for name in accept:
         if name not in names:
-            hint = did_you_mean(closest_match(name, names))
-            raise UsageError(f"--accept: there is no change of a tool '{display_name(name)}' to accept.{hint}")
+            raise UsageError(no_such("--accept: there is no change of a tool", name, names, " to accept"))

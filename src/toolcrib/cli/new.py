@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..core import ToolcribError
-from ..schema.describe import display_name
+from ..schema import display_name
 from .app import Session, command, group
 from .terminal import UsageError
 

@@ -5,7 +5,7 @@ import logging
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,13 +96,7 @@ def _serve(
         log_lines("toolcrib.calls", _TIMED)
     if is_json:
         _log_json()
-
-    def report(text: str) -> None:
-        if is_json:
-            logging.getLogger("toolcrib.serve").info("%s", text)
-        else:
-            echo(text)
-
+    report: Callable[[str], None] = logging.getLogger("toolcrib.serve").info if is_json else echo
     with prints_to_stderr():
         parts = session.open(sources, only=tools, serves=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
     if shows_calls:

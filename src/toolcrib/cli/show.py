@@ -12,14 +12,14 @@ import typer
 from .. import formats
 from ..core import Hints, Requirement, Secret, ToolAuth, ToolSpec
 from ..schema import SchemaView
-from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, display_name
+from ..schema.describe import LIMITS, describe
 from ..schema.handles import REFERENCE
 from ..schema.view import UNIONS, steps
 from ..tools import Tool
 from ..tools.loading import place_of
 from .app import Session, command, group
 from .arguments import Source, SourceNames, ToolName, ToolNames, ToolWords, read_words, require_tool
-from .terminal import Line, Output, UsageError, clean, one_line
+from .terminal import Line, Output, UsageError, clean, no_such, one_line
 
 if TYPE_CHECKING:
     from ..workbench.settings import Settings
@@ -110,8 +110,7 @@ def _write_provider_definition(spec: ToolSpec, provider: str, output: Output, *,
     Raises UsageError for an unknown provider.
     """
     if provider not in FORMATS:
-        hint = did_you_mean(closest_match(provider, FORMATS))
-        raise UsageError(f"There is no format '{display_name(provider)}'.{hint} The formats are: {', '.join(FORMATS)}.")
+        raise UsageError(f"{no_such('There is no format', provider, FORMATS)} The formats are: {', '.join(FORMATS)}.")
     format = getattr(formats, provider.replace("-", "_"))  # noqa: A001
     (definition,) = format.tools([spec])
     losses = [loss.to_dict() for loss in format.losses([spec]).get(spec.name, ())]

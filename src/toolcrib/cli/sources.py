@@ -20,7 +20,7 @@ from ..tools.watch import Watched
 from ..workbench import Crib, Workbench
 from ..workbench.views import only_named
 from .arguments import SOURCE_FORMS
-from .terminal import LogFormatter, UsageError, echo
+from .terminal import LogFormatter, UsageError, echo, no_such
 
 if TYPE_CHECKING:
     from ..tools import Loaded
@@ -184,15 +184,11 @@ def _credentials(
 
 def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_complete: bool) -> "list[LoadedSource]":
     """Return the sources with the tools of these *names* alone. Raises UsageError for one that is in none of them."""
-    from ..schema.describe import closest_match, did_you_mean, display_name
-
     tool_names = [tool.spec.name for source in listings for tool in source.tools]
     unknown = [name for name in names if name not in tool_names]
     if unknown and is_complete:
-        hint = did_you_mean(closest_match(unknown[0], tool_names))
-        raise UsageError(
-            f"--tool: there is no tool '{display_name(unknown[0])}'.{hint} The tools are: {', '.join(tool_names)}."
-        )
+        message = no_such("--tool: there is no tool", unknown[0], tool_names)
+        raise UsageError(f"{message} The tools are: {', '.join(tool_names)}.")
     return [
         replace(
             source,

@@ -78,6 +78,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def no_such(begin: str, name: str, names: Iterable[str], where: str = "") -> str:
+    """Return a sentence about a *name* that is not among *names*, with the nearest of them."""
+    from ..schema import closest_match, did_you_mean, display_name
+
+    return f"{begin} '{display_name(name)}'{where}.{did_you_mean(closest_match(name, names))}"
+
+
 def terminal_width(descriptor: int = 2) -> int:
     """Return the columns of the terminal behind *descriptor*; 0 where there is none, or it does not report them."""
     try:
