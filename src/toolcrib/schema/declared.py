@@ -18,7 +18,7 @@ from ..core import SetupError
 from .describe import closest_match, did_you_mean, display_name
 from .errors import problems
 from .from_python import SchemaGenerator, clean_schema
-from .view import SchemaView
+from .view import SchemaView, steps
 
 Keys = tuple[str | int, ...]
 """The path to a value: keys of tables, and indexes of lists from 0."""
@@ -101,8 +101,8 @@ def _unknown_key(model: Any, keys: Keys, header: str) -> str:
 def _keys(pointer: str, data: Any) -> Keys:
     """Return a JSON pointer (RFC 6901) into *data* as keys."""
     keys: list[str | int] = []
-    for part in pointer.split("/")[1:]:
-        key: Any = int(part) if isinstance(data, list) else part.replace("~1", "/").replace("~0", "~")
+    for step in steps(pointer):
+        key: Any = int(step) if isinstance(data, list) else step
         try:
             data = data[key]
         except (LookupError, TypeError):  # it leads to what is missing

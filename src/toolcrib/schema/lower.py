@@ -22,6 +22,7 @@ from .view import (
     COMBINING,
     CONDITIONS,
     KINDS,
+    MAX_NESTING,
     MAX_REFERENCES,
     STRUCTURE,
     UNIONS,
@@ -32,9 +33,6 @@ from .view import (
 )
 
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
-
-MAX_NESTING = 64
-"""Levels of JSON in a schema. People write fewer, and providers take far fewer."""
 
 _MAX_GROUPS = 2_000  # groups of places that may describe the same value
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -147,17 +145,17 @@ def omitted(path: str, keyword: str, value: Any) -> str:
 
 def subject(path: str) -> str:
     """Return the name for what stands at *path*, in a sentence."""
-    steps = iter([step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]])
+    rest = iter(steps(path))
     name, inside = "", False
-    for keyword in steps:
+    for keyword in rest:
         if keyword in ("properties", "$defs", "definitions"):
-            name, inside = next(steps, name), False
+            name, inside = next(rest, name), False
         elif keyword in ("items", "contains", "additionalProperties", "unevaluatedItems"):
             inside = True
         elif keyword in ("prefixItems", "patternProperties"):
-            inside, _ = True, next(steps, None)
+            inside, _ = True, next(rest, None)
         elif keyword in ("dependentSchemas", *COMBINING):
-            next(steps, None)
+            next(rest, None)
     owner = f"'{name}'" if name else "the arguments"
     return f"the values inside {owner}" if inside else owner
 
@@ -521,13 +519,7 @@ class _Rewrite:
         out = self._annotations(view)
         if "type" in schema:
             out["type"] = schema["type"] if len(view.kinds) > 1 else next(iter(view.kinds))
-        notes: list[str] = []
-        for word in words:
-            if word in CONDITIONS and CONDITIONS[word] & types:
-                self.lose(view, word)
-                notes += in_words(word, schema[word])
-            elif word in ASSERTIONS and ASSERTIONS[word] & types:
-                notes += self._assertion(view, word, types, out)
+        notes = [note for word in words for note in self._demand(view, word, types, out)]
         if "object" in types:
             members = {name: [member] for name, member in view.members.items()} if members is None else members
             required = list(view.required) if required is None else [name for name in required if name in members]
@@ -540,6 +532,15 @@ class _Rewrite:
             out["description"] = with_sentences(out.get("description"), notes)
         order = {word: index for index, word in enumerate(schema)}
         return dict(sorted(out.items(), key=lambda item: order.get(item[0], -1)))
+
+    def _demand(self, view: SchemaView, word: str, types: frozenset[str], out: dict[str, Any]) -> list[str]:
+        """Put what *word* demands of values of *types* into *out*. Return the sentences for what is left out."""
+        if word in ASSERTIONS and ASSERTIONS[word] & types:
+            return self._assertion(view, word, types, out)
+        if word not in CONDITIONS or not CONDITIONS[word] & types:
+            return []
+        self.lose(view, word)
+        return in_words(word, view.schema[word])
 
     def _assertion(self, view: SchemaView, word: str, types: frozenset[str], out: dict[str, Any]) -> list[str]:
         """Put an assertion into *out* as far as the dialect has it. Return the sentences for what is left out."""

@@ -114,27 +114,26 @@ class Plan:
             self.is_finite = False
         self.decimals = self.decimals or kind == "decimal"
         self._note_code(plan)
-        fields = tuple(_read_fields(plan, config)) if kind in _OBJECTS else ()
+        fields: Fields = ()
         if kind in _OBJECTS:
+            fields = tuple(_read_fields(plan, config))
             self._note_fields(kind, fields, owner)
             owner = None
-        strict: dict[str, Any] = {}
-        for key, part in plan.items():
-            if key in _NO_PLAN:
-                strict[key] = part
-            elif key in ("fields", "choices") and isinstance(part, Mapping):  # their names are a user's
-                strict[key] = {name: self._read(inner) for name, inner in part.items()}
-            else:
-                is_inside = key == "schema"
-                strict[key] = self._read(part, config if is_inside else None, owner, is_root=is_root and is_inside)
+        strict = {key: self._part(key, part, config, owner, is_root) for key, part in plan.items()}
         if self._finite and kind in ("float", "decimal"):
             self._changes += 1
             strict["allow_inf_nan"] = False
-        return (
-            strict
-            if kind not in _CLOSABLE or (is_root and not self._closed)
-            else self._closed_object(strict, fields, extra)
-        )
+        is_closable = kind in _CLOSABLE and (self._closed or not is_root)
+        return self._closed_object(strict, fields, extra) if is_closable else strict
+
+    def _part(self, key: str, part: Any, config: Mapping[str, Any], owner: Any, is_root: bool) -> Any:
+        """Read *part*, which stands under *key* of a plan with *config* of the class *owner*."""
+        if key in _NO_PLAN:
+            return part
+        if key in ("fields", "choices") and isinstance(part, Mapping):  # their names are a user's
+            return {name: self._read(inner) for name, inner in part.items()}
+        is_inside = key == "schema"
+        return self._read(part, config if is_inside else None, owner, is_root=is_root and is_inside)
 
     def _note_code(self, plan: Mapping[str, Any]) -> None:
         if plan.get("post_init") or plan.get("custom_init"):

@@ -19,11 +19,9 @@ import pydantic_core
 from ..core import Repair
 from .errors import Budget
 from .json_text import JSONError, parse_json, respelled
-from .view import UNIONS, SchemaView, kind, pointer
+from .view import MAX_NESTING, UNIONS, SchemaView, kind, pointer
 
 Reading = tuple[Any, tuple[Repair, ...]]
-
-_MAX_DEPTH = 64
 
 _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
 
@@ -117,7 +115,7 @@ class _Search:
         return reading
 
     def _require_time(self, depth: int = 0) -> None:
-        if depth > _MAX_DEPTH or not self._budget.has_time():
+        if depth > MAX_NESTING or not self._budget.has_time():
             self.gave_up = True
             raise _Ambiguous
 

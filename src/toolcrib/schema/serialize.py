@@ -144,18 +144,14 @@ def _rows_test(kind: Any) -> Callable[[Any], bool] | None:
 
     An instance of a model is what its fields say, and in a `dict[str, Any]` there may be anything.
     """
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is list and _is_row(inner[0]):
-        row = get_origin(inner[0]) or inner[0]
+    is_list = get_origin(kind) is list
+    row = get_args(kind)[0] if is_list else kind
+    if not _is_model(row) and not (get_origin(row) is dict and get_args(row)[1] is Any):
+        return None
+    row = get_origin(row) or row
+    if is_list:
         return lambda value: type(value) is list and list(map(type, value)).count(row) == len(value)
-    if _is_row(kind):
-        row = origin or kind
-        return lambda value: type(value) is row
-    return None
-
-
-def _is_row(kind: Any) -> bool:
-    return _is_model(kind) or (get_origin(kind) is dict and get_args(kind)[1] is Any)
+    return lambda value: type(value) is row
 
 
 def _is_model(kind: Any) -> bool:

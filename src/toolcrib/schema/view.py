@@ -28,6 +28,9 @@ UNIONS = ("anyOf", "oneOf")
 MAX_REFERENCES = 32
 """How many references may lead on from one to the next."""
 
+MAX_NESTING = 64
+"""Levels of JSON in a schema that is lowered, and of readings in one another: people write far fewer."""
+
 _NUMBER, _STRING, _ARRAY, _OBJECT = ({"integer", "number"}, {"string"}, {"array"}, {"object"})
 
 ASSERTIONS: Mapping[str, frozenset[str]] = {
