@@ -7,8 +7,8 @@ import pytest
 
 from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec, Workbench, tool
 from toolcrib.core import Audio, Data, Hints, Pending
+from toolcrib.core.result import EPOCH
 from toolcrib.formats import mcp
-from toolcrib.machinery import EPOCH
 from toolcrib.tools import from_work
 
 INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -10,8 +10,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from toolcrib import Call, File, Image, Pending, Result, SetupError, Text, ToolError, ToolSpec, Workbench, formats, tool
 from toolcrib.core import Audio, Data
+from toolcrib.core.result import EPOCH
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
-from toolcrib.machinery import EPOCH
 
 format = formats.openai
 

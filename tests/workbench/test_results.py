@@ -26,7 +26,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import Ask, CallRecord, Data, DefinitionError, Recorder, Repair, ToolSpec
-from toolcrib.core.moments import EPOCH
+from toolcrib.core.result import EPOCH
 from toolcrib.machinery import StoredResult
 from toolcrib.workbench import MemoryResults, Stores
 

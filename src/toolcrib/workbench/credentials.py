@@ -70,7 +70,7 @@ class Credentials:
         broker = self.broker
         grant.require_usable(owner.handler)
         if asked is not None and asked.owner != owner:
-            raise CallbackError("Another person was asked for this.", "foreign")
+            raise CallbackError("This was asked of somebody else.", "foreign")
         if asked is not None and not await broker.vault.close(asked):
             raise CallbackError("This was entered already.", "unknown")
         await self._note([*await broker.save(owner, grant), *([] if asked is None else [asked.id])], owner)
