@@ -55,7 +55,7 @@ from ..machinery import (
     redacted,
     redacted_content,
     release_permits,
-    run_on,
+    run_here,
     share_permits,
 )
 from .events import EventStream
@@ -94,8 +94,7 @@ def execute(
         return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
     cancellation = CancellationToken()
     port = CallPort(tool, call, runtime, events, trail)
-    run_on_loop = partial(run_on, asyncio.get_running_loop())
-    context = Context(call, runtime, port, deadline, cancellation, credentials, run_on_loop)
+    context = Context(call, runtime, port, deadline, cancellation, credentials, run_here())
     work = _with_context(tool, arguments, context)
     if deadline is None and call.cancellation is None:
         return work
@@ -370,7 +369,7 @@ class Bounded:
             cancels += 1
             task.cancel()
 
-        timer = None if self._deadline is None else _Timer(self._deadline, cancel)
+        timer = None if self._deadline is None else _Timer(self._deadline, cancel, task.get_loop().call_later)
         unlink = None if self._token is None else self._token.add_callback(from_any_thread(cancel))
         grace: asyncio.TimerHandle | None = None
         is_detached = False
@@ -453,17 +452,19 @@ def resumed(work: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any,
 class _Timer:
     """Calls *cancel* when the deadline has passed. A pause may move it meanwhile, so it is looked at again then."""
 
-    def __init__(self, deadline: Deadline, cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, deadline: Deadline, cancel: Callable[[], None], call_later: Callable[..., asyncio.TimerHandle]
+    ) -> None:
         self._deadline = deadline
         self._cancel = cancel
-        self._loop = asyncio.get_running_loop()
+        self._call_later = call_later
         self._set(deadline.left_s)
 
     def cancel(self) -> None:
         self._handle.cancel()
 
     def _set(self, left_s: float) -> None:
-        self._handle = self._loop.call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
+        self._handle = self._call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
 
     def _ring(self) -> None:
         if (left_s := self._deadline.left_s) > 0.001:

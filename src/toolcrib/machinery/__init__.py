@@ -34,7 +34,7 @@ from .handle import (
     new_handle,
 )
 from .lazy import lazy_names, raise_missing_extra
-from .loops import Handed, LoopEnded, NeverBegun, PerLoop, blocking, from_any_thread, run_on
+from .loops import Handed, LoopEnded, NeverBegun, PerLoop, blocking, from_any_thread, run_here, run_on
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .threads import Escaped, in_thread
@@ -102,6 +102,7 @@ __all__ = [
     "redacted_data",
     "redacted_json",
     "release_permits",
+    "run_here",
     "run_on",
     "share_permits",
     "to_tool_error",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -60,6 +61,11 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     finally:
         if handover.is_void:
             work.close()
+
+
+def run_here() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Return what runs work on the running loop, from other threads: `run_on` with this loop."""
+    return partial(run_on, asyncio.get_running_loop())
 
 
 def from_any_thread(callback: Callable[..., object]) -> Callable[..., None]:

@@ -36,7 +36,7 @@ from ..core import (
     content_of,
     content_to_dict,
 )
-from ..machinery import Deadline, Overrides, current_deadline, run_on, to_tool_error
+from ..machinery import Deadline, Overrides, current_deadline, run_here, to_tool_error
 from ..schema import Elicitation, serialize_any
 from .wire import READ_BYTES, Frames, TooLarge, pack
 
@@ -210,7 +210,7 @@ class _Worker:
             deadline,
             cancellation,
             {credential.provider: credential for credential in credentials},
-            partial(run_on, asyncio.get_running_loop()),
+            run_here(),
         )
         current_deadline.set(deadline)
         try:
