@@ -199,10 +199,10 @@ def offered_by(source: Any) -> list[Any]:
 def _load_object(source: Any) -> Loaded:
     tools: list[AnyTool] = []
     try:
-        value = _source_behind(source)
-        source = _from_plugin(value)
-        if isinstance(source, list) and source is not value:
-            return Loaded(list(map(as_tool, source)))
+        offer = _from_plugin(_source_behind(source))
+        if isinstance(offer, Loaded):
+            return offer
+        source = offer
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
@@ -250,7 +250,7 @@ def _tools_of(source: Any) -> list[AnyTool]:
 
 
 def _from_plugin(value: Any) -> Any:
-    """Return the source, or the Tools, that a plug-in makes of *value*, an object of a package that it knows.
+    """Return the source, or what is Loaded, that a plug-in makes of *value*, an object of a package that it knows.
 
     Return *value* itself where there is none.
     """
@@ -266,7 +266,7 @@ def _from_plugin(value: Any) -> Any:
             except ImportError as error:
                 raise LoadError(f"A {type(value).__name__} cannot be read: {error}") from error
             if source is not None:
-                return source
+                return Loaded(list(map(as_tool, source))) if isinstance(source, list) else source
     return value
 
 
