@@ -216,12 +216,12 @@ class Agent:
         waiting = {id: result.pending for id, result in results.items() if result.pending is not None}  # noqa: A001
         bench, is_signed = self.workbench, self._sign is not None
         await bench.start()
-        used = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
+        usable = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
         new = await self._results([call for call in run.reply.calls if call.id in waiting], events, token)
         results |= zip(waiting, new, strict=True)
         run.add_results([results[call.id] for call in run.reply.calls])
         if (over := run.over(bench.redacted)) is not None:
-            return self._with_state(over, run, still_needed(used, waiting.values(), new))
+            return self._with_state(over, run, still_needed(usable, waiting.values(), new))
         return await self._run(run, events, token, first=False)
 
     async def _run(

@@ -124,5 +124,5 @@ def model_from_name(name: str) -> Model:
     make: Any = import_module(module, __package__)
     for part in path.split("."):
         make = getattr(make, part)
-    named: Model = make(model)
-    return named
+    client: Model = make(model)
+    return client

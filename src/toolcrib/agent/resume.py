@@ -153,8 +153,8 @@ async def answer_waiting(
         with suppress(AnswerError):  # it was used, or is too late: the call asks again, and shows why
             await _submit(bench, answer, is_signed=is_signed)
     for answer in answers:
-        stored = await bench.crib.store.pendings.get(answer.pending.id)
-        if stored is not None and _shown(stored.pending) != _shown(answer.pending):
+        entry = await bench.crib.store.pendings.get(answer.pending.id)
+        if entry is not None and _shown(entry.pending) != _shown(answer.pending):
             raise AnswerError(
                 f"What this workbench asks under '{answer.pending.id}' is not what the state shows. Resume without an "
                 "answer to be asked again: resume(state).",

@@ -92,7 +92,7 @@ class Run:
         """Return the outcome, if the last turn ends the run."""
         last, options = self.turns[-1], self.options
         turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
-        failed = f"No call succeeded in {turns} (max_errors={options.max_errors})."
+        failure = f"No call succeeded in {turns} (max_errors={options.max_errors})."
         if self.reply.stop == "refused":
             return self.outcome("failed", redact, "The model refused to answer.")
         match last:
@@ -102,7 +102,7 @@ class Run:
                 return self.outcome("stopped", redact, f"The model stopped before it was done: {reason}.")
             case Reply() if problem := _problem(last):
                 if self.errors >= options.max_errors:
-                    return self.outcome("stopped", redact, f"{failed} The last reply could not be used: {problem}")
+                    return self.outcome("stopped", redact, f"{failure} The last reply could not be used: {problem}")
             case Reply(stop="paused"):
                 pass  # it continues when it is sent back
             case Reply() if last.is_empty:
@@ -114,7 +114,7 @@ class Run:
                     pendings = _each_once(waiting)
                     return self.outcome("pending", redact, _reasons(pendings), pendings=pendings)
                 if self.errors >= options.max_errors:
-                    return self.outcome("failed", redact, failed)
+                    return self.outcome("failed", redact, failure)
             case User():
                 pass
         if (calls := self._calls_before()) > options.max_calls:

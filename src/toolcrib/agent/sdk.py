@@ -171,9 +171,9 @@ class SdkModel(ABC, Generic[C]):
         try:
             yield
         except Exception as error:
-            if (reported := self._to_error(error)) is None:
+            if (model_error := self._to_error(error)) is None:
                 raise
-            raise reported from None
+            raise model_error from None
 
     def _status_error(
         self, status: int, message: str, problem: ModelProblem | None = None, retry_after_s: float | None = None

@@ -81,12 +81,11 @@ def _unanswered(calls: Sequence[Call], reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """One tool's result in a provider's message. Without *call_id*, it answers the next call of the tool *name*."""
+    """One tool's result in a provider's message."""
 
     where: str
     content: tuple[Content, ...]
-    call_id: str | None = None
-    name: str | None = None
+    call_id: str
     error: ToolError | None = None
 
 
@@ -117,15 +116,14 @@ def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *,
 
     for entry in entries:
         if isinstance(entry, ToolOutput):
-            call = next((call for call in waiting if call.id not in outputs and _answers(entry, call)), None)
+            call = next((call for call in waiting if call.id not in outputs and call.id == entry.call_id), None)
             if call is not None:
                 outputs[call.id] = Result(None, entry.content, entry.error, call_id=call.id, tool=call.tool)
                 if len(outputs) == len(waiting):
                     close("")
                 continue
             if not repair:
-                call_text = f"'{entry.call_id}'" if entry.call_id else f"of the tool '{entry.name}'"
-                raise ValueError(f"{entry.where} is the result of a call {call_text} that does not wait for one.")
+                raise ValueError(f"{entry.where} is the result of a call '{entry.call_id}' that does not wait for one.")
             strays.append(Text(f"A tool's result: {text_of(entry.content)}"))
             if not waiting:
                 close("")
@@ -139,10 +137,6 @@ def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *,
     if outputs or repair:
         close("the conversation ends")
     return Conversation(instructions, tuple(turns))
-
-
-def _answers(output: ToolOutput, call: Call) -> bool:
-    return output.call_id == call.id if output.call_id else output.name == call.tool
 
 
 def _lost(call: Call) -> Result[Any]:

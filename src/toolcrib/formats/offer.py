@@ -200,8 +200,8 @@ def _lift(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mappin
             return arguments
     if not isinstance(value, dict):
         return arguments
-    restored = lift(value)
-    return arguments if restored is value else restored
+    result = lift(value)
+    return arguments if result is value else result
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
