@@ -224,7 +224,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     for name, (kind, expected) in _LISTS.items():
         if not isinstance(values[name], Limiter):
             values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
-    store, recorder = values["store"], values["recorder"]
+    store: Any = values["store"]
+    recorder: Any = values["recorder"]
     if not (isinstance(store, str | Path | None) or (hasattr(store, "pendings") and hasattr(store, "results"))):
         raise SetupError(
             f"{of}: 'store' is a path, a URL, a Store, or Stores(pendings=..., results=...), "
