@@ -94,7 +94,7 @@ def execute(
         return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
     cancellation = CancellationToken()
     port = CallPort(tool, call, runtime, events, trail)
-    context = Context(call, runtime, port, deadline, cancellation, credentials, run_here())
+    context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here())
     work = _with_context(tool, arguments, context)
     if deadline is None and call.cancellation is None:
         return work

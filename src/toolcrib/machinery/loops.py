@@ -63,9 +63,10 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
             work.close()
 
 
-def run_here() -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Return what runs work on the running loop, from other threads: `run_on` with this loop."""
-    return partial(run_on, asyncio.get_running_loop())
+def run_here() -> tuple[asyncio.AbstractEventLoop, Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Return the running loop, and what runs work on it from other threads."""
+    loop = asyncio.get_running_loop()
+    return loop, partial(run_on, loop)
 
 
 def from_any_thread(callback: Callable[..., object]) -> Callable[..., None]:

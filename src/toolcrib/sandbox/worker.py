@@ -210,7 +210,7 @@ class _Worker:
             deadline,
             cancellation,
             {credential.provider: credential for credential in credentials},
-            run_here(),
+            *run_here(),
         )
         current_deadline.set(deadline)
         try:
