@@ -515,8 +515,15 @@ async def runtime(world: World) -> None:
 
 @door(
     *("Context.ask", "Context.call", "Context.caller", "Context.cancellation", "Context.credentials", "Context.http"),
-    *("Context.deadline", "Context.deadline_at", "Context.emit", "Context.host", "Context.log", "Context.run_on_loop"),
-    *("Context.port", "Context.progress", "Context.time_left_s", "Context.variables", "Context.wait"),
+    *("Context.deadline", "Context.deadline_at", "Context.emit", "Context.host", "Context.log", "Context.loop"),
+    *(
+        "Context.run_on_loop",
+        "Context.port",
+        "Context.progress",
+        "Context.time_left_s",
+        "Context.variables",
+        "Context.wait",
+    ),
 )
 async def running_tool(world: World) -> None:
     await deeper_attacks.running_tool(world)
