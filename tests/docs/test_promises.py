@@ -67,7 +67,7 @@ from toolcrib.auth import (
     secret_owner,
 )
 from toolcrib.core import AnswerError, CancellationToken, Credential, Emitted, LoadError, Repair
-from toolcrib.core.offers import Resource
+from toolcrib.core.source import Resource
 from toolcrib.formats import Reply, Results
 from toolcrib.record import CallLog, DatabaseCalls, Spans
 from toolcrib.serve import AuthenticationError, Authenticator, Form, Sample, ask_client, serve_http, server

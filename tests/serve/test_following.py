@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from toolcrib import Caller, Crib, tool
-from toolcrib.core.offers import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from toolcrib.core.source import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from toolcrib.serve import changes as module
 from toolcrib.serve import local_caller, server
 from toolcrib.serve.callers import Callers

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from toolcrib import Caller, Context, Crib, Image, Text, ToolError, tool
-from toolcrib.core.offers import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from toolcrib.core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from toolcrib.serve import server
 from toolcrib.serve.mcp_resources import page
 

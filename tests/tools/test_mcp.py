@@ -13,7 +13,7 @@ import pytest
 
 from toolcrib import Call, Input, Text, Workbench, tool
 from toolcrib.core import LoadError
-from toolcrib.core.offers import OffersChange
+from toolcrib.core.source import OffersChange
 from toolcrib.tools import load
 from toolcrib.tools.mcp.process import StderrTail, process
 from toolcrib.tools.remote import MCPSource, remote_source

@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib import Call, Caller, Crib, Input, Pending, ToolError, Workbench
 from toolcrib.core import Answer as Answered
-from toolcrib.core.offers import OffersChange
+from toolcrib.core.source import OffersChange
 from toolcrib.tools.mcp import offers, questions
 from toolcrib.tools.remote import MCPSource
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from ..machinery import lazy_names
 from .agent import Agent
-from .events import CallEvent, CallFinished, CallStarted, RunEvent
 from .model import Model, ModelError, ModelProblem, Request, model_from_name
 from .outcome import Outcome, RunStatus, Trace
+from .run import CallEvent, CallFinished, CallStarted, RunEvent
 from .scripted import ScriptedModel
 
 if TYPE_CHECKING:

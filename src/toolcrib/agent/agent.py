@@ -16,11 +16,10 @@ from ..call import EventQueue, streamed
 from ..core import Audio, Call, CancellationToken, Data, File, Image, Result, SetupError, Text, ToolError
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
 from ..workbench import Crib, Workbench
-from .events import CallEvent, CallFinished, CallStarted, EventSink, RunEvent
 from .model import Model, ModelError, Request, model_from_name, require_model, require_reply
 from .outcome import Outcome
 from .resume import Answers, PendingAnswer, answer_waiting, read_state, signer, still_needed, write_state
-from .run import CHOICES, Run, RunOptions, checked_turns
+from .run import CHOICES, CallEvent, CallFinished, CallStarted, EventSink, Run, RunEvent, RunOptions, checked_turns
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from ..core import Call, Pending, Result, SetupError, Text, ToolSpec
-from ..formats import Choice, Reply, Results, Turn, Usage, User
+from ..core import Call, Event, Pending, Result, SetupError, Text, ToolSpec
+from ..formats import Choice, Reply, Results, TextDelta, Turn, Usage, User
 from .model import Request
 from .outcome import Outcome, RunStatus, traced
 
@@ -233,3 +233,35 @@ def _each_once(waiting: Sequence[Pending]) -> list[Pending]:
 
 def _reasons(pendings: Sequence[Pending]) -> str:
     return "; ".join(dict.fromkeys(f"'{pending.tool}' waits: {pending.message}" for pending in pendings))
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A call of the model starts."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvent:
+    """An event of a running call: `Progress` or `Emitted`."""
+
+    call: Call
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    """A call has ended, whether it succeeded or not."""
+
+    call: Call
+    result: Result[Any]
+
+
+RunEvent = TextDelta | CallStarted | CallEvent | CallFinished
+
+
+class EventSink(Protocol):
+    """Takes the events of a run."""
+
+    async def put(self, event: RunEvent, /) -> None: ...

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from ..core import ToolError
-from ..net.challenges import challenge_of, scopes_in
+from ..net.client import challenge_of, scopes_in
 from .catalogue import AUTH_METHODS, Client, OAuth2, Provider, require_endpoint, with_document
 from .grant import MIN_SECRET_CHARS, Grant, Owner
 from .vault import Vault

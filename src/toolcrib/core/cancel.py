@@ -1,10 +1,16 @@
-"""Cancelling a call from anywhere: another task, a thread, a signal handler."""
+"""How a call ends early: cancelled from anywhere (another task, a thread, a signal handler), or at its deadline."""
 
+import asyncio
 import logging
 import threading
 from asyncio import Future
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from datetime import UTC, datetime, timedelta
+from math import inf
+from time import monotonic
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -71,3 +77,62 @@ class CancellationToken:
 
     def __repr__(self) -> str:
         return f"<CancellationToken {'cancelled' if self._cancelled else 'live'}>"
+
+
+class Deadline:
+    """*limit_s* seconds from now, and never later than *outer*, the deadline of the call that this one is a part of.
+
+    Limits of several kinds (the tool's, the workbench's, the call's) are given as the smallest of them.
+    """
+
+    __slots__ = ("_outer", "own_due")
+
+    def __init__(self, limit_s: float | None, outer: "Deadline | None" = None) -> None:
+        self.own_due = inf if limit_s is None else monotonic() + limit_s
+        """The moment by its own limit alone."""
+        self._outer = outer
+
+    @classmethod
+    def due_at(cls, due: float) -> "Deadline":
+        """Return the deadline at *due*, on the clock of `time.monotonic()`."""
+        return cls(due - monotonic())
+
+    @property
+    def due(self) -> float:
+        """The moment, on the clock of `time.monotonic()`; infinity while a deadline without an outer one is paused."""
+        return self.own_due if self._outer is None else min(self.own_due, self._outer.due)
+
+    @property
+    def left_s(self) -> float:
+        """How many seconds are left; negative when it has passed."""
+        return self.due - monotonic()
+
+    @property
+    def at(self) -> datetime | None:
+        """The moment as an aware datetime in UTC; None while it is paused."""
+        left_s = self.left_s
+        return None if left_s == inf else datetime.now(UTC) + timedelta(seconds=left_s)
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Time that does not count, such as starting a worker process. The outer deadline goes on."""
+        left_s, self.own_due = self.own_due - monotonic(), inf
+        try:
+            yield
+        finally:
+            self.own_due = left_s + monotonic()
+
+
+current_deadline: ContextVar[Deadline | None] = ContextVar("toolcrib_deadline", default=None)
+"""The deadline of the running call: what it calls has no more time than it has itself."""
+
+current_client: ContextVar[Any] = ContextVar("toolcrib_client", default=None)
+"""The client that waits for the running call, as the door by which it came knows it; None where it does not."""
+
+
+def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Return a task for what outlives the running call, and so has neither its deadline nor its client."""
+    context = copy_context()
+    context.run(current_deadline.set, None)
+    context.run(current_client.set, None)
+    return asyncio.create_task(work, context=context)

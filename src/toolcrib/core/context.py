@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol, TypeVar, final
 
 from .call import Call, Caller
-from .cancel import CancellationToken
+from .cancel import CancellationToken, Deadline
 from .content import Progress
-from .deadline import Deadline
 from .errors import ToolcribError
 from .spec import Credential
 

@@ -1,10 +1,14 @@
-"""A group of tools with one life and changing content, and how it reports a change."""
+"""A group of tools with one life and changing content, how it reports a change, and what it may offer beside tools.
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+Resources, which are read, and prompts, which are filled in, are as MCP has them.
+"""
 
-if TYPE_CHECKING:
-    from .offers import OffersChange
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from .call import Caller
+from .content import Content
 
 
 class Source(Protocol):
@@ -121,3 +125,90 @@ def is_source(value: Any) -> bool:
 
 
 _NEEDED = ("start", "stop", "tools")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something to read, by its *uri*. *meta* has what a remote server says of it beside (`annotations`, `icons`)."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    media_type: str | None = None
+    size_bytes: int | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """Many resources, by a URI template (RFC 6570)."""
+
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    media_type: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceContent:
+    """What was read at *uri*: text, or bytes. *meta* is for programs, as MCP's `_meta`."""
+
+    uri: str
+    data: str | bytes
+    media_type: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """One argument of a prompt, which is text."""
+
+    name: str
+    description: str | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A template of messages that a person chooses, with its arguments."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: tuple[PromptArgument, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """One message of a filled-in prompt."""
+
+    role: Literal["user", "assistant"]
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class OffersChange:
+    """The list of resources, or of prompts, has changed; with *uri*, the resource there. For *caller*, or for all."""
+
+    what: Literal["resources", "prompts"]
+    uri: str | None = None
+    caller: Caller | None = None
+
+
+class OffersResources(Protocol):
+    """A source of resources. `read_resource` raises ToolError `unknown_tool` where there is none at the URI."""
+
+    async def resources(self) -> Sequence[Resource]: ...
+    async def resource_templates(self) -> Sequence[ResourceTemplate]: ...
+    async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]: ...
+
+
+class OffersPrompts(Protocol):
+    """A source of prompts. `get_prompt` raises ToolError: `unknown_tool`, or `invalid_arguments`."""
+
+    async def prompts(self) -> Sequence[Prompt]: ...
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]: ...

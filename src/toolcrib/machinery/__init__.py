@@ -3,8 +3,8 @@
 Standard library only. A program needs none of these names; a new kind of tool, a store or a room of ours does.
 """
 
+from ..core.cancel import Deadline, create_lasting_task, current_client, current_deadline
 from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
-from ..core.deadline import Deadline, create_lasting_task, current_client, current_deadline
 from ..core.pending import StillPending, StoredPending, Suspended
 from ..core.protocols import (
     Asker,

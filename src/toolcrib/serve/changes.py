@@ -29,7 +29,7 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from ..core import Caller
-from ..core.offers import OffersChange
+from ..core.source import OffersChange
 from ..machinery import from_any_thread
 from ..workbench import Workbench
 from .callers import Callers

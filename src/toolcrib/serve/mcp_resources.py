@@ -13,7 +13,7 @@ import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
 from ..core import ToolError
-from ..core.offers import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ..core.source import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..formats import mcp as form
 from ..workbench import Workbench
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ..call import Retry
 from ..core import Ask, Middleware, Policy
-from ..core.offers import PromptMessage
+from ..core.source import PromptMessage
 from ..machinery import Next, PendingStore, ResultStore, StoredPending, StoredResult, lazy_names
 from . import sync
 from .limits import Limit, Limiter, limits_from_data, retries_from_data

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from ..core import Call, Caller, Credential, Data, Pending, Redaction, Text, ToolAuth, ToolcribError, ToolError
-from ..core.offers import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ..core.source import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..machinery import RESULT_CHARS, in_thread, log_failure, redacted, redacted_content
 from .lifespan import name_of
 from .resources import PromptList, ResourceList, URITemplate

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origi
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..core import Audio, Caller, Data, DefinitionError, File, Image, NameConflictError, Text, ToolError
-from ..core.offers import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ..core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..machinery import in_thread
 
 MAX_URI_CHARS = 8192

@@ -12,7 +12,7 @@ import mcp_types as wire
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated, ServerEvent
 
 from ...core import Caller, ToolError
-from ...core.offers import (
+from ...core.source import (
     OffersChange,
     Prompt,
     PromptArgument,

@@ -19,7 +19,7 @@ import mcp_types as wire
 from mcp.shared.subscriptions import ServerEvent, ToolsListChanged
 
 from ...core import Caller, Context, Credential, LoadError, Source, ToolAuth, ToolcribError, ToolError, ToolSpec
-from ...net.challenges import challenge_of, scopes_in
+from ...net.client import challenge_of, scopes_in
 from ...schema.describe import display_name
 from ..from_schema import from_work
 from ..function import Tool
