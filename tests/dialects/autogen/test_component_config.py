@@ -190,6 +190,3 @@ def test_trust_in_a_with_is_for_the_block_and_not_for_other_threads() -> None:
     look()
     assert entered is trust
     assert elsewhere == [True, False, False, True, True, True, False]
-
-
-# Providers of AutoGen's

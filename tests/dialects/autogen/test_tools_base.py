@@ -147,11 +147,6 @@ async def test_state_is_saved_and_loaded_as_json():
     await Add().load_state_json({"any": 1})
 
 
-class Words(BaseModel):
-    text: str
-    nan: float = float("nan")
-
-
 # Beside the tools of Toolcrib
 
 

@@ -3,14 +3,12 @@
 import asyncio
 import functools
 import math
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
 
 import toolcrib
 from toolcrib import Workbench
@@ -28,11 +26,6 @@ def add(a: int, b: Annotated[int, "The second."] = 2) -> int:
 
 async def add_async(a: int, b: int = 2) -> int:
     return a + b
-
-
-class Item(BaseModel):
-    name: str
-    price: float = 1.0
 
 
 def run(tool: FunctionTool, /, **args: Any) -> Any:
@@ -159,53 +152,6 @@ def test_source_code_runs_only_where_that_is_allowed_and_with_a_warning():
     assert run(loaded, number=9) == 3.0
     assert loaded.schema == tool.schema
     assert without_reference(loaded) == data
-
-
-PROGRAM = """\
-import sys
-
-from toolcrib.dialects.autogen.tools import FunctionTool, StaticWorkbench
-
-
-def double(n: int) -> int:
-    return 2 * n
-
-
-offered = FunctionTool(double, "Double.") if sys.argv[1:] != ["bare"] else None
-text = sys.stdin.read()
-data = text or StaticWorkbench([offered]).dump_component().model_dump_json()
-try:
-    StaticWorkbench.load_component(__import__("json").loads(data))
-    print(data)
-except ValueError as error:
-    print(type(error).__name__)
-"""
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A package on the path that nobody has imported."""
-    name = "a_package_of_tools"
-    (tmp_path / f"{name}.py").write_text(
-        "import os\nfrom os.path import join\n\ndef double(n: int) -> int:\n    return 2 * n\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield name
-    sys.modules.pop(name, None)
-
-
-def config(reference: str, source_code: str = "def double(n: int) -> int:\n    return 2 * n\n") -> dict[str, Any]:
-    return {
-        "provider": "autogen_core.tools.FunctionTool",
-        "config": {
-            "source_code": source_code,
-            "name": "double",
-            "description": "Double.",
-            "global_imports": [],
-            "has_cancellation_support": False,
-            "reference": reference,
-        },
-    }
 
 
 class Callable_:

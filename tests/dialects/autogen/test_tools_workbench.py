@@ -270,9 +270,3 @@ async def test_names_that_models_could_not_call_work_as_in_autogen():
     tools = bench(*(FunctionTool(add, "Add.", name=name) for name in names))
     for name in names:
         assert await tools.call_tool(name, {"a": 1}) == text(name, "3")
-
-
-# State
-
-
-# As data, and in Toolcrib

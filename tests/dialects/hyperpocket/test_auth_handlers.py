@@ -1,15 +1,13 @@
-"""The handlers of providers, with the answers of programs' own tests in place of a provider's."""
+"""The handlers of providers: what a person enters, recommended scopes, and a catalogue of a user's own."""
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-import httpx2
 import pytest
 
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
-from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request, GoogleOAuth2Response
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler
@@ -27,38 +25,6 @@ Answers = Callable[..., list[dict[str, Any]]]
 def configured(settings: Settings) -> None:
     config().auth.google = GoogleAuthConfig(client_id="google-id", client_secret="google-secret")
     config().auth.slack = SlackAuthConfig(client_id="1.2", client_secret="slack-secret")
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    """Replaces `httpx2.AsyncClient.post`, as programs do. Gives what was sent."""
-
-    def replace(*given: httpx2.Response) -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
-        left = list(given)
-
-        async def post(self: httpx2.AsyncClient, url: str, **options: Any) -> httpx2.Response:
-            sent.append({"url": str(url), **options["data"]})
-            return left.pop(0)
-
-        monkeypatch.setattr(httpx2.AsyncClient, "post", post)
-        return sent
-
-    return replace
-
-
-def response(model: Any) -> httpx2.Response:
-    """An answer without a request, so that `raise_for_status` could not be called on it."""
-    return httpx2.Response(200, json=model.model_dump() if hasattr(model, "model_dump") else model)
-
-
-def query_of(text: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(text.rpartition(" ")[2]).query).items()}
-
-
-def google(**changes: Any) -> GoogleOAuth2Response:
-    values = {"access_token": "access-1", "expires_in": 3600, "scope": "drive", "token_type": "made-up"}
-    return GoogleOAuth2Response(**{**values, **changes})
 
 
 def test_recommended_scopes_are_those_of_hyperpocket_unless_the_settings_say_otherwise() -> None:

@@ -12,7 +12,7 @@ from toolcrib.agent import Outcome, ScriptedModel
 from toolcrib.dialects.spark.agents import Agent, AgentConfig
 from toolcrib.dialects.spark.agents.agent import ToolExecutionError
 from toolcrib.dialects.spark.nodes.types import ExecutionContext, NodeMessage
-from toolcrib.dialects.spark.tools import BaseTool, ToolContext, ToolSpec, tool
+from toolcrib.dialects.spark.tools import ToolContext, tool
 
 
 @tool
@@ -144,24 +144,6 @@ async def test_a_tool_reads_the_history_with_the_current_input() -> None:
     ]
 
 
-class Shout(BaseTool):
-    @property
-    def tool_name(self) -> str:
-        return "shout"
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
-        return {"name": "shout", "description": "Shout.", "parameters": {"json": schema}}
-
-    @property
-    def tool_type(self) -> str:
-        return "custom"
-
-    def __call__(self, word: str) -> str:
-        return word.upper()
-
-
 # Known defects
 
 
@@ -272,6 +254,3 @@ async def test_a_pending_call_ends_the_run_with_an_error() -> None:
     assert isinstance(result.raw, ToolExecutionError)
     assert result.content["error"] == "'buy' waits: Sure?"
     assert agent.get_tool_traces_by_name("buy")[0]["error"] is None
-
-
-# History

@@ -4,15 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.dialects.spark.agents import Agent, AgentConfig, MemoryConfig, MemoryManager, MemoryPolicyType
+from toolcrib.dialects.spark.agents import Agent, AgentConfig, MemoryConfig, MemoryPolicyType
 from toolcrib.dialects.spark.models import EchoModel, OpenAIModel
-from toolcrib.dialects.spark.tools import tool
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def config(**fields: Any) -> AgentConfig:
@@ -37,16 +30,6 @@ def test_what_is_not_a_model_is_refused(model: Any) -> None:
 # Memory
 
 
-def user_messages(*words: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": [{"text": word}]} for word in words]
-
-
-def remembered(manager: MemoryManager, *words: str) -> list[dict[str, Any]]:
-    for message in user_messages(*words):
-        manager.add_message(message)
-    return manager.memory
-
-
 async def test_an_agents_policy_can_change() -> None:
     agent = Agent(config(memory_config=MemoryConfig(window=4)))
     await agent.process("a")
@@ -56,6 +39,3 @@ async def test_an_agents_policy_can_change() -> None:
     agent.set_memory_policy(lambda all_: all_[:1])
     agent.add_message_to_history("c")
     assert len(agent.messages) == 1
-
-
-# Nodes

@@ -139,6 +139,3 @@ async def test_every_spark_model_is_a_model_of_a_native_agent() -> None:
     assert (await NativeAgent(model, [add]).run("Add 1.")).text == "2"
     events = [event async for event in NativeAgent(EchoModel()).stream("Hello")]
     assert events[0] == TextDelta("Hello")
-
-
-# Conversations from elsewhere

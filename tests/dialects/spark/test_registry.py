@@ -278,6 +278,3 @@ def test_an_invalid_spec_is_left_out_with_a_warning(caplog: pytest.LogCaptureFix
 def test_an_invalid_spec_is_refused(spec: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ToolRegistry().validate_tool_spec(spec)
-
-
-# Beside native

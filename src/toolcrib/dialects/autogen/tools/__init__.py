@@ -3,8 +3,8 @@
 from importlib.util import find_spec
 
 from ._base import BaseStreamTool, BaseTool, BaseToolWithState
+from ._core import ParametersSchema, StreamTool, Tool, ToolOverride, ToolSchema
 from ._function_tool import FunctionTool, FunctionToolConfig
-from ._protocols import ParametersSchema, StreamTool, Tool, ToolOverride, ToolSchema
 from ._static_workbench import StaticStreamWorkbench, StaticWorkbench, StaticWorkbenchConfig
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
 

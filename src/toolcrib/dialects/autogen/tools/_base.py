@@ -14,11 +14,21 @@ from ....tools import Tool as CoreTool
 from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._function_utils import normalize_annotated_type
-from ._core import Work, is_plain, native, work_of_json, work_of_model
-from ._protocols import ParametersSchema, StreamTool, Tool, ToolSchema
-from ._protocols import ToolOverride as ToolOverride  # AutoGen has it here
-from ._sources import ToolState
-from ._text import parameters_of, value_as_text
+from ._core import (
+    ParametersSchema,
+    StreamTool,
+    Tool,
+    ToolSchema,
+    ToolState,
+    Work,
+    is_plain,
+    native,
+    parameters_of,
+    value_as_text,
+    work_of_json,
+    work_of_model,
+)
+from ._core import ToolOverride as ToolOverride  # AutoGen has it here
 
 ArgsT = TypeVar("ArgsT", bound=BaseModel, contravariant=True)
 ReturnT = TypeVar("ReturnT", bound=BaseModel, covariant=True)

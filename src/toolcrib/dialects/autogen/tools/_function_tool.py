@@ -18,8 +18,7 @@ from .._function_utils import args_base_model_from_signature, get_typed_signatur
 from .._trust import require_source_code_allowed
 from ..code_executor import Import, from_code, to_code
 from ._base import BaseTool
-from ._core import Work, is_plain, linked_token, token_of
-from ._text import parameters_of
+from ._core import Work, is_plain, linked_token, parameters_of, token_of
 
 _TOKEN = "cancellation_token"  # noqa: S105 - the name of a parameter
 

@@ -17,10 +17,19 @@ from .._cancellation_token import CancellationToken
 from .._component_config import Component, ComponentModel
 from .._image import Image as AutoGenImage
 from ._base import BaseTool, has_state
-from ._core import CALLED, STREAMED, called, native, work_of_json
-from ._protocols import Tool, ToolOverride, ToolSchema
-from ._sources import ToolState, core_names
-from ._text import error_as_text
+from ._core import (
+    CALLED,
+    STREAMED,
+    Tool,
+    ToolOverride,
+    ToolSchema,
+    ToolState,
+    called,
+    core_names,
+    error_as_text,
+    native,
+    work_of_json,
+)
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
 
 _log = logging.getLogger("toolcrib")

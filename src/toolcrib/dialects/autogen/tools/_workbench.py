@@ -12,8 +12,7 @@ from ....tools import Tool as CoreTool
 from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._image import Image
-from ._protocols import ToolSchema
-from ._sources import WorkbenchSource
+from ._core import ToolSchema, WorkbenchSource
 
 
 class TextResultContent(BaseModel):
