@@ -198,25 +198,6 @@ async def test_a_sync_call_on_the_loop_that_runs_the_workbench_is_refused_with_t
         assert bench.call_sync("careless", {"bench_of": "mine"}).value == "refused", "on the portal, too"
 
 
-def test_a_call_for_a_loop_that_waits_for_it_is_a_conflict() -> None:
-    @tool
-    async def outer() -> str | None:
-        result = await inner_bench.call("inner")
-        return result.error and result.error.code
-
-    @tool
-    async def inner() -> None: ...
-
-    outer_bench, inner_bench = Workbench([outer]), Workbench([inner])
-
-    async def main() -> Any:
-        await inner_bench.call("inner")  # so it lives on this loop, which waits for the other bench
-        return outer_bench.call_sync("outer").value
-
-    with outer_bench:
-        assert outcome_of(*in_thread(lambda: asyncio.run(main()))) == "conflict"
-
-
 def test_a_loop_that_is_blocked_costs_a_call_that_is_handed_over_to_it_only_some_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -62,21 +62,34 @@ class CancellationToken:
 
     def link_future(self, future: "Future[T]") -> "Future[T]":
         """Cancel *future* (an asyncio Future or Task) with the token; the link ends when it is done. Returns it."""
-        loop = future.get_loop()
-
-        def cancel() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(future.cancel)
-
         if self._cancelled:
             future.cancel()
             return future
-        remove = self.add_callback(cancel)
+        remove = self.add_callback(from_any_thread(future.cancel, future.get_loop()))
         future.add_done_callback(lambda _: remove())
         return future
 
     def __repr__(self) -> str:
         return f"<CancellationToken {'cancelled' if self._cancelled else 'live'}>"
+
+
+def from_any_thread(
+    callback: Callable[..., object], loop: asyncio.AbstractEventLoop | None = None
+) -> Callable[..., bool]:
+    """Return a function that calls *callback* on *loop*, or the running one, from any thread.
+
+    It returns False, and does nothing, once the loop is closed.
+    """
+    loop = loop or asyncio.get_running_loop()
+
+    def post(*arguments: Any) -> bool:
+        try:
+            loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            return False
+        return True
+
+    return post
 
 
 class Deadline:

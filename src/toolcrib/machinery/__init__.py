@@ -3,7 +3,7 @@
 Standard library only. A program needs none of these names; a new kind of tool, a store or a room of ours does.
 """
 
-from ..core.cancel import Deadline, create_lasting_task, current_client, current_deadline
+from ..core.cancel import Deadline, create_lasting_task, current_client, current_deadline, from_any_thread
 from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
 from ..core.pending import StillPending, StoredPending, Suspended
 from ..core.protocols import (
@@ -34,10 +34,9 @@ from .handle import (
     new_handle,
 )
 from .lazy import lazy_names, raise_missing_extra
-from .loops import Handed, LoopEnded, NeverBegun, PerLoop, blocking, from_any_thread, run_here, run_on
+from .loops import Escaped, Handed, LoopEnded, NeverBegun, PerLoop, in_thread, run_here, run_on
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
-from .threads import Escaped, in_thread
 
 __all__ = [
     "ApprovalPort",
@@ -80,7 +79,6 @@ __all__ = [
     "StoredResult",
     "Suspended",
     "Work",
-    "blocking",
     "call_digest",
     "canonical",
     "compile_globs",

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from ..core import CODES, Redaction, StoreError, ToolError
+from .loops import Escaped
 from .redaction import redacted, redacted_data
-from .threads import Escaped
 
 _log = logging.getLogger("toolcrib")
 

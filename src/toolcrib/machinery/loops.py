@@ -1,32 +1,240 @@
-"""Event loops in other threads: work that is handed over to one, callbacks for one, values that belong to one.
+"""Threads and event loops, and the ways between them: sync work in threads, work that is handed over to a loop.
 
-The wait for work always ends: a loop that has ended, or that does not begin the work in time, is noticed here.
+Sync work runs in a bounded pool of daemon threads, because a function that never returns must not keep the process from
+ending. A call that is answered while its thread still works holds its permits until the thread has ended.
+The wait for work on another loop always ends: a loop that has ended, or that does not begin the work in time, is
+noticed here.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import copy_context
 from functools import partial
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from ..core import ToolError
-from .threads import waiting
+from ..core.cancel import from_any_thread
+from .semaphore import release_permits, share_permits
 
 T = TypeVar("T")
 
+MAX_THREADS = 32
+"""How many threads work at a time."""
+MAX_PARKED = 256
+"""How many more there may be whose callers have given up, or which wait for other calls."""
 LOOK_INTERVAL_S = 0.1
 BEGIN_TIMEOUT_S = 10.0
 """How long a loop may take to begin what is handed over to it."""
 
-blocked_loops: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("toolcrib_blocked_loops", default=())
-"""The event loops that stand still until the running call has ended, since a sync call on them waits for it."""
-
-
 _LOG_IF_PENDING = "_log_destroy_pending"
 """An attribute of tasks: whether asyncio logs that one is dropped before its end."""
+
+
+# Sync work in threads
+
+
+class Escaped(Exception):
+    """Wraps an exception that must not travel through an event loop: SystemExit, StopIteration and the like."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+def in_thread(work: Callable[[], T], *, is_cleanup: bool = False) -> Awaitable[T]:
+    """Start *work* in a worker thread under this task's context variables. Returns its value, to be awaited at once.
+
+    Raises what *work* raises; `Escaped` in place of what an event loop cannot carry; ToolError `limited` where too many
+    threads are occupied for ever, but not for what *is_cleanup*. Cancelling the wait does not stop
+    the work, and what the call holds is held until the work has ended.
+    """
+    return _threads(os.getpid()).begin(work, is_cleanup=is_cleanup)
+
+
+@contextmanager
+def waiting() -> Generator[None]:
+    """Wait in the block for other calls. If this is a worker thread, another may work in its place meanwhile."""
+    pool: _Threads | None = getattr(_this_thread, "pool", None)
+    if pool is None:
+        yield
+        return
+    pool.park(1)
+    try:
+        yield
+    finally:
+        pool.park(-1)
+
+
+_this_thread = threading.local()
+"""The `pool` of a worker thread, and the `mailbox` of a thread with an event loop."""
+
+
+class _Mailbox:
+    """Finished jobs on their way to one event loop, in batches: waking a loop costs more than most of the work."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._arrived: deque[tuple[_Job, Any, BaseException | None]] = deque()
+        self._is_awake = False
+        self._wake = from_any_thread(self._deliver)
+
+    def post(self, job: "_Job", value: Any, error: BaseException | None) -> None:
+        self._arrived.append((job, value, error))
+        if not self._is_awake:
+            self._is_awake = True
+            self._wake()
+
+    def _deliver(self) -> None:
+        # First, so that whatever is posted from here on wakes the loop again.
+        self._is_awake = False
+        while self._arrived:
+            job, value, error = self._arrived.popleft()
+            if job.done():
+                continue
+            if error is None:
+                job.set_result(value)
+            else:
+                job.set_exception(error)
+
+
+class _Job(asyncio.Future[Any]):
+    """Work, and its value, for the task that waits for it.
+
+    One object and no coroutine: where thousands of calls wait at once, most of what a call costs is the memory that it
+    holds meanwhile, which the garbage collector goes through again and again.
+    """
+
+    __slots__ = ("context", "is_abandoned", "is_running", "mailbox", "permits", "pool", "work")
+
+    def __init__(self, work: Callable[[], Any], pool: "_Threads", mailbox: _Mailbox) -> None:
+        super().__init__(loop=mailbox.loop)
+        self.context = copy_context()
+        self.work = work
+        self.pool = pool
+        self.mailbox = mailbox
+        self.permits = share_permits()
+        self.is_running = self.is_abandoned = False
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Note that the waiting task has been cancelled."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self.pool.abandon(self)
+        return is_cancelled
+
+    def run(self) -> tuple[Any, BaseException | None]:
+        """Return the value of the work, or the error that it has raised."""
+        try:
+            return self.context.run(self.work), None
+        except (StopIteration, StopAsyncIteration) as error:
+            return None, Escaped(error)
+        except Exception as error:
+            return None, error
+        except BaseException as error:
+            return None, Escaped(error)
+
+
+class _Threads:
+    """At most *size* threads that work, started as they are needed.
+
+    A thread is parked while its caller has given up, so that work that never returns does not exhaust the pool, or
+    while it waits for another call, which may need a thread itself. For each parked thread there may be one more.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._jobs: deque[_Job] = deque()
+        self._idle: list[threading.Lock] = []  # each is what a thread waits for; the last that worked works next
+        self._lock = threading.Lock()
+        self._alive = self._unfinished = self._parked = 0
+
+    def begin(self, work: Callable[[], T], *, is_cleanup: bool) -> Awaitable[T]:
+        if self._parked >= MAX_PARKED and not is_cleanup:
+            raise ToolError(
+                f"{self._parked} calls have never returned, or wait for calls that they have made, and no thread is "
+                "left for this one. Try again when they have ended.",
+                "limited",
+            )
+        loop = asyncio.get_running_loop()
+        mailbox: _Mailbox | None = getattr(_this_thread, "mailbox", None)
+        if mailbox is None or mailbox.loop is not loop:  # the loop that this thread ran before has ended
+            mailbox = _this_thread.mailbox = _Mailbox(loop)
+        job = _Job(work, self, mailbox)
+        with self._lock:
+            self._jobs.append(job)
+            self._unfinished += 1
+            idle = self._idle.pop() if self._idle else None
+            if idle is None:
+                self._grow()
+        if idle is not None:
+            idle.release()
+        return job
+
+    def abandon(self, job: _Job) -> None:
+        """Note that no task waits for *job* any more. Work that has not begun never begins."""
+        permits: Any = ()
+        with self._lock:
+            if job.is_running:
+                job.is_abandoned = True
+                self._parked += 1
+                self._grow()
+            else:
+                permits, job.permits = job.permits, ()
+        release_permits(permits)
+
+    def park(self, number: int) -> None:
+        """Note that *number* more threads wait for others."""
+        with self._lock:
+            self._parked += number
+            self._grow()
+
+    def _grow(self) -> None:
+        if self._alive < min(self._unfinished, self._size + self._parked):
+            self._alive += 1
+            threading.Thread(target=self._serve, name=f"toolcrib-{self._alive}", daemon=True).start()
+
+    def _serve(self) -> None:
+        _this_thread.pool = self
+        wake = threading.Lock()
+        wake.acquire()
+        is_needed = True
+        while is_needed:
+            with self._lock:
+                job = self._jobs.popleft() if self._jobs else None
+                if job is None:
+                    self._idle.append(wake)
+                else:
+                    job.is_running = not job.cancelled()
+            if job is None:
+                wake.acquire()
+                continue
+            value, error = job.run() if job.is_running else (None, None)
+            with self._lock:
+                job.is_running = False
+                self._unfinished -= 1
+                self._parked -= job.is_abandoned
+                is_needed = self._alive <= self._size + self._parked
+                self._alive -= not is_needed
+                permits, job.permits = job.permits, ()
+            release_permits(permits)
+            job.mailbox.post(job, value, error)
+            del job, value, error  # not kept alive while waiting for the next job
+
+
+@functools.cache
+def _threads(process: int) -> _Threads:
+    # By process: threads do not survive a fork, and the child needs its own.
+    return _Threads(MAX_THREADS)
+
+
+# Work on another event loop
 
 
 class LoopEnded(ToolError):
@@ -38,16 +246,6 @@ class LoopEnded(ToolError):
 
 class NeverBegun(LoopEnded):
     """An event loop has ended before it began the work, which another one may do."""
-
-
-@contextmanager
-def blocking(loop: asyncio.AbstractEventLoop | None) -> Generator[None]:
-    """Note that the block keeps *loop*, the one of this thread, from running."""
-    token = blocked_loops.set(blocked_loops.get() if loop is None else (*blocked_loops.get(), loop))
-    try:
-        yield
-    finally:
-        blocked_loops.reset(token)
 
 
 def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
@@ -67,53 +265,6 @@ def run_here() -> tuple[asyncio.AbstractEventLoop, Callable[[Coroutine[Any, Any,
     """Return the running loop, and what runs work on it from other threads."""
     loop = asyncio.get_running_loop()
     return loop, partial(run_on, loop)
-
-
-def from_any_thread(callback: Callable[..., object]) -> Callable[..., None]:
-    """Return a function that calls *callback* on the running loop, from any thread; once that is closed, not at all."""
-    loop = asyncio.get_running_loop()
-
-    def post(*arguments: Any) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(callback, *arguments)
-
-    return post
-
-
-class PerLoop(Generic[T]):
-    """A value for each event loop that uses one, such as connections, which fail on another loop.
-
-    *make* makes it, and *drop* ends that of a loop which is closed.
-    """
-
-    def __init__(self, make: Callable[[], T], drop: Callable[[T], object] = lambda _: None) -> None:
-        self._make = make
-        self._drop = drop
-        self._values: dict[asyncio.AbstractEventLoop, T] = {}
-
-    def get(self) -> T:
-        """Return the value of the running loop, made at the first call."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._values:
-            self._drop_closed()
-            self._values[loop] = self._make()
-        return self._values[loop]
-
-    def pop(self) -> T | None:
-        """Return the value of the running loop, for the caller to end; None where there is none."""
-        self._drop_closed()
-        return self._values.pop(asyncio.get_running_loop(), None)
-
-    def call_each(self, method: Callable[[T], object]) -> None:
-        """Call *method* with each value on its loop. From any thread."""
-        self._drop_closed()
-        for loop, value in list(self._values.items()):
-            with suppress(RuntimeError):  # it has just been closed
-                loop.call_soon_threadsafe(method, value)
-
-    def _drop_closed(self) -> None:
-        for loop in [key for key in self._values if key.is_closed()]:
-            self._drop(self._values.pop(loop))
 
 
 class Handed(Generic[T]):
@@ -173,11 +324,6 @@ class Handed(Generic[T]):
             self._give_up()
 
     def _start(self) -> None:
-        if self._loop in blocked_loops.get():
-            raise ToolError(
-                "This call would have to run on an event loop that waits for it in a sync call. Await that call.",
-                "conflict",
-            )
         try:
             self._loop.call_soon_threadsafe(self._create_task)
         except RuntimeError:  # it is closed
@@ -200,11 +346,11 @@ class Handed(Generic[T]):
         setattr(self._task, _LOG_IF_PENDING, True)
         try:
             future.set_result(await self._begin())
-        except asyncio.CancelledError:  # with its loop, or by `_give_up`
+        except (asyncio.CancelledError, NeverBegun) as error:
+            # With its loop, or by `_give_up`; or what this work has handed over in its turn never began.
             future.set_exception(LoopEnded())
-            raise
-        except NeverBegun:  # what this work has handed over in its turn
-            future.set_exception(LoopEnded())
+            if isinstance(error, asyncio.CancelledError):
+                raise
         except BaseException as error:
             future.set_exception(error)
             if not isinstance(error, Exception):
@@ -236,3 +382,23 @@ class Handed(Generic[T]):
         if not self._future.done() and not self._future.cancel() and self._task is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+class PerLoop(Generic[T]):
+    """A value for each event loop that uses one, made by *make*, such as connections, which fail on another loop."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def get(self) -> T:
+        """Return the value of the running loop, made at the first call."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._values:
+            self._values = {key: value for key, value in self._values.items() if not key.is_closed()}
+            self._values[loop] = self._make()
+        return self._values[loop]
+
+    def pop(self) -> T | None:
+        """Return the value of the running loop, for the caller to end; None where there is none."""
+        return self._values.pop(asyncio.get_running_loop(), None)

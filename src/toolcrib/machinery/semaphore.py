@@ -14,6 +14,7 @@ from math import inf
 from time import monotonic
 
 from ..core import CancellationToken
+from ..core.cancel import from_any_thread
 
 
 class SemaphoreFull(Exception):
@@ -224,12 +225,13 @@ class Permit:
 class _Waiter:
     """One that waits for a semaphore, whose lock guards `permit`."""
 
-    __slots__ = ("_event", "_loop", "permit")
+    __slots__ = ("_event", "permit", "wake")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self.permit: Permit | None = None
+        self.wake = from_any_thread(self._event.set)
+        """Wake it, from any thread; False where its loop is closed."""
 
     async def wait(self, timeout_s: float) -> None:
         """Wait until `wake`, and at most *timeout_s*."""
@@ -238,14 +240,6 @@ class _Waiter:
                 await self._event.wait()
         except TimeoutError:
             pass
-
-    def wake(self) -> bool:
-        """Wake it, from any thread; False where its loop is closed."""
-        try:
-            self._loop.call_soon_threadsafe(self._event.set)
-        except RuntimeError:
-            return False
-        return True
 
 
 held_permits: ContextVar[tuple[Permit, ...]] = ContextVar("toolcrib_held_permits", default=())

@@ -33,7 +33,7 @@ _IDLE_S, _RETRY_S, _TIDY_S, _EXIT_S = 5.0, 1.0, 60.0, 3.0
 _MAX_QUEUE_CHARS = 32 * 1024 * 1024
 _MAX_DELETED = 5_000
 
-Done = Callable[[], None]
+Done = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)

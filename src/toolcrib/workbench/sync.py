@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ..core import SetupError
-from ..machinery import Handed, LoopEnded, NeverBegun, blocking
+from ..machinery import Handed, LoopEnded, NeverBegun
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Startable")
@@ -42,7 +42,7 @@ def run(work: Coroutine[Any, Any, T], *, home: asyncio.AbstractEventLoop | None 
                     "that calls it a plain function, which gets a thread."
                 )
             handover = Handed(loop, lambda: work)
-            with blocking(running), suppress(NeverBegun):
+            with suppress(NeverBegun):
                 return handover.wait()
     finally:
         if handover is None or handover.is_void:
