@@ -61,7 +61,7 @@ INHERITED = {
     "OpenAIChat": _OPENAI,
     "OpenAIResponses": _OPENAI,
     "AnthropicModel": ("close",),
-    "Store": ("__init__", "transact", "rotate_key", "close"),
+    "CredentialBroker": ("needed", "discover", "missing", "flow"),
     "GeminiModel": _OPENAI,
 }
 HIDDEN = {

@@ -296,12 +296,13 @@ import asyncio, os, sys
 from toolcrib.store import Leases, Store
 store = Store(sys.argv[1], key=lambda: [b"k" * 32])
 leases = Leases(store)
-print(asyncio.run(leases.acquire("parent", "p", for_s=9)).fence, flush=True)
+say = lambda fence: os.write(1, f"{fence}\\n".encode())  # at once: two processes write
+say(asyncio.run(leases.acquire("parent", "p", for_s=9)).fence)
 child = os.fork()
-print(asyncio.run(leases.acquire("child" if not child else "again", "p", for_s=9)).fence, flush=True)
+say(asyncio.run(leases.acquire("child" if not child else "again", "p", for_s=9)).fence)
 if child:
     assert os.waitpid(child, 0)[1] == 0
-    print(asyncio.run(leases.acquire("child", "other", for_s=9)))
+    say(asyncio.run(leases.acquire("child", "other", for_s=9)))
 store.close()
 """
 

@@ -13,7 +13,7 @@ import pytest
 from toolcrib import SetupError
 from toolcrib.core import StoreError
 from toolcrib.store import Store
-from toolcrib.store.keys import Keys, key_file
+from toolcrib.store.keys import KeyFile, Keys
 from toolcrib.store.tables import Schema, Sealed, table
 
 A, B = b"a" * 32, b"b" * 32
@@ -91,7 +91,7 @@ def test_no_key_and_no_secret_is_shown(tmp_path: Path) -> None:
 def test_a_key_file_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
     file = tmp_path / "new" / "key"
     begin = threading.Barrier(8)
-    rings = [Keys(key_file(file), place="file") for _ in range(8)]
+    rings = [Keys(KeyFile(file), place="file") for _ in range(8)]
     sealed: list[bytes] = []
 
     def seal(ring: Keys) -> None:
@@ -113,18 +113,18 @@ def test_a_key_file_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
 def test_a_key_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
     file = tmp_path / "key"
-    Keys(key_file(file), place="file").seal(b"x")
+    Keys(KeyFile(file), place="file").seal(b"x")
     file.chmod(mode)
     with pytest.raises(SetupError, match=f"mode 0{mode:o}.*chmod 600"):
-        Keys(key_file(file), place="file").seal(b"x")
+        Keys(KeyFile(file), place="file").seal(b"x")
 
 
 def test_a_key_file_that_cannot_be_made_or_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError, match=f"The key file {tmp_path}/file/key cannot be written: File exists"):
-        Keys(key_file(tmp_path / "file" / "key"), place="file").seal(b"x")
+        Keys(KeyFile(tmp_path / "file" / "key"), place="file").seal(b"x")
     with pytest.raises(SetupError, match=f"The key file {tmp_path} cannot be read: Is a directory"):
-        Keys(key_file(tmp_path), place="file").seal(b"x")
+        Keys(KeyFile(tmp_path), place="file").seal(b"x")
 
 
 async def test_keys_come_from_the_environment_or_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

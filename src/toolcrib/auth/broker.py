@@ -31,7 +31,7 @@ from ..core import (
 from ..machinery import log_failure
 from .authorizations import CallbackError, Completed, new_authorization, pending_of
 from .catalogue import Client, OAuth2, Provider, load_catalogue
-from .flows import Flow, FlowError
+from .flows import FlowError
 from .grant import Grant, Owner
 from .providers import OPERATOR, Needed, Providers, secret_owner
 from .servers import client_metadata
@@ -54,7 +54,7 @@ class _CachedCredential:
     until: datetime | None
 
 
-class CredentialBroker(Broker):
+class CredentialBroker(Providers, Broker):
     """A Broker of OAuth 2.0 grants, keys and named secrets, each caller's own, in *vault*.
 
     *clients* are what the providers know this program as, by the provider's name; *catalogue* is a file of providers
@@ -78,17 +78,19 @@ class CredentialBroker(Broker):
         allow: Iterable[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.providers = catalogue if isinstance(catalogue, Mapping) else load_catalogue(catalogue)
-        self.vault: Vault = MemoryVault() if vault is None else vault
-        self.redirect_uri = redirect_uri
+        super().__init__(
+            catalogue if isinstance(catalogue, Mapping) else load_catalogue(catalogue),
+            clients or {},
+            vault=MemoryVault() if vault is None else vault,
+            redirect_uri=redirect_uri,
+            client_document_url=client_document_url,
+            allow=allow,
+            clock=clock,
+        )
         self.form_uri = form_uri
-        self.client_document_url = client_document_url
         self._secrets = dict(secrets or {})
-        self._allow = tuple(allow)
-        self._clock = clock
         self._cached: dict[tuple[ToolAuth, str, str], _CachedCredential] = {}
         self._refreshes: set[asyncio.Task[Any]] = set()
-        self._known = Providers(self.providers, clients or {}, self._allow, self.vault, self._pages, clock)
 
     # The broker of the pipeline
 
@@ -115,14 +117,6 @@ class CredentialBroker(Broker):
     async def has_granted(self, required: ToolAuth, caller: Caller) -> bool:
         """Return whether there is a grant of *caller* for the server of *required*, valid or not. Opens no question."""
         return await self.vault.get(Owner.of(caller, required.provider, required.handler or "oauth2")) is not None
-
-    def needed(self, required: ToolAuth, tool: str) -> Needed:
-        """Return *required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
-        return self._known.needed(required, tool)
-
-    async def discover(self, provider: str) -> None:
-        """Find out how access to the server *provider* is given, where that is `mcp:URL`. Raises ToolError."""
-        await self._known.find(provider)
 
     # Asking
 
@@ -257,9 +251,6 @@ class CredentialBroker(Broker):
             raise SetupError("This broker has no client document: it needs a client_document_url and a redirect_uri.")
         return {"client_id": self.client_document_url, **client_metadata(self.redirect_uri, "none")}
 
-    def _pages(self) -> tuple[str | None, str | None]:
-        return self.redirect_uri, self.client_document_url
-
     async def revoke(self, owner: Owner) -> bool:
         """Forget what *owner* has granted, and tell the provider. False where there was nothing.
 
@@ -290,10 +281,6 @@ class CredentialBroker(Broker):
         """Wait until no refresh is under way: what a provider has rotated is stored before an event loop ends."""
         if refreshes := self._refreshes & asyncio.all_tasks():
             await asyncio.wait(refreshes)
-
-    def missing(self, name: str) -> list[str]:
-        """Return the settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
-        return self._known.missing(name)
 
     # Giving
 
@@ -341,14 +328,14 @@ class CredentialBroker(Broker):
         return await self.ask(need, caller, tool, granted_scopes, has_ended=has_ended)
 
     def _cached_credential(self, need: Needed, owner: Owner, stored_grant: StoredGrant) -> _CachedCredential:
-        client = self._known.clients.get(need.provider)
+        client = self._clients.get(need.provider)
         credential = need.credential(stored_grant.grant, {} if client is None else client.parameters, self._allow)
         credential = replace(credential, refused=partial(self._refused, owner, stored_grant))
         return _CachedCredential(owner, stored_grant, credential, stored_grant.ready_until)
 
     async def _refused(self, owner: Owner, stored_grant: StoredGrant) -> None:
         """Note that the token of *stored* is not accepted any more: refresh it, or ask, before it is given again."""
-        self._known.forget(owner.provider)
+        self._forget(owner.provider)
         grant = stored_grant.grant
         if grant.refresh_token:
             await self.vault.put(owner, replace(grant, expires_at=self._clock()), version=stored_grant.version)
@@ -454,10 +441,3 @@ class CredentialBroker(Broker):
         offline = need.handler.offline_scope
         also = (*(() if need.scopes else need.entry.recommended_scopes), *((offline,) if offline else ()))
         return tuple(sorted({*need.scopes, *granted, *also}))
-
-    def flow(self, need: Needed) -> Flow:
-        """Return the OAuth requests for *needed*.
-
-        Raises ToolError `unauthorized`, naming the settings that are missing.
-        """
-        return self._known.flow(need)

@@ -367,11 +367,22 @@ def document_urls(issuer: str) -> list[str]:
     """Return where the document of *issuer* may be, in the order in which it is looked for."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
-    origin = f"{parts.scheme}://{parts.netloc}"
-    return [
-        f"{origin}{path}/.well-known/openid-configuration",
-        f"{origin}/.well-known/oauth-authorization-server{path}",
-    ]
+    well_known = f"{parts.scheme}://{parts.netloc}/.well-known"
+    return list(
+        dict.fromkeys(
+            (
+                f"{well_known}/oauth-authorization-server{path}",
+                f"{well_known}/openid-configuration{path}",
+                f"{parts.scheme}://{parts.netloc}{path}/.well-known/openid-configuration",
+            )
+        )
+    )
+
+
+def auth_methods(document: Mapping[str, Any]) -> list[str]:
+    """Return how a client may authenticate by *document*: without a word on it, by HTTP Basic (RFC 8414, 2)."""
+    supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    return [ours for name, ours in AUTH_METHODS.items() if isinstance(supported, list) and name in supported]
 
 
 def with_document(table: OAuth2, document: Mapping[str, Any], issuer: str) -> OAuth2:
@@ -384,10 +395,7 @@ def with_document(table: OAuth2, document: Mapping[str, Any], issuer: str) -> OA
     endpoints: dict[str, Any] = {
         name: document[key] for name, key in _PUBLISHED.items() if document.get(key) is not None
     }
-    # Without the member, it is HTTP Basic (RFC 8414, 2).
-    methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-    supported = [ours for name, ours in AUTH_METHODS.items() if isinstance(methods, list) and name in methods]
-    if supported:
+    if supported := auth_methods(document):
         endpoints["client_auth"] = supported[0]
     endpoints["iss_required"] = document.get("authorization_response_iss_parameter_supported") is True
     if "token_url" not in endpoints:

@@ -100,38 +100,43 @@ def secret_owner(principal: str, profile: str, name: str) -> Owner:
 
 
 class Providers:
-    """The *catalogue*, and the *clients* that this program is. Servers by the name `mcp:URL` are found out once."""
+    """The providers of a broker, by its catalogue, and its *clients* there. Servers, `mcp:URL`, are found out once."""
 
     def __init__(
         self,
         catalogue: Mapping[str, Provider],
         clients: Mapping[str, Client],
-        allow: Iterable[str],
+        *,
         vault: Vault,
-        pages: Callable[[], tuple[str | None, str | None]],
+        redirect_uri: str | None,
+        client_document_url: str | None,
+        allow: Iterable[str],
         clock: Callable[[], datetime],
     ) -> None:
-        self.clients = dict(clients)
+        self.providers = catalogue
+        self.vault = vault
+        self.redirect_uri = redirect_uri
+        self.client_document_url = client_document_url
         self._configured = clients
-        self._catalogue = catalogue
+        self._clients = dict(clients)
         self._servers: dict[str, Provider] = {}
         self._clock = clock
         self._allow = tuple(allow)
         self._resolved: dict[ToolAuth, Needed] = {}
         self._discovered: dict[str, OAuth2] = {}
-        self._finder = Servers(self._http_near, vault, pages)
-        for name in self.clients:
+        self._finder = Servers(self._http_near, vault, lambda: (self.redirect_uri, self.client_document_url))
+        for name in clients:
             if not name.startswith(PREFIX):
                 self._entry(name)
 
-    async def find(self, name: str) -> None:
-        """Find out what the server *name* is, where it is one that is not known yet. Raises ToolError."""
-        if not name.startswith(PREFIX) or name in self._servers:
+    async def discover(self, provider: str) -> None:
+        """Find out how access to the server *provider* is given, where that is `mcp:URL`. Raises ToolError."""
+        if not provider.startswith(PREFIX) or provider in self._servers:
             return
-        server = await self._finder.find(name, self._configured.get(name))
-        self._servers[name], self.clients[name] = server.provider, server.client
+        server = await self._finder.find(provider, self._configured.get(provider))
+        self._servers[provider], self._clients[provider] = server.provider, server.client
 
-    def forget(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         """Find out again what the server *name* is, before it is used again."""
         if self._servers.pop(name, None) is not None:
             self._resolved = {required: of for required, of in self._resolved.items() if required.provider != name}
@@ -162,24 +167,24 @@ class Providers:
         entry = self._entry(name)
         if entry.oauth2 is None or (entry.default or "oauth2") != "oauth2":
             return []
-        return absent_settings(entry, entry.oauth2, self.clients.get(name))
+        return absent_settings(entry, entry.oauth2, self._clients.get(name))
 
-    def flow(self, needed: Needed) -> Flow:
-        """Return the OAuth requests for *needed*.
+    def flow(self, need: Needed) -> Flow:
+        """Return the OAuth requests for *need*.
 
         Raises ToolError `unauthorized`, naming the settings that are missing.
         """
-        assert isinstance(needed.handler, OAuth2)
-        client = self.clients.get(needed.provider)
-        absent = absent_settings(needed.entry, needed.handler, client)
+        assert isinstance(need.handler, OAuth2)
+        client = self._clients.get(need.provider)
+        absent = absent_settings(need.entry, need.handler, client)
         if client is None or absent not in ([], ["client_secret"]):  # a public client has no secret
             raise ToolError(
-                f"'{needed.provider}' is not configured: [auth.{needed.provider}] in the settings needs "
+                f"'{need.provider}' is not configured: [auth.{need.provider}] in the settings needs "
                 f"{' and '.join(absent)}.",
                 "unauthorized",
             )
         return Flow(
-            needed.provider, needed.handler, client, self._http_of(needed.provider), self._discovered, clock=self._clock
+            need.provider, need.handler, client, self._http_of(need.provider), self._discovered, clock=self._clock
         )
 
     def _http_of(self, name: str) -> Callable[[], httpx2.AsyncClient]:
@@ -192,8 +197,8 @@ class Providers:
         return client(allow=(*self._allow, *also), timeout_s=20.0, max_bytes=1024 * 1024)
 
     def _entry(self, name: str) -> Provider:
-        if (entry := self._servers.get(name) or self._catalogue.get(name)) is None:
-            hint = did_you_mean(closest_match(name, self._catalogue))
+        if (entry := self._servers.get(name) or self.providers.get(name)) is None:
+            hint = did_you_mean(closest_match(name, self.providers))
             raise SetupError(
                 f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
             )

@@ -140,7 +140,7 @@ class DatabaseVault:
 
     @asynccontextmanager
     async def alone(self, owner: Owner, /) -> AsyncGenerator[None]:
-        name = f"grant {hashlib.sha256(json.dumps(owner.binding).encode()).hexdigest()}"
+        name = f"grant {_digest(owner.binding).hex()}"
         holder = f"{self._holder}-{secrets.token_hex(4)}"
         async with self._leases.hold(name, holder, for_s=self._lease_s, wait_s=_REFRESH_TIMEOUT_S) as lease:
             if lease is None:
@@ -173,7 +173,7 @@ class DatabaseVault:
             connection.execute(AUTHORIZATIONS.insert(), row)
             return authorization
 
-        return await self._store.transact(insert, lock=_lock_of(authorization.owner))
+        return await self._store.transact(insert, lock=int.from_bytes(_digest(authorization.owner.binding)[:7]))
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
         rows = await self._store.read(_BY_STATE, {"state": state_digest(state), "now": encode_time(now)})
@@ -226,9 +226,8 @@ def _key(owner: Owner) -> dict[str, Any]:
 
 
 def _question(authorization: Authorization) -> str:
-    question = json.dumps([sorted(authorization.scopes), authorization.redirect_uri])
-    return hashlib.sha256(question.encode()).hexdigest()
+    return _digest([sorted(authorization.scopes), authorization.redirect_uri]).hex()
 
 
-def _lock_of(owner: Owner) -> int:
-    return int.from_bytes(hashlib.sha256(json.dumps(owner.binding).encode()).digest()[:7])
+def _digest(data: Any) -> bytes:
+    return hashlib.sha256(json.dumps(data).encode()).digest()

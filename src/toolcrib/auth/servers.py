@@ -13,7 +13,16 @@ import httpx2
 
 from ..core import ToolError
 from ..net.client import challenge_of, scopes_in
-from .catalogue import AUTH_METHODS, Client, OAuth2, Provider, require_endpoint, with_document
+from .catalogue import (
+    AUTH_METHODS,
+    Client,
+    OAuth2,
+    Provider,
+    auth_methods,
+    document_urls,
+    require_endpoint,
+    with_document,
+)
 from .grant import MIN_SECRET_CHARS, Grant, Owner
 from .vault import Vault
 
@@ -88,15 +97,8 @@ class Servers:
             require_endpoint(issuer)
         except ValueError:
             raise _unusable(issuer, "its address is not one that a secret can be sent to") from None
-        path = urlsplit(issuer).path.rstrip("/")
-        origin = _origin(issuer)
-        candidates = [
-            f"{origin}/.well-known/oauth-authorization-server{path}",
-            f"{origin}/.well-known/openid-configuration{path}",
-            f"{origin}{path}/.well-known/openid-configuration",
-        ]
-        for candidate in dict.fromkeys(candidates):
-            if (document := await self._json(candidate, near=near)) is not None:
+        for url in document_urls(issuer):
+            if (document := await self._json(url, near=near)) is not None:
                 return document
         if is_named:
             raise _unusable(issuer, "it publishes no metadata (RFC 8414)")
@@ -130,8 +132,7 @@ class Servers:
         self, name: str, configured: Client | None, issuer: str, document: Mapping[str, Any]
     ) -> tuple[Client, str]:
         """Return what this program is there, and how it authenticates."""
-        supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        methods = [ours for name, ours in AUTH_METHODS.items() if isinstance(supported, list) and name in supported]
+        methods = auth_methods(document)
         secret_method = next((method for method in methods if method != "none"), "post")
         if configured is not None and configured.id:
             return configured, secret_method if configured.secret else "none"

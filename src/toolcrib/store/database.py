@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +35,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
-from .keys import VARIABLE, Keys, KeySource, environment_keys, key_file
+from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
+from .pendings import DatabasePendings
+from .results import DatabaseResults
 from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
 
 T = TypeVar("T")
@@ -59,8 +61,16 @@ _REASONS = {
 Row = Mapping[Any, Any]
 
 
-class Database:
-    """The engine of a Store: connections, transactions, migrations and sealing. See Store for its parameters."""
+class Store:
+    """One database for what must outlive a process, or be shared by several.
+
+    *where* is the path of an SQLite file, or `postgresql://user@host/name`; without it, it is `store.db` in the user's
+    data folder. *key* is the path of a key file, or a function that gives the keys, the newest first. Without it they
+    are in the variable TOOLCRIB_KEY, else in a key file beside the database, or, for PostgreSQL, in the data folder.
+
+    Nothing is opened or made before the first use. One store serves any number of event loops and threads, and goes on
+    working in a child process. Raises SetupError for a URL that cannot be used; what fails later is a StoreError.
+    """
 
     def __init__(self, where: str | Path | None = None, *, key: str | Path | KeySource | None = None) -> None:
         self._url = _url_of(where)
@@ -73,9 +83,19 @@ class Database:
         if key is None:
             self.keys = Keys(environment_keys, place=VARIABLE)
         elif isinstance(key, str | Path):
-            self.keys = Keys(key_file(key), place=str(key))
+            self.keys = Keys(KeyFile(Path(key)), place=str(key))
         else:
             self.keys = Keys(key, place="the function that gives the keys")
+
+    @cached_property
+    def pendings(self) -> DatabasePendings:
+        """What calls wait for, in this database."""
+        return DatabasePendings(self)
+
+    @cached_property
+    def results(self) -> DatabaseResults:
+        """Large results, in this database."""
+        return DatabaseResults(self)
 
     @property
     def file(self) -> Path | None:
@@ -189,7 +209,7 @@ class Database:
             process.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.place}>"
+        return f"<Store {self.place}>"
 
     def _process(self) -> "_Process":
         # By process: no connection survives a fork, and those of the parent must not be closed by the child.

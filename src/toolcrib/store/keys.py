@@ -110,7 +110,10 @@ class Keys:
 
 
 class KeyFile:
-    """Keys in a file that only its owner can read: one in base64 on each line, the newest first."""
+    """Keys in a file that only its owner can read: one in base64 on each line, the newest first.
+
+    The file is made, with one key, when it is first needed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -163,11 +166,6 @@ class KeyFile:
                 Path(name).unlink(missing_ok=True)
         except OSError as error:
             raise SetupError(f"The key file {self.path} cannot be written: {error.strerror}.") from None
-
-
-def key_file(path: str | Path) -> KeySource:
-    """Return the keys in the file *path*, which is made, with one key, when it is first needed."""
-    return KeyFile(Path(path))
 
 
 def environment_keys() -> Sequence[bytes]:

@@ -11,13 +11,15 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, text
 
 from ..core import SetupError
-from .database import Database
 from .tables import LEASES, encode_name
+
+if TYPE_CHECKING:
+    from .database import Store
 
 _FIRST_S, _LONGEST_S = 0.01, 0.25
 
@@ -41,7 +43,7 @@ class Lease:
 class Leases:
     """The leases of *store*."""
 
-    def __init__(self, store: Database) -> None:
+    def __init__(self, store: "Store") -> None:
         self._store = store
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:

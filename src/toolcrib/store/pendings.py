@@ -9,14 +9,16 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Update, bindparam, case, func, select
 
 from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
 from ..machinery import StoredPending
-from .database import Database
 from .tables import PENDINGS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_answer, of_pending
+
+if TYPE_CHECKING:
+    from .database import Store
 
 _log = logging.getLogger("toolcrib")
 
@@ -45,7 +47,7 @@ class DatabasePendings:
     """
 
     def __init__(
-        self, store: Database, *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
+        self, store: "Store", *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
     ) -> None:
         if min(size, per_principal, size_bytes) < 1:
             raise SetupError("The bounds of DatabasePendings are numbers of at least 1.")

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, select
 
 from ..core import SetupError, StoreError, content_from_dict, content_to_dict
 from ..machinery import StoredResult
-from .database import Database
 from .tables import RESULTS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_result
+
+if TYPE_CHECKING:
+    from .database import Store
 
 _t = RESULTS.c
 
@@ -31,7 +33,7 @@ class DatabaseResults:
 
     def __init__(
         self,
-        store: Database,
+        store: "Store",
         *,
         max_bytes: int = 64 * 1024 * 1024,
         max_count: int = 200,

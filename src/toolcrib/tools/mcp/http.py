@@ -64,8 +64,7 @@ async def http(
         httpx2.AsyncClient(transport=transport, trust_env=False, timeout=httpx2.Timeout(None, connect=10.0)) as client,
         streamable_http_client(target.url, http_client=client, max_sse_event_size=MAX_BYTES) as streams,
     ):
-        with bounded(streams, transport.give_up) as pair:
-            yield pair
+        yield bounded(streams, transport.give_up)
 
 
 class _Exchange:

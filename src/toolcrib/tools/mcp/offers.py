@@ -71,7 +71,7 @@ class MCPOffers:
         return await self._listed("prompts", PROMPTS, _prompt)
 
     async def _listed(
-        self, kind: Literal["resources", "prompts"], of: List[Any, Any], convert: Callable[[Any], Any]
+        self, kind: Literal["resources", "prompts"], of: List, convert: Callable[[Any], Any]
     ) -> Sequence[Any]:
         """Return the list *of* the server, or where that takes long, what it was last. Raises ToolError."""
         method = of.method

@@ -7,7 +7,6 @@ import asyncio
 import json
 import logging
 import os
-import re
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -24,8 +23,6 @@ from .targets import MAX_BYTES, Target
 
 _GRACE_TIMEOUT_S = 2.0
 _LOCALE = ("LANG", "LC_ALL", "TMPDIR")
-# `"id":7` at one end of an answer that is nested too deeply to be read.
-_DEEP_ID = re.compile(rb'"id":\s*(\d{1,15})\s*(?:,\s*"(?:result|error)"|\}\s*$)')
 
 _log = logging.getLogger("toolcrib.mcp")
 
@@ -87,8 +84,7 @@ async def process(target: Target, on_end: Callable[[], None], tail: StderrTail) 
 
     tasks = [asyncio.ensure_future(work()) for work in (read, write, log)]
     try:
-        with bounded((messages, outgoing)) as streams:
-            yield streams
+        yield bounded((messages, outgoing))
     finally:
         outgoing.close()
         messages.close()
@@ -119,12 +115,8 @@ def _message(line: bytes) -> JSONRPCMessage | None:
 def _answered(line: bytes) -> int | None:
     """Return the id of our request that *line*, which is not a message, was to answer; None where it is none."""
     try:
-        # Texts with half of a character, and numbers with thousands of digits, are read here.
-        answer: Any = json.loads(line, parse_int=lambda digits: int(digits[:20]))
-    except RecursionError:
-        deep = _DEEP_ID.search(line)
-        return int(deep[1]) if deep else None
-    except ValueError:
+        answer: Any = json.loads(line)  # here, texts with half of a character are read
+    except (ValueError, RecursionError):
         return None
     is_answer = isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and "method" not in answer
     return answer["id"] if is_answer and type(answer.get("id")) is int else None

@@ -31,7 +31,7 @@ from ...machinery import create_lasting_task
 from .http import HTTP_FAILED, http
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
-from .streams import TOOLS, ItemT, List, Malformed
+from .streams import TOOLS, List, Malformed
 from .targets import Target
 
 R = TypeVar("R")
@@ -184,7 +184,7 @@ class Session:
         """Return its tools, from all pages; one more than it may have at most."""
         return await self._list(TOOLS)
 
-    async def offered(self, of: List[Any, ItemT]) -> list[ItemT]:
+    async def offered(self, of: List) -> list[Any]:
         """Return the well-formed items of a list of resources, templates or prompts."""
         items = await self._list(of)
         for item in items:
@@ -247,8 +247,8 @@ class Session:
             state, asked_before = result.request_state, asked_before + 1
         raise ToolError(f"'{self}' asks again and again, and never answers.", "failed")
 
-    async def _list(self, of: List[Any, ItemT]) -> list[ItemT | Malformed]:
-        ask = getattr(self._open.session, of.sdk_method)
+    async def _list(self, of: List) -> list[Any]:
+        ask = getattr(self._open.session, f"list_{of.name}")
         try:
             async with asyncio.timeout(_LIST_TIMEOUT_S):
                 return await self._answer(of.read(lambda page: ask(params=page)))

@@ -1,21 +1,17 @@
 """What goes between the SDK and a server, message by message, bounded: a server must not make us hold ever more.
 
-A request of the server is a task here until it is answered, so only so many are taken at a time. That a call was given
-up is sent in the background: the SDK would hold its caller for that long.
+A request of the server is a task here until it is answered, so only so many are taken at a time.
 
 The lists of a server come from all their pages, item by item: one that is not as MCP says costs itself alone. The SDK
 refuses a whole page for one such item. So a page is repaired before the SDK sees it, and says in its `_meta` what was
 taken out. What a page says of caching is not used here, and cannot make it wrong.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
 
-import anyio
 import mcp_types as wire
 import pydantic_core
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
@@ -24,26 +20,18 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from mcp_types.methods import validate_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from ...core import ToolError
 from ...schema.describe import display_name
 from .targets import MAX_BYTES
 
-ItemT = TypeVar("ItemT", bound=BaseModel)
-
 _NOTE = "toolcrib/page"
 _HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+MAX_UNANSWERED = 50
+"""How many requests a server may have here at once."""
 
-
-class Page(Protocol):
-    """A result of the SDK with a page of a list."""
-
-    meta: Any
-    next_cursor: str | None
-
-
-PageT = TypeVar("PageT", bound=Page)
+_log = logging.getLogger("toolcrib.mcp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +43,29 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
-class List(Generic[PageT, ItemT]):
-    """A list by its *method*, and the SDK's: the type of a page, the *member* with its items, and their limit."""
+class List:
+    """A list by its *method*, and as the SDK has it: *name*, type of a *page*, and the *member* with its items."""
 
     method: str
-    sdk_method: str
-    page: type[PageT]
+    name: str
+    page: Any
     member: str
-    items: Callable[[PageT], list[ItemT]]
     max_items: int
 
-    async def read(self, ask: Callable[[wire.PaginatedRequestParams], Awaitable[PageT]]) -> list[ItemT | Malformed]:
-        """Return the items of what *ask* returns for each page.
+    async def read(self, ask: Callable[[wire.PaginatedRequestParams], Awaitable[Any]]) -> list[Any]:
+        """Return the items of what *ask* returns for each page, a Malformed for each that is not as MCP says.
 
         The first page with more than `max_items` items in all is the last; so is one without a cursor for the next,
         or with one that was there before. Raises what *ask* raises, and ToolError `too_large`.
         """
-        items: list[ItemT | Malformed] = []
+        items: list[Any] = []
         cursors: set[str] = set()
         cursor: str | None = None
         size = 0
         while size <= MAX_BYTES:
             page = await ask(wire.PaginatedRequestParams(cursor=cursor))
             note = page.meta[_NOTE]
-            items += [*self.items(page), *(Malformed(*item) for item in note["malformed"])]
+            items += [*getattr(page, self.name), *(Malformed(*item) for item in note["malformed"])]
             if not page.next_cursor or page.next_cursor in cursors or len(items) > self.max_items:
                 return items
             cursors.add(cursor := page.next_cursor)
@@ -105,7 +92,7 @@ class List(Generic[PageT, ItemT]):
     def _problem(self, page: Mapping[str, Any], version: str) -> str | None:
         try:
             validate_server_result(self.method, version, page)
-            self.page.model_validate(page, by_name=False)  # type: ignore[attr-defined]  # they are models
+            self.page.model_validate(page, by_name=False)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"][2:])) or "it"
@@ -117,68 +104,40 @@ def _name(item: Any) -> str:
     return display_name(str(item.get("name", item.get("uri")) if isinstance(item, dict) else None))
 
 
-TOOLS = List("tools/list", "list_tools", wire.ListToolsResult, "tools", lambda page: page.tools, 2000)
-RESOURCES = List(
-    "resources/list",
-    "list_resources",
-    wire.ListResourcesResult,
-    "resources",
-    lambda page: page.resources,
-    10_000,
-)
+TOOLS = List("tools/list", "tools", wire.ListToolsResult, "tools", 2000)
+RESOURCES = List("resources/list", "resources", wire.ListResourcesResult, "resources", 10_000)
 TEMPLATES = List(
-    "resources/templates/list",
-    "list_resource_templates",
-    wire.ListResourceTemplatesResult,
-    "resourceTemplates",
-    lambda page: page.resource_templates,
-    1000,
+    "resources/templates/list", "resource_templates", wire.ListResourceTemplatesResult, "resourceTemplates", 1000
 )
-PROMPTS = List("prompts/list", "list_prompts", wire.ListPromptsResult, "prompts", lambda page: page.prompts, 10_000)
+PROMPTS = List("prompts/list", "prompts", wire.ListPromptsResult, "prompts", 10_000)
 
-LISTS: Mapping[str, List[Any, Any]] = {of.method: of for of in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
+LISTS: Mapping[str, List] = {of.method: of for of in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
 """The lists by their methods."""
 
 
 # Messages
 
-MAX_UNANSWERED = 50
-"""How many requests a server may have here at once."""
-_CANCEL_TIMEOUT_S = 5.0
 
-_log = logging.getLogger("toolcrib.mcp")
+@dataclass(slots=True)
+class _Open:
+    """What waits for an answer: requests of the server, and our own for lists, each with its protocol version."""
+
+    of_server: set[RequestId] = field(default_factory=set[RequestId])
+    lists: dict[RequestId, tuple[List, str]] = field(default_factory=dict[RequestId, tuple[List, str]])
 
 
-@contextmanager
-def bounded(streams: tuple[Any, Any], on_given_up: Callable[[RequestId], None] = lambda _: None) -> Generator[Any]:
+def bounded(streams: tuple[Any, Any], on_given_up: Callable[[RequestId], None] = lambda _: None) -> tuple[Any, Any]:
     """Wrap *streams* of a transport, what the SDK reads and what it writes to.
 
     *on_given_up* is called with the id of a request of ours whose answer is not awaited any more.
     """
-    unanswered: set[RequestId] = set()
-    lists: dict[RequestId, tuple[List[Any, Any], str]] = {}
-    incoming = _Incoming(streams[0], unanswered, lists)
-    outgoing = _Outgoing(streams[1], unanswered, lists)
-    outgoing.on_given_up = on_given_up
-    try:
-        yield incoming, outgoing
-    finally:
-        for task in outgoing.cancelling:
-            task.cancel()
+    requests = _Open()
+    return _Incoming(streams[0], requests), _Outgoing(streams[1], requests, on_given_up)
 
 
 class _Stream:
-    """A stream around *inner*.
-
-    *unanswered* are the requests of the server; *lists* our own for lists, each with the version of the protocol.
-    """
-
-    def __init__(
-        self, inner: Any, unanswered: set[RequestId], lists: dict[RequestId, tuple[List[Any, Any], str]]
-    ) -> None:
-        self._inner, self._unanswered, self._lists = inner, unanswered, lists
-        self.cancelling: set[asyncio.Task[None]] = set()
-        self.on_given_up: Callable[[RequestId], None] = lambda _: None
+    def __init__(self, inner: Any, requests: _Open, on_given_up: Callable[[RequestId], None] = lambda _: None) -> None:
+        self._inner, self._open, self._on_given_up = inner, requests, on_given_up
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -210,27 +169,21 @@ class _Incoming(_Stream):
 
     def _is_taken(self, message: JSONRPCMessage) -> bool:
         match message:
-            case JSONRPCResponse() if (of := self._lists.pop(coerce_request_id(message.id), None)) is not None:
+            case JSONRPCResponse() if (of := self._open.lists.pop(coerce_request_id(message.id), None)) is not None:
                 message.result = of[0].repaired(message.result, of[1])
             case JSONRPCError(id=int() | str() as request_id):
-                self._lists.pop(coerce_request_id(request_id), None)
+                self._open.lists.pop(coerce_request_id(request_id), None)
             case JSONRPCRequest():
-                if message.id in self._unanswered or len(self._unanswered) >= MAX_UNANSWERED:
+                if message.id in self._open.of_server or len(self._open.of_server) >= MAX_UNANSWERED:
                     _log.debug("A request of an MCP server is not answered: too many are open, or one with its id is")
                     return False
-                self._unanswered.add(message.id)
+                self._open.of_server.add(message.id)
             case JSONRPCNotification(method="notifications/cancelled"):
                 if (cancelled_id := as_request_id((message.params or {}).get("requestId"))) is not None:
-                    self._unanswered.discard(cancelled_id)
+                    self._open.of_server.discard(cancelled_id)
             case _:
                 pass
         return True
-
-    async def receive(self) -> Any:
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
 
 
 class _Outgoing(_Stream):
@@ -239,29 +192,17 @@ class _Outgoing(_Stream):
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         match message:
-            case JSONRPCRequest():
-                if (of := LISTS.get(message.method)) is not None:
-                    headers = getattr(item.metadata, "headers", None) or {}
-                    version = headers.get(MCP_PROTOCOL_VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
-                    self._lists[message.id] = of, version
-                await self._inner.send(item)
+            case JSONRPCRequest() if (of := LISTS.get(message.method)) is not None:
+                headers = getattr(item.metadata, "headers", None) or {}
+                version = headers.get(MCP_PROTOCOL_VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
+                self._open.lists[message.id] = of, version
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": int() | str() as given_up}):
-                self.on_given_up(given_up)
-                self._lists.pop(given_up, None)
-                task = asyncio.ensure_future(self._send_soon(item))
-                self.cancelling.add(task)
-                task.add_done_callback(self.cancelling.discard)
-                await asyncio.sleep(0)  # mostly, it is sent now, before what comes next
-            case JSONRPCResponse() | JSONRPCError():
-                try:
-                    await self._inner.send(item)
-                finally:
-                    if message.id is not None:
-                        self._unanswered.discard(message.id)
+                self._on_given_up(given_up)
+                self._open.lists.pop(given_up, None)
             case _:
-                await self._inner.send(item)
-
-    async def _send_soon(self, item: SessionMessage) -> None:
-        with suppress(TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async with asyncio.timeout(_CANCEL_TIMEOUT_S):
-                await self._inner.send(item)
+                pass
+        try:
+            await self._inner.send(item)
+        finally:
+            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+                self._open.of_server.discard(message.id)
