@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,7 +138,11 @@ async def test_every_call_has_one_result_however_it_ends() -> None:
 async def test_calls_without_an_id_of_their_own_get_one() -> None:
     calls = tuple(Call("add", {"a": n, "b": 0}, id) for n, id in enumerate(["", "same", "same", ""]))
     model = ScriptedModel(
-        [Reply(calls=calls, native={"raw": True}), {"calls": [{"tool": "add", "id": "same"}]}, "done"]
+        [
+            Reply(calls=calls, native={"raw": True}),
+            Reply(calls=(Call("add", {"a": 4, "b": 0}, "same"),), native={"raw": True}),
+            "done",
+        ]
     )
 
     outcome = await Agent(model, [add]).run("Go.")
@@ -150,9 +153,9 @@ async def test_calls_without_an_id_of_their_own_get_one() -> None:
     assert ids[1] == "same"  # the first that has it keeps it
     assert [(call.tool, call.arguments) for call in first.calls] == [(call.tool, call.arguments) for call in calls]
     assert [trace.call_id for trace in outcome.trace] == ids
-    assert [trace.text for trace in outcome.trace[:4]] == ["0", "1", "2", "3"]
-    # The provider's own message has other ids than the results now.
-    assert first.native is None
+    assert [trace.text for trace in outcome.trace] == ["0", "1", "2", "3", "4"]
+    # The provider's own messages have other ids than the results now.
+    assert (first.native, second.native) == (None, None)
 
 
 async def test_a_result_that_was_kept_from_another_call_has_the_id_of_its_own() -> None:
@@ -184,7 +187,7 @@ CALLS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(turns=st.lists(st.lists(CALLS, min_size=1, max_size=4), max_size=4), parallel=st.booleans())
 async def test_whatever_calls_a_model_makes_each_has_exactly_one_result_in_order(
     turns: list[list[Call]], parallel: bool
@@ -326,12 +329,8 @@ async def test_without_choice_the_model_sees_the_tools_and_may_call_none() -> No
 
 async def test_a_choice_that_is_no_tool_is_refused_with_the_nearest() -> None:
     model = ScriptedModel(["done"])
-    with pytest.raises(SetupError) as raised:
+    with pytest.raises(SetupError, match=r"The tool choice 'ad' is not .*\. Did you mean 'add'\?"):
         await Agent(model, [add], tool_choice="ad").run("Go.")
-    assert str(raised.value) == (
-        'tool_choice must be "auto", "any", "none" or the name of a tool; there is no tool '
-        "'ad'. Did you mean 'add'?"
-    )
     with pytest.raises(SetupError, match="this agent has none"):
         await Agent(model, tool_choice="any").run("Go.")
     assert model.requests == []
@@ -556,11 +555,10 @@ RESULT = Result(3, (Text("3"),), call_id="1", tool="add")
         ([], "A run needs a prompt"),
         (7, "not with a int"),
         ([HELLO, "Hello"], "not with a list"),
-        ([HELLO, CALLED], "The last turn is a Reply whose calls have no Results"),
-        ([HELLO, CALLED, HELLO], r"turns\[1\] and the next do not match"),
-        ([HELLO, Results((RESULT,))], r"turns\[0\] and the next do not match"),
-        ([HELLO, CALLED, Results((replace(RESULT, call_id="2"),))], "not the results of the calls before them"),
-        ([HELLO, CALLED, Results((RESULT, RESULT))], "not the results of the calls before them"),
+        ([HELLO, CALLED], "The calls 1 have no results: the conversation ends"),
+        ([HELLO, CALLED, HELLO], r"The calls 1 have no results: turns\[2\] comes first"),
+        ([HELLO, Results((RESULT,))], r"turns\[1\]: there must be one result for each call"),
+        ([HELLO, CALLED, Results((RESULT, RESULT))], r"turns\[2\]: there must be one result for each call"),
     ],
 )
 async def test_a_run_that_cannot_begin_says_why(prompt: Any, says: str) -> None:
@@ -570,16 +568,25 @@ async def test_a_run_that_cannot_begin_says_why(prompt: Any, says: str) -> None:
     assert model.requests == []
 
 
-def test_what_an_agent_cannot_be_made_of_is_refused() -> None:
-    model = ScriptedModel([])
-    with pytest.raises(SetupError, match="max_steps must be an integer of at least 1"):
-        Agent(model, max_steps=0)
-    with pytest.raises(SetupError, match="max_errors must be an integer of at least 1"):
-        Agent(model, max_errors=True)
-    with pytest.raises(SetupError, match=r"crib.workbench\(caller\)"):
-        Agent(model, Crib([add]))  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match=r"Workbench\(\[add\]\)"):
-        Agent(model, add)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("tools", "options", "says"),
+    [
+        ([], {"max_steps": 0}, "Agent: 'max_steps': expected at least 1"),
+        (
+            [],
+            {"max_calls_per_turn": True},
+            r"Agent: 'max_calls_per_turn': expected integer \(at least 1\), got boolean",
+        ),
+        ([], {"max_tokens": 1.5}, "Agent: 'max_tokens'"),
+        ([], {"instructions": lambda: "Be kind."}, "Agent: 'instructions': expected a valid string"),
+        ([], {"tool_choice": None}, "Agent: 'tool_choice'"),
+        (Crib([add]), {}, r"crib.workbench\(caller\)"),
+        (add, {}, r"Workbench\(\[add\]\)"),
+    ],
+)
+def test_what_an_agent_cannot_be_made_of_is_refused(tools: Any, options: Any, says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        Agent(ScriptedModel([]), tools, **options)
 
 
 @pytest.mark.parametrize(
@@ -613,8 +620,6 @@ def test_what_is_no_model_is_reported_when_the_agent_is_made() -> None:
     for wrong in (lambda request: "hello", ScriptedModel, None):
         with pytest.raises(SetupError, match="a Model or its name"):
             Agent(wrong)  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match="tool_choice"):
-        Agent(ScriptedModel(["hello"]), tool_choice=None)  # type: ignore[arg-type]
 
 
 async def test_the_trace_has_the_handle_of_a_large_result() -> None:
@@ -683,49 +688,7 @@ async def test_the_turns_of_a_request_may_be_shortened(is_async: bool) -> None:
     assert [len(request.turns) for request in model.requests] == [1, 3, 3, 3]
     assert (outcome.status, len(outcome.turns)) == ("done", 8)
     # What would leave calls without their results is refused.
-    with pytest.raises(SetupError, match="do not match"):
+    with pytest.raises(SetupError, match="one result for each call"):
         await Agent(
             ScriptedModel([ping, "never"]), [Tool(lambda: "pong", name="ping")], shorten=lambda turns: turns[-1:]
         ).run("Go.")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"instructions": lambda: "Be kind."},
-            "instructions are the text of the system prompt, not a function: call it",
-        ),
-        ({"instructions": None}, "not a NoneType"),
-        ({"max_calls": 0}, "max_calls must be an integer of at least 1"),
-        ({"max_calls_per_turn": True}, "max_calls_per_turn must be"),
-        ({"max_tokens": 1.5}, "max_tokens must be"),
-        ({"shorten": 5}, "shorten is a function of the turns"),
-    ],
-)
-def test_bounds_and_instructions_that_are_none_are_refused(options: Any, message: str) -> None:
-    with pytest.raises(SetupError, match=message):
-        Agent(ScriptedModel([]), **options)
-
-
-async def test_the_providers_own_message_is_kept_where_an_id_is_used_again() -> None:
-    def thinking(text: str, call_id: str, n: int) -> Reply:
-        use = {"type": "tool_use", "id": call_id, "name": "add", "input": {"a": n, "b": n}}
-        thought = {"type": "thinking", "thinking": text, "signature": "c2lnbmVk"}
-        native = {"role": "assistant", "content": [thought, use, {**use, "input": {"a": n, "b": 0}}]}
-        calls = (Call("add", {"a": n, "b": n}, call_id), Call("add", {"a": n, "b": 0}, call_id))
-        return Reply("", calls, "calls", native=native)
-
-    model = ScriptedModel([thinking("One.", "c0", 1), thinking("Two.", "c0", 2), "Done."])
-    outcome = await Agent(model, [add]).run("Add.")
-    replies = [turn for turn in outcome.turns if isinstance(turn, Reply) and turn.calls]
-    ids = [[call.id for call in reply.calls] for reply in replies]
-    assert len({each for pair in ids for each in pair}) == 4
-    for reply, pair, thought in zip(replies, ids, ("One.", "Two."), strict=True):
-        content: Any = reply.native
-        assert [block.get("id") for block in content["content"]] == [None, *pair]
-        assert content["content"][0]["thinking"] == thought
-    assert [message(request) for request in model.requests[1:]] == [
-        [(ids[0][0], "2"), (ids[0][1], "1")],
-        [(ids[1][0], "4"), (ids[1][1], "2")],
-    ]

@@ -14,7 +14,7 @@ import pytest
 
 from toolcrib import Approve, Caller, CancellationToken, Context, Deny, Input, SetupError, Workbench, tool
 from toolcrib.agent import Agent, CallFinished, CallStarted, Outcome, ScriptedModel
-from toolcrib.core import AnswerError, answer_from
+from toolcrib.core import AnswerError
 from toolcrib.formats import Reply, Results, Usage
 from toolcrib.workbench import Ask, Stores
 
@@ -232,6 +232,7 @@ async def test_a_signed_state_that_was_changed_or_is_signed_by_others_is_refused
         (unsigned, KEY),
         (state, KEY + "!"),
         ({**state, "signature": None}, KEY),
+        ({**state, "x": {1}}, KEY),
     ):
         with pytest.raises(SetupError, match="not signed with a key of this store"):
             await elsewhere(key=key)[0].resume(bad, answers, by="ada")
@@ -610,10 +611,6 @@ def but(**changed: Any) -> Any:
     return lambda state: {**state, **changed}
 
 
-def deep(levels: int) -> dict[str, Any]:
-    return {"a": deep(levels - 1)} if levels else {}
-
-
 def put(state: Any, *path: Any) -> Any:
     *way, last, value = path
     inner = state
@@ -629,17 +626,14 @@ def put(state: Any, *path: Any) -> Any:
         (lambda _: None, "a NoneType"),
         (lambda _: {}, "version None"),
         (but(version=1), "version 1"),
-        *((without(name), f"malformed: '{name}' is missing") for name in ("turns", "steps", "usage", "began")),
-        (lambda state: {**state, "turns": state["turns"][:2]}, "malformed: The last turn is a Reply whose calls"),
+        *((without(name), f"malformed: state.{name}: Field required") for name in ("turns", "usage", "began")),
+        (lambda state: {**state, "turns": state["turns"][:2]}, "malformed: .* have no results: the conversation ends"),
         (lambda state: {**state, "turns": state["turns"][:1]}, "malformed"),
         (twice, "malformed: two calls of the last turn have the same id"),
-        (but(turns=[{"kind": "user", "content": []}, {"kind": "usr"}]), "malformed: .*'usr' is not a kind of turn"),
+        (but(turns=[{"kind": "user", "content": []}, {"kind": "usr"}]), "malformed: turn: Input tag 'usr' found"),
         (but(turns=[]), "malformed"),
-        (but(steps=-1), "malformed: 'steps' is not a number"),
-        (but(x={1}), "malformed: a value in it is a set, which is not JSON"),
-        (but(x=deep(500)), "nested deeper than 200"),
-        (lambda state: put(state, "turns", 2, "results", 0, "started_at", 10**400), "'started_at' must be text"),
-        (lambda state: put(state, "turns", 2, "results", 0, "started_at", "noon"), "'noon' is not a time in ISO 8601"),
+        (but(steps=-1), "malformed: state.steps"),
+        (lambda state: put(state, "turns", 2, "results", 0, "started_at", 10**400), r"results\[0\].started_at"),
     ],
 )
 async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
@@ -720,16 +714,3 @@ async def test_a_resumed_stream_ends_as_a_resumed_run_and_raises_what_it_raises(
     *_, outcome = await streamed(elsewhere()[0], stored(waits), answers, by="ada")
     run = await elsewhere()[0].resume(stored(waits), answers, by="ada")
     assert (outcome.status, outcome.text, len(outcome.trace)) == (run.status, run.text, len(run.trace))
-
-
-@pytest.mark.parametrize("answer", [Approve(), Deny("too much"), Deny(), Input({"boxes": 2}), Input(None)])
-def test_an_answer_comes_back_from_its_json(answer: Any) -> None:
-    assert answer_from(json.loads(json.dumps(answer.to_dict()))) == answer
-    assert answer_from(answer) is answer
-
-
-@pytest.mark.parametrize("value", [None, "approve", {}, {"kind": 1}, {"kind": "deny", "reason": 3}, {"kind": "input"}])
-def test_anything_else_is_not_an_answer(value: Any) -> None:
-    with pytest.raises(AnswerError, match=r'An answer is Approve.* as JSON {"kind": "approve"}') as raised:
-        answer_from(value)
-    assert raised.value.reason == "invalid"

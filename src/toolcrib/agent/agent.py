@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from inspect import isawaitable
 from types import TracebackType
@@ -15,16 +15,20 @@ from typing import Any, Literal, Self, TypeVar
 from ..call import EventQueue, streamed
 from ..core import Audio, Call, CancellationToken, Data, File, Image, Result, SetupError, Text, ToolError
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
+from ..formats.reading import require_tool
+from ..schema.declared import require_values
 from ..workbench import Crib, Workbench
 from .model import Model, ModelError, Request, model_from_name, require_model, require_reply
 from .outcome import Outcome
 from .resume import Answers, PendingAnswer, answer_waiting, read_state, signer, still_needed, write_state
-from .run import CHOICES, CallEvent, CallFinished, CallStarted, EventSink, Run, RunEvent, RunOptions, checked_turns
+from .run import CallEvent, CallFinished, CallStarted, Run, RunEvent, RunOptions, checked_turns
 
 T = TypeVar("T")
 
 Prompt = str | Text | Data | Image | Audio | File | User | Sequence[Any]
 """What a run begins with: text, content, a list of both, or the turns of a conversation."""
+
+_Events = EventQueue[RunEvent] | None
 
 Shorten = Callable[[Sequence[Turn]], Sequence[Turn] | Awaitable[Sequence[Turn]]]
 """Returns the turns to send in the place of all of them: Results stay behind the Reply that has their calls."""
@@ -73,31 +77,13 @@ class Agent:
         source: Any = tools
         if isinstance(source, Crib):
             raise SetupError("An agent works for one caller: Agent(model, crib.workbench(caller)).")
-        limits = {
-            "max_steps": max_steps,
-            "max_errors": max_errors,
-            "max_calls": max_calls,
-            "max_calls_per_turn": max_calls_per_turn,
-            "max_tokens": 1 if max_tokens is None else max_tokens,
-        }
-        for name, limit in limits.items():
-            if type(limit) is not int or limit < 1:
-                raise SetupError(f"{name} must be an integer of at least 1.")
-        text: Any = instructions
-        if not isinstance(text, str):
-            kind = "a function: call it, and pass the text" if callable(text) else f"a {type(text).__name__}"
-            raise SetupError(f"instructions are the text of the system prompt, not {kind}.")
-        if shorten is not None and not callable(shorten):
-            raise SetupError(f"shorten is a function of the turns, not a {type(shorten).__name__}.")
-        if not isinstance(tool_choice, str):
-            raise SetupError('tool_choice must be "auto", "any", "none" or the name of a tool.')
         self.model: Model = model_from_name(model) if isinstance(model, str) else require_model(model)
         self.workbench = tools if isinstance(tools, Workbench) else Workbench(tools)
         self._sign = signer(self.workbench.crib.store)
         self._owns_workbench = self.workbench is not tools
         self._options = RunOptions(
             instructions=instructions,
-            choice=tool_choice,
+            tool_choice=tool_choice,
             parallel=parallel,
             max_steps=max_steps,
             max_errors=max_errors,
@@ -105,6 +91,7 @@ class Agent:
             max_calls_per_turn=max_calls_per_turn,
             max_tokens=max_tokens,
         )
+        require_values(RunOptions, asdict(self._options), of="Agent")
         self._shorten = shorten
 
     # Runs
@@ -207,7 +194,7 @@ class Agent:
         state: Mapping[str, Any],
         answers: Answers,
         by: str,
-        events: EventSink | None,
+        events: _Events,
         token: CancellationToken | None,
     ) -> Outcome:
         run, last, old = read_state(state, self._options, self._sign)
@@ -223,14 +210,12 @@ class Agent:
             return self._with_state(over, run, still_needed(usable, waiting.values(), new))
         return await self._run(run, events, token, first=False)
 
-    async def _run(
-        self, run: Run, events: EventSink | None, token: CancellationToken | None, *, first: bool = True
-    ) -> Outcome:
+    async def _run(self, run: Run, events: _Events, token: CancellationToken | None, *, first: bool = True) -> Outcome:
         bench = self.workbench
         await bench.start()
         redact = bench.redacted
         if first:
-            _require_choice(self._options.choice, bench)
+            _require_choice(self._options.tool_choice, bench)
         over: Outcome | None = None
         while over is None:
             if token is not None and token.is_cancelled():
@@ -263,7 +248,7 @@ class Agent:
             return outcome
         return replace(outcome, state=write_state(run, answers, self._sign))
 
-    async def _reply(self, request: Request, events: EventSink | None, token: CancellationToken | None) -> Reply | None:
+    async def _reply(self, request: Request, events: _Events, token: CancellationToken | None) -> Reply | None:
         """Return the model's reply; None where the run was cancelled meanwhile."""
         if token is None:
             return await self._whole_reply(request, events)
@@ -277,7 +262,7 @@ class Agent:
                 return None
             raise
 
-    async def _whole_reply(self, request: Request, events: EventSink | None) -> Reply:
+    async def _whole_reply(self, request: Request, events: _Events) -> Reply:
         if events is None:
             return require_reply(await self.model.reply(request), self.model.name)
         reply: Reply | None = None
@@ -292,11 +277,11 @@ class Agent:
         return reply
 
     async def _results(
-        self, calls: Sequence[Call], events: EventSink | None, token: CancellationToken | None
+        self, calls: Sequence[Call], events: _Events, token: CancellationToken | None
     ) -> Sequence[Result[Any]]:
         """Return the results of *calls*, one for each, in their order."""
         bench = self.workbench
-        if self._options.choice == "none":
+        if self._options.tool_choice == "none":
             return [_refused(call, _NO_TOOLS) for call in calls]
         if token is not None:
             calls = [Call(call.tool, call.arguments, call.id, call.timeout_s, token) for call in calls]
@@ -306,7 +291,7 @@ class Agent:
             return [await bench.call(calls[0])]
         return await bench.call_many(calls, parallel=self._options.parallel)
 
-    async def _observed_results(self, calls: Sequence[Call], events: EventSink) -> Sequence[Result[Any]]:
+    async def _observed_results(self, calls: Sequence[Call], events: EventQueue[RunEvent]) -> Sequence[Result[Any]]:
         if not self._options.parallel:
             return [await self._observed_result(call, events) for call in calls]
         tasks = [asyncio.create_task(self._observed_result(call, events)) for call in calls]
@@ -318,7 +303,7 @@ class Agent:
             if tasks:
                 await asyncio.wait(tasks)
 
-    async def _observed_result(self, call: Call, events: EventSink) -> Result[Any]:
+    async def _observed_result(self, call: Call, events: EventQueue[RunEvent]) -> Result[Any]:
         await events.put(CallStarted(call))
         result: Result[Any] | None = None
         async with _closing(self.workbench.stream(call)) as call_events:
@@ -364,20 +349,10 @@ def _turns(prompt: Any, after: Sequence[Turn]) -> Sequence[Turn]:
 
 
 def _require_choice(choice: Choice, bench: Workbench) -> None:
-    if choice == "auto" or choice == "none":
-        return
-    names = [spec.name for spec in bench.specs()]
-    if choice == "any" and not names:
+    if choice == "any" and not bench.specs():
         raise SetupError('tool_choice="any" makes the model call a tool, and this agent has none. Give it tools.')
-    if choice in CHOICES or choice in names:
-        return
-    from ..schema import closest_match, did_you_mean, display_name
-
-    hint = did_you_mean(closest_match(choice, (*CHOICES, *names)))
-    raise SetupError(
-        'tool_choice must be "auto", "any", "none" or the name of a tool; '
-        f"there is no tool '{display_name(choice)}'.{hint}"
-    )
+    if choice not in ("auto", "any", "none"):
+        require_tool(choice, bench.specs())
 
 
 _Why = tuple[str, Literal["denied", "limited"]]

@@ -3,16 +3,16 @@
 BedrockModel("eu.anthropic.claude-sonnet-5-v1:0", region="eu-central-1")
 """
 
-import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from typing import Any, ClassVar
 
 from ..core import SetupError, ToolcribError
 from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
-from ..machinery import from_any_thread
+from ..machinery import in_thread
 from .model import ModelProblem, Request
 from .sdk import SdkModel, package, reading, retry_after
 
@@ -43,8 +43,8 @@ class BedrockModel(SdkModel[Any]):
     connection errors, limits and 5xx. *client*, a `bedrock-runtime` client of boto3's, replaces all of these; its owner
     closes it.
 
-    boto3 blocks, so each request has a thread of its own. One that is cancelled runs on there until its next event or
-    its answer, which is dropped. Converse has neither "no tools" nor "one call at a time":
+    boto3 blocks, so it runs in a thread. A request that is cancelled runs on there until its next event or its answer,
+    which is dropped. Converse has neither "no tools" nor "one call at a time":
     for the choice "none" the tools are left out, and earlier calls and results are sent as text.
     """
 
@@ -116,12 +116,12 @@ class BedrockModel(SdkModel[Any]):
         return {"modelId": self._model, **parameters, **self._options}
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
-        def converse() -> Iterator[Any]:
+        def converse() -> Any:
             client = self._client()
             with reading():
-                yield client.converse(**parameters)
+                return client.converse(**parameters)
 
-        (answer,) = [answer async for answer in _threaded(converse)]
+        answer = await in_thread(converse)
         if "output" not in answer:
             # botocore neither counts the bytes of an answer, nor reports that they are not JSON.
             raise IncompleteReply("the answer has no output")
@@ -133,9 +133,11 @@ class BedrockModel(SdkModel[Any]):
             with reading(), closing(client.converse_stream(**parameters)["stream"]) as events:
                 yield from events
 
-        async with aclosing(_threaded(converse)) as events:
-            async for event in events:
-                yield event
+        # Each event is awaited in a thread. Where that wait is cancelled, the thread has the last reference to the
+        # generator, which then ends there: so it closes the stream.
+        events = converse()
+        while (event := await in_thread(partial(next, events, None))) is not None:
+            yield event
 
     def _to_error(self, error: Any) -> ToolcribError | None:
         eventstream, exceptions, parsers, urllib3 = (package(name, "bedrock") for name in _MODULES)
@@ -168,35 +170,3 @@ class BedrockModel(SdkModel[Any]):
         after_s = retry_after(metadata.get("HTTPHeaders") or {})
         status = int(metadata.get("HTTPStatusCode") or 0)
         return self._status_error(status, str(details.get("Message") or error), problem, after_s)
-
-
-async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]:
-    """Yield the values of *request*, which blocks, from a thread of its own. Closed, it asks for no more of them."""
-    values: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
-    closed_by_reader = threading.Event()
-    put_item = from_any_thread(values.put_nowait)
-
-    def put(value: Any, error: BaseException | None = None) -> None:
-        put_item((value, error))
-
-    def work() -> None:
-        try:
-            for value in request():
-                if closed_by_reader.is_set():
-                    return
-                put(value)
-            put(None, StopAsyncIteration())
-        except Exception as error:
-            put(None, error)
-
-    threading.Thread(target=work, name="toolcrib-model", daemon=True).start()
-    try:
-        while True:
-            value, error = await values.get()
-            if isinstance(error, StopAsyncIteration):
-                return
-            if error is not None:
-                raise error
-            yield value
-    finally:
-        closed_by_reader.set()

@@ -13,12 +13,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from pydantic import NonNegativeInt, PlainValidator, TypeAdapter
 
 from ..core import Answer, AnswerError, Pending, Result, SetupError, answer_from
 from ..formats import Reply, Results, Usage, turn_from_dict, turn_to_dict
 from ..formats.reading import json_data
-from ..formats.turn_data import pending_from_dict
+from ..formats.turn_data import checked
 from ..machinery import canonical
 from ..workbench import Workbench
 from .run import Run, RunOptions, checked_turns
@@ -41,8 +43,20 @@ class PendingAnswer:
     """An answer to a pending, and the name of the person who gave it."""
 
     pending: Pending
-    answer: Answer
+    answer: Annotated[Answer, PlainValidator(answer_from)]
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What `write_state` writes, as it is read back."""
+
+    turns: list[dict[str, Any]]
+    began: NonNegativeInt
+    steps: NonNegativeInt
+    errors: NonNegativeInt
+    usage: Usage
+    answers: list[PendingAnswer]
 
 
 def write_state(run: Run, answers: Sequence[PendingAnswer], sign: Signer | None) -> dict[str, Any]:
@@ -68,45 +82,30 @@ def write_state(run: Run, answers: Sequence[PendingAnswer], sign: Signer | None)
 
 def read_state(
     state: Mapping[str, Any], options: RunOptions, sign: Signer | None
-) -> tuple[Run, Results, list[PendingAnswer]]:
+) -> tuple[Run, Results, Sequence[PendingAnswer]]:
     """Return a run without the results of its last turn; these results; the answers so far. Raises SetupError."""
-    try:
-        state = json_data(state, "This state of a run")
-    except ValueError as error:
-        raise SetupError(f"{error} Resume from Outcome.state, unchanged.") from None
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
         version = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
         raise SetupError(
             f"This is not the state of a run that this version can resume ({version}). Pass Outcome.state, unchanged "
             "or read by json.loads."
         )
-    if sign and not any(
-        hmac.compare_digest(str(state.get("signature")).encode(), signature.encode())
-        for signature in _signatures(state, sign)
-    ):
-        raise SetupError(
-            "This state of a run is not signed with a key of this store, or of TOOLCRIB_KEY: it was changed, or comes "
-            "from an agent with other keys or none. Resume from Outcome.state, unchanged."
-        )
+    if sign:
+        _require_signature(state, sign)
     try:
-        *before, last = checked_turns([turn_from_dict(turn) for turn in state["turns"]])
+        data = checked(TypeAdapter(_State), state, "state")
+        *before, last = checked_turns([turn_from_dict(turn) for turn in data.turns])
         reply = before[-1]
         if not isinstance(reply, Reply) or not isinstance(last, Results):
             raise ValueError("the last turn has no calls that wait")
         if len({call.id for call in reply.calls}) < len(reply.calls):
             raise ValueError("two calls of the last turn have the same id")
-        run = Run(before, options, began=_count(state, "began"))
-        run.steps, run.errors, run.reply = _count(state, "steps"), _count(state, "errors"), reply
-        usage = state["usage"]
-        run.usage = Usage(*(_count(usage, name) if name in usage else 0 for name in Usage.__slots__))
-        answers = [
-            PendingAnswer(pending_from_dict(item["pending"]), answer_from(item["answer"]), str(item["by"]))
-            for item in (state["answers"] if sign else ())
-        ]
-    except (AnswerError, ArithmeticError, KeyError, TypeError, ValueError, IndexError, SetupError) as error:
-        reason = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+    except (AnswerError, IndexError, ValueError, SetupError) as error:
+        reason = str(error).rstrip(".")
         raise SetupError(f"This state of a run is malformed: {reason}. Resume from Outcome.state, unchanged.") from None
-    return run, last, answers
+    run = Run(before, options, began=data.began)
+    run.steps, run.errors, run.usage, run.reply = data.steps, data.errors, data.usage, reply
+    return run, last, data.answers if sign else ()
 
 
 def signer(store: Any) -> Signer | None:
@@ -123,11 +122,15 @@ def _signatures(state: Mapping[str, Any], sign: Signer) -> list[str]:
     return sign(canonical({name: value for name, value in state.items() if name != "signature"}).encode())
 
 
-def _count(data: Mapping[str, Any], name: str) -> int:
-    value = data[name]
-    if type(value) is not int or value < 0:
-        raise ValueError(f"'{name}' is not a number of 0 or more")
-    return value
+def _require_signature(state: Mapping[str, Any], sign: Signer) -> None:
+    signature = str(state.get("signature")).encode()
+    with suppress(RecursionError, TypeError, ValueError):  # what is not JSON was never signed
+        if any(hmac.compare_digest(signature, valid.encode()) for valid in _signatures(state, sign)):
+            return
+    raise SetupError(
+        "This state of a run is not signed with a key of this store, or of TOOLCRIB_KEY: it was changed, or comes from "
+        "an agent with other keys or none. Resume from Outcome.state, unchanged."
+    )
 
 
 async def answer_waiting(

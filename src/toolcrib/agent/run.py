@@ -4,16 +4,19 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Annotated, Any
+
+from annotated_types import Ge
 
 from ..core import Call, Event, Pending, Result, SetupError, Text, ToolSpec
 from ..formats import Choice, Reply, Results, TextDelta, Turn, Usage, User
+from ..formats.history import ordered
 from .model import Request
 from .outcome import Outcome, RunStatus, traced
 
-CHOICES: Sequence[Choice] = ("auto", "any", "none")
+_Count = Annotated[int, Ge(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +24,17 @@ class RunOptions:
     """What applies to every run of an agent."""
 
     instructions: str
-    choice: Choice
+    tool_choice: Choice
     parallel: bool
-    max_steps: int
-    max_errors: int
-    max_calls: int
-    max_calls_per_turn: int
-    max_tokens: int | None
+    max_steps: _Count
+    max_errors: _Count
+    max_calls: _Count
+    max_calls_per_turn: _Count
+    max_tokens: _Count | None
+
+
+_End = tuple[RunStatus, str]
+"""How a run ends, and why."""
 
 
 class Run:
@@ -49,7 +56,7 @@ class Run:
         options, last = self.options, self.turns[-1]
         if isinstance(last, Reply) and (problem := _problem(last)):
             self.turns.append(User((Text(f"Your last reply could not be used: {problem} Reply again."),)))
-        choice = options.choice
+        choice = options.tool_choice
         if choice != "auto" and choice != "none" and self.steps:
             choice = "auto"  # a model that must call something at every turn never ends
         return Request(tuple(self.turns), options.instructions, specs, choice, options.parallel)
@@ -59,15 +66,18 @@ class Run:
         self.steps += 1
         self.usage += reply.usage
         self.errors += bool(_problem(reply))
-        if reply.calls:
-            ids = self._ids
-            before = len(ids)
-            ids.update([call.id for call in reply.calls])
-            if len(ids) != before + len(reply.calls) or "" in ids:
-                reply = self._with_unique_ids(reply)
+        calls = tuple(map(self._with_unique_id, reply.calls))
+        if calls != tuple(reply.calls):
+            reply = replace(reply, calls=calls, native=None)  # the provider's own message has the old ids
         self.turns.append(reply)
         self.reply = reply
         return reply.calls
+
+    def _with_unique_id(self, call: Call) -> Call:
+        """Return *call*, with a new id if it has none, or that of an earlier call."""
+        unique = call if call.id and call.id not in self._ids else replace(call, id=Call(call.tool).id)
+        self._ids.add(unique.id)
+        return unique
 
     def room(self, calls: Sequence[Call]) -> int:
         """Return how many of *calls*, the calls of the last reply, may be made: the first ones.
@@ -90,49 +100,49 @@ class Run:
 
     def over(self, redact: Callable[[str], str]) -> Outcome | None:
         """Return the outcome, if the last turn ends the run."""
-        last, options = self.turns[-1], self.options
+        end = self._end_by_turn() or self._end_by_limit()
+        return None if end is None else self.outcome(end[0], redact, end[1])
+
+    def _end_by_turn(self) -> _End | None:
+        options = self.options
         turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
         failure = f"No call succeeded in {turns} (max_errors={options.max_errors})."
         if self.reply.stop == "refused":
-            return self.outcome("failed", redact, "The model refused to answer.")
-        match last:
+            return "failed", "The model refused to answer."
+        match self.turns[-1]:
             case Reply(stop="length"):
-                return self.outcome("stopped", redact, "The answer was cut off at a token limit.")
+                return "stopped", "The answer was cut off at a token limit."
             case Reply(stop="other", reason=reason) if reason:
-                return self.outcome("stopped", redact, f"The model stopped before it was done: {reason}.")
-            case Reply() if problem := _problem(last):
-                if self.errors >= options.max_errors:
-                    return self.outcome("stopped", redact, f"{failure} The last reply could not be used: {problem}")
+                return "stopped", f"The model stopped before it was done: {reason}."
+            case Reply() as last if problem := _problem(last):
+                why = f"{failure} The last reply could not be used: {problem}"
+                return ("stopped", why) if self.errors >= options.max_errors else None
             case Reply(stop="paused"):
-                pass  # it continues when it is sent back
-            case Reply() if last.is_empty:
-                return self.outcome("stopped", redact, "The model's reply was empty.")
-            case Reply():
-                return self.outcome("done", redact)
-            case Results(results):
-                if waiting := [result.pending for result in results if result.pending is not None]:
-                    pendings = _each_once(waiting)
-                    return self.outcome("pending", redact, _reasons(pendings), pendings=pendings)
-                if self.errors >= options.max_errors:
-                    return self.outcome("failed", redact, failure)
-            case User():
-                pass
-        if (calls := self._calls_before()) > options.max_calls:
-            why = f"The model made {calls} calls, of which {options.max_calls} may run (max_calls={options.max_calls})."
-            return self.outcome("stopped", redact, why)
-        tokens = self.usage.input + self.usage.output
-        if options.max_tokens is not None and tokens >= options.max_tokens:
-            why = f"The run has used {tokens} tokens, and was not done (max_tokens={options.max_tokens})."
-            return self.outcome("stopped", redact, why)
-        if self.steps >= options.max_steps:
-            times = f"{self.steps} times" if self.steps > 1 else "once"
-            why = f"The model was asked {times} and was not done (max_steps={options.max_steps})."
-            return self.outcome("stopped", redact, why)
-        return None
+                return None  # it continues when it is sent back
+            case Reply() as last:
+                return ("stopped", "The model's reply was empty.") if last.is_empty else ("done", "")
+            case Results() as last if pendings := _pendings(last):
+                reasons = (f"'{pending.tool}' waits: {pending.message}" for pending in pendings)
+                return "pending", "; ".join(dict.fromkeys(reasons))
+            case _:
+                return ("failed", failure) if self.errors >= options.max_errors else None
 
-    def outcome(
-        self, status: RunStatus, redact: Callable[[str], str], why: str = "", *, pendings: Sequence[Pending] = ()
-    ) -> Outcome:
+    def _end_by_limit(self) -> _End | None:
+        options, calls, tokens = self.options, self._calls_before(), self.usage.input + self.usage.output
+        if calls > options.max_calls:
+            most = options.max_calls
+            limit = f"The model made {calls} calls, of which {most} may run (max_calls={most})."
+        elif options.max_tokens is not None and tokens >= options.max_tokens:
+            limit = f"The run has used {tokens} tokens, and was not done (max_tokens={options.max_tokens})."
+        elif self.steps >= options.max_steps:
+            times = f"{self.steps} times" if self.steps > 1 else "once"
+            limit = f"The model was asked {times} and was not done (max_steps={options.max_steps})."
+        else:
+            return None
+        return "stopped", limit
+
+    def outcome(self, status: RunStatus, redact: Callable[[str], str], why: str = "") -> Outcome:
+        last = self.turns[-1]
         return Outcome(
             status,
             self.reply.text,
@@ -140,68 +150,18 @@ class Run:
             tuple(self.turns),
             self.usage,
             traced(self.turns[self.began :], redact),
-            tuple(pendings),
+            tuple(_pendings(last)) if status == "pending" and isinstance(last, Results) else (),
         )
-
-    def _with_unique_ids(self, reply: Reply) -> Reply:
-        """Return *reply* with new ids for calls that have none, or that of another call."""
-        call_ids = {call.id for turn in self.turns if isinstance(turn, Reply) for call in turn.calls} | {""}
-        calls: list[Call] = []
-        for call in reply.calls:
-            unique = replace(call, id=Call(call.tool).id) if call.id in call_ids else call
-            call_ids.add(unique.id)
-            calls.append(unique)
-        self._ids = call_ids - {""}
-        ids = iter([(old.id, new.id) for old, new in zip(reply.calls, calls, strict=True)])
-        return replace(reply, calls=tuple(calls), native=_with_ids(reply.native, ids))
-
-
-_IDS = ("id", "call_id", "toolUseId")
-"""The members in which the formats have the id of a call."""
-
-
-def _with_ids(native: Any, ids: Iterator[tuple[str, str]]) -> Any:
-    """Return the provider's own message with new ids for its calls: *ids* are the old and the new ones, in order.
-
-    None where not all of the old ones are found: results are paired by the new ones.
-    """
-    waiting = next(ids, None)
-
-    def copy(part: Any) -> Any:
-        nonlocal waiting
-        if isinstance(part, list | tuple):
-            return [copy(item) for item in part]
-        if not isinstance(part, dict):
-            return part
-        part_copy = dict(part)
-        for name in _IDS:
-            if waiting is not None and waiting[0] and part_copy.get(name) == waiting[0]:
-                part_copy[name], waiting = waiting[1], next(ids, None)
-        return {name: value if name in _IDS else copy(value) for name, value in part_copy.items()}
-
-    native_copy = copy(native)
-    return native_copy if waiting is None else None
 
 
 def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
     """Return *turns*, if a run can begin with them. Raises SetupError for none, and for calls without their results."""
     if not turns:
         raise SetupError('A run needs a prompt: agent.run("What time is it?").')
-    for number, turn in enumerate(turns):
-        if isinstance(turn, Results) != (number > 0 and bool(_calls(turns[number - 1]))):
-            raise SetupError(
-                f"turns[{number - 1 if number else 0}] and the next do not match: after a Reply with calls come "
-                "their Results, and nowhere else. Outcome.turns has them."
-            )
-        if isinstance(turn, Results):
-            ids = [call.id for call in _calls(turns[number - 1])]
-            if [result.call_id for result in turn.results] != ids:
-                raise SetupError(
-                    f"turns[{number}]: these are not the results of the calls before them, in their order."
-                )
-    if _calls(turns[-1]):
-        raise SetupError("The last turn is a Reply whose calls have no Results. Make the calls, and add their Results.")
-    return turns
+    try:
+        return [*ordered(turns)]
+    except ValueError as error:
+        raise SetupError(f"A run cannot begin with these turns. {error} Outcome.turns has both.") from None
 
 
 def _problem(reply: Reply) -> str:
@@ -214,25 +174,18 @@ def _problem(reply: Reply) -> str:
     return "it announced a call, and had none." if reply.stop == "calls" and not reply.calls else ""
 
 
-def _calls(turn: Turn) -> Sequence[Call]:
-    return turn.calls if isinstance(turn, Reply) else ()
-
-
 def _paired(call: Call, result: Result[Any]) -> Result[Any]:
     # Middleware may return a result that it has kept from another call.
     return result if result.call_id == call.id else replace(result, call_id=call.id)
 
 
-def _each_once(waiting: Sequence[Pending]) -> list[Pending]:
-    """Return *waiting*, each once: one that several calls wait for says so to the person."""
+def _pendings(turn: Results) -> Sequence[Pending]:
+    """Return what the calls of *turn* wait for, each once: one that several wait for says so to the person."""
+    waiting = [result.pending for result in turn.results if result.pending is not None]
     calls = Counter(pending.id for pending in waiting)
     notes = {id: f" ({count} calls: an answer counts for one of them)" for id, count in calls.items() if count > 1}  # noqa: A001
     by_id = {pending.id: pending for pending in waiting}
     return [replace(pending, message=pending.message + notes.get(pending.id, "")) for pending in by_id.values()]
-
-
-def _reasons(pendings: Sequence[Pending]) -> str:
-    return "; ".join(dict.fromkeys(f"'{pending.tool}' waits: {pending.message}" for pending in pendings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +212,3 @@ class CallFinished:
 
 
 RunEvent = TextDelta | CallStarted | CallEvent | CallFinished
-
-
-class EventSink(Protocol):
-    """Takes the events of a run."""
-
-    async def put(self, event: RunEvent, /) -> None: ...

@@ -69,7 +69,6 @@ class SdkModel(ABC, Generic[C]):
         new: Any = client or self._new_client
         self._clients: PerLoop[C] = PerLoop(new if self._owns_clients else lambda: new)
         self._redactor = Redactor()
-        self._secrets: set[str] = set()
         self._add_secrets(api_key, *map(os.environ.get, self._key_variables))
         self._check_options()
 
@@ -161,8 +160,7 @@ class SdkModel(ABC, Generic[C]):
     def _add_secrets(self, *secrets: object) -> None:
         """Redact these from now on, too. Values that are not text, or too short for a key, are ignored."""
         for secret in secrets:
-            if isinstance(secret, str) and len(secret) >= 4 and secret not in self._secrets:
-                self._secrets.add(secret)
+            if isinstance(secret, str) and len(secret) >= 4:
                 self._redactor.add(secret)
 
     @contextmanager
