@@ -22,14 +22,13 @@ from .turns import (
 )
 
 if TYPE_CHECKING:
-    from ..schema.lower import Accepts
     from . import anthropic as anthropic
     from . import bedrock as bedrock
     from . import gemini as gemini
     from . import mcp as mcp
     from . import openai as openai
     from . import openai_responses as openai_responses
-    from .accepts import GEMINI, RESPONSES
+    from .accepts import GEMINI, RESPONSES, Accepts
     from .bedrock import read_block
     from .content import decode_picture, json_value, media_content
     from .format import ReplyStream

@@ -4,7 +4,7 @@ Loose dialects accept nearly any JSON Schema and enforce none of it; strict ones
 anything else with an error for the whole request.
 """
 
-from ..schema.lower import Accepts
+from ..schema.lower import Accepts as Accepts
 from ..schema.view import COMBINING
 
 _ROOT = frozenset({*COMBINING, "enum", "const", "not", "$ref", "$dynamicRef"})

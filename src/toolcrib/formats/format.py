@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..core import Call, Content, Result, ToolSpec
-from ..schema.lower import Accepts, Loss
+from ..schema.lower import Loss
 from . import history, reading
+from .accepts import Accepts
 from .history import ToolOutput
 from .offer import Offer, Offered, offer
 from .turns import Choice, Conversation, Reply, Results, TextDelta, Turn, User
