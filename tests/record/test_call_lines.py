@@ -13,7 +13,7 @@ import pytest
 from toolcrib import Caller
 from toolcrib.core import CallRecord
 from toolcrib.record import CallLog
-from toolcrib.record.call_lines import CallLines, JsonFormatter, call_data, line_of
+from toolcrib.record.calls import CallLines, JsonFormatter, call_data, line_of
 
 NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
 DONE = CallRecord("c1", "add", Caller("ann"), NOON, "success", duration_s=0.0125, id="run_1")

@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from toolcrib import Approve, Call, Caller, Crib, SetupError, ToolError, Workbench, tool
 from toolcrib.core import CallRecord
-from toolcrib.record import DatabaseCalls, call_writer, calls
+from toolcrib.record import DatabaseCalls, database
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
@@ -42,7 +42,7 @@ async def count(text: str) -> int:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """How busy the machine is does not matter to what is in the log."""
-    monkeypatch.setattr(calls, "_FLUSH_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(database, "_FLUSH_TIMEOUT_S", 60.0)
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ async def test_content_that_was_moved_to_another_call_is_not_shown(
 async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_writer, "_TIDY_S", 0.0)
+    monkeypatch.setattr(database, "_TIDY_S", 0.0)
     now = datetime.now(UTC)
     log = DatabaseCalls(store, max_age_s=3600, max_bytes=1500)
     runs = CallRecord("runs", "t", Caller(), now - 3 * HOUR)
@@ -273,7 +273,7 @@ async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
 async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_writer, "_RETRY_S", 0.05)
+    monkeypatch.setattr(database, "_RETRY_S", 0.05)
     folder = path.parent / "gone"
     folder.write_text("a file where the folder would be")
     async with Crib([add], store=folder / "store.db") as crib:
@@ -297,7 +297,7 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
 async def test_a_locked_database_delays_few_calls_and_not_for_long(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_START_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(database, "_START_TIMEOUT_S", 0.6)
     store = Store(path)
     log = DatabaseCalls(store, size=30)
     async with Crib([add], recorder=log) as crib:
@@ -375,7 +375,7 @@ async def test_kill_9_leaves_no_effect_without_its_start(
         process.kill()
         process.wait()
     store = Store(path)
-    later = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + timedelta(seconds=call_writer.LOST_TIMEOUT_S + 1))
+    later = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + timedelta(seconds=database.LOST_TIMEOUT_S + 1))
     found = {one.call_id: one for one in await rows(later, limit=1_000_000)}
     done = effects.read_text().split()
     assert done
@@ -428,7 +428,7 @@ async def test_calls_of_other_processes_are_followed_and_one_that_died_is_lost(
 
 
 async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_writer, "BEAT_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(database, "BEAT_INTERVAL_S", 3600.0)
     go_on = asyncio.Event()
 
     @tool
@@ -444,7 +444,7 @@ async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytes
             await asyncio.sleep(0.01)
         skipped = timedelta(hours=1)
         assert (await log.newest())[0].status == "lost"  # until it is noted again that it runs
-        monkeypatch.setattr(call_writer, "BEAT_INTERVAL_S", 0.05)
+        monkeypatch.setattr(database, "BEAT_INTERVAL_S", 0.05)
         await log.flush()
         async with asyncio.timeout(60):
             while (await log.newest())[0].status != "started":

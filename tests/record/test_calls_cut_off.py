@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Crib, tool
-from toolcrib.record import DatabaseCalls, call_writer, calls
+from toolcrib.record import DatabaseCalls, database
 from toolcrib.store import Store
 
 pytestmark = pytest.mark.full
@@ -46,8 +46,8 @@ def cut_off(server: Any) -> None:
 async def test_calls_go_on_without_their_server_and_are_logged_again_once_it_is_back(
     server: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_writer, "_RETRY_S", 0.05)
-    monkeypatch.setattr(calls, "_START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(database, "_RETRY_S", 0.05)
+    monkeypatch.setattr(database, "_START_TIMEOUT_S", 0.2)
     store = Store(server.get_uri(), key=tmp_path / "store.key")
     log = DatabaseCalls(store, size=200)
     results: list[str] = []

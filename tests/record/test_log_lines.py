@@ -3,13 +3,12 @@
 import asyncio
 import gc
 import logging
-from typing import Any
 
 import pytest
 
 from toolcrib import Context, Workbench, tool
 from toolcrib.record import Redactor
-from toolcrib.record.log_lines import redact_log
+from toolcrib.record.redact import redact_log
 
 log = logging.getLogger("toolcrib")
 
@@ -53,9 +52,7 @@ async def test_what_a_tool_logs_and_what_is_logged_beside_the_message_is_redacte
     async def look(context: Context) -> None:
         for _ in range(2):
             context.log.warning("as %s", secret, exc_info=OSError(secret))
-        circular: list[Any] = [secret]
-        circular.append(circular)
-        extra = {"token": secret, "all": {secret: (1, {secret})}, "of": Account(), "number": 7, "circular": circular}
+        extra = {"token": secret, "all": {secret: (1, {secret})}, "of": Account(), "number": 7}
         context.log.warning({"token": secret}, extra=extra)
         asyncio.current_task().set_name(secret)  # type: ignore[union-attr]
         context.log.warning("a task", stack_info=True)
@@ -67,7 +64,7 @@ async def test_what_a_tool_logs_and_what_is_logged_beside_the_message_is_redacte
     assert first.getMessage() == again.getMessage() == "as [secret]"
     assert vars(structured)["message"] == "{'token': '[secret]'}"
     assert vars(structured)["token"] == "[secret]"
-    assert vars(structured)["all"] == {"[secret]": (1, {"[secret]"})}
+    assert vars(structured)["all"] == "{'[secret]': (1, {'[secret]'})}"
     assert (vars(structured)["of"], vars(structured)["number"]) == ("Account([secret])", 7)
     assert named.stack_info is not None
     assert not any(secret in f"{vars(record)}" for record in caplog.records)

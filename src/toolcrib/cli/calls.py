@@ -136,7 +136,7 @@ async def show_call(
 ) -> None:
     """Show one call. Its arguments and result are shown where these are recorded."""
     with _log(session) as log:
-        from ..record.call_lines import call_data
+        from ..record.calls import call_data
 
         record = await log.find(id)
     if record is None:
@@ -163,7 +163,7 @@ async def follow_calls(
 
 def _data(record: CallRecord, session: Session) -> dict[str, Any]:
     """Return a call as JSON data, or with texts for people in place of codes and durations."""
-    from ..record.call_lines import call_data, duration_of, name_of, notes_on, status_of
+    from ..record.calls import call_data, duration_of, name_of, notes_on, status_of
 
     data = call_data(record)
     if session.as_json:

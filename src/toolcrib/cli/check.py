@@ -298,7 +298,7 @@ def _store_answers(settings: Settings, where: str | None) -> Iterator[Finding]:
 
 
 def _tables(store: "Store") -> str:
-    from ..record.call_rows import RECORD
+    from ..record.database import RECORD
 
     store.use(RECORD)
     if find_spec("authlib") is not None:

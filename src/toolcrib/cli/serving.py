@@ -136,7 +136,7 @@ def _serve(
 
 def _log_json() -> None:
     """Write all that goes to standard error as lines of JSON from now on."""
-    from ..record.call_lines import JsonFormatter
+    from ..record.calls import JsonFormatter
 
     log_lines("toolcrib.serve", _TIMED)
     log_fetches()  # so that they are among these

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from ..machinery import lazy_names
-from .call_lines import CallLines, CallLog
+from .calls import CallLines, CallLog
 
 if TYPE_CHECKING:
-    from .calls import DatabaseCalls
+    from .database import DatabaseCalls
     from .metrics import Metrics
     from .redact import Redactor
     from .spans import Spans
@@ -16,11 +16,6 @@ __all__ = ["CallLines", "CallLog", "DatabaseCalls", "Metrics", "Redactor", "Span
 # Each needs an extra, or is seldom needed: imported when it is first asked for.
 __getattr__ = lazy_names(
     __name__,
-    {
-        "DatabaseCalls": ".calls",
-        "Metrics": ".metrics",
-        "Redactor": ".redact",
-        "Spans": ".spans",
-    },
+    {"DatabaseCalls": ".database", "Metrics": ".metrics", "Redactor": ".redact", "Spans": ".spans"},
     extras={"DatabaseCalls": "store", "Metrics": "metrics", "Spans": "otel"},
 )

@@ -1,4 +1,4 @@
-"""Redact known secrets in text, in each form in which an encoder writes them.
+"""Redact known secrets in text, in each form in which an encoder writes them, and in the lines of our own logs.
 
 Secrets are known by value, not by shape. The forms are computed when a secret is added (plain, JSON, URL, HTML, hex,
 base64 in its three alignments), so a text is only searched and never decoded. Whatever an occurrence covers is
@@ -6,11 +6,15 @@ redacted, so the result does not depend on where a text was cut into pieces.
 """
 
 import json
+import logging
 import re
 import threading
+import traceback
+import weakref
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 from ..core import SetupError
@@ -100,11 +104,6 @@ class Redactor:
 
     def __repr__(self) -> str:
         return "<Redactor>"
-
-
-def redacted_by(redactors: Iterable[Redactor], text: str) -> str:
-    """Redact the secrets of all *redactors* in *text*: where some overlap, all that they cover."""
-    return _redacted(text, [redactor._forms for redactor in redactors])  # pyright: ignore[reportPrivateUsage] - a friend
 
 
 class _Forms:
@@ -229,3 +228,56 @@ def _replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
         parts += (text[done:start], MARK)
         done = end
     return "".join((*parts, text[done:]))
+
+
+# Logs. In the lines of our own logs, whatever is logged there and by what it was raised; in the logs of tools
+# (`context.log`), in what is logged beside the message (`extra=`, names of tasks), and in those of `asyncio`, which
+# reports there exceptions that were never retrieved, as of a task that a tool has started.
+
+# A filter concerns no logs below.
+_LOGS = tuple(map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio")))
+_OWN = vars(logging.makeLogRecord({})).keys() - {"stack_info", "threadName", "processName", "taskName"}
+"""What every line has, and no text of a program."""
+
+_changing = threading.Lock()
+_redactors: tuple[weakref.ref[Redactor], ...] = ()
+
+
+def redact_log(redactor: Redactor) -> None:
+    """Redact the secrets of *redactor* in the logs of Toolcrib and asyncio as long as it is in use."""
+    global _redactors
+    with _changing:
+        _redactors = (*(reference for reference in _redactors if reference() is not None), weakref.ref(redactor))
+    for log in _LOGS:
+        log.addFilter(_redact_line)  # once
+
+
+def _redact_line(record: logging.LogRecord) -> bool:
+    redactors = [redactor for reference in _redactors if (redactor := reference()) is not None]
+
+    def redact(text: str) -> str:
+        # The secrets of all redactors at once: where some overlap, all that they cover.
+        return _redacted(text, [redactor._forms for redactor in redactors])  # pyright: ignore[reportPrivateUsage] - a friend
+
+    try:
+        message = record.getMessage()
+        trace = "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    except Exception:
+        return True  # the handlers report it
+    if (text := redact(message)) != message:
+        record.msg, record.args = text, ()
+    if (text := redact(trace)) != trace:
+        record.exc_text, record.exc_info = text, None
+    for name in vars(record).keys() - _OWN:
+        setattr(record, name, _redacted_value(getattr(record, name), redact))
+    return True
+
+
+def _redacted_value(value: Any, redact: Callable[[str], str]) -> Any:
+    """Return *value* itself where no secret shows in it; else its text, redacted."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:
+        return value  # the handlers report it
+    redacted = redact(text)
+    return value if redacted == text else redacted

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..core import Caller, SetupError, StoreError
-from ..record.call_lines import call_data
+from ..record.calls import call_data
 from ..workbench import Crib
 from .callers import Identify, caller_of, local_caller, log_unidentified
 from .problems import problem
@@ -144,7 +144,7 @@ def _limit(text: str) -> int:
 
 
 def _status(text: str | None) -> str | None:
-    from ..record.calls import STATUSES
+    from ..record.database import STATUSES
 
     if text is not None and text not in STATUSES:
         raise ValueError(f"status is one of: {', '.join(STATUSES)}.")

@@ -49,7 +49,7 @@ from ..core import (
 from ..core import Tool as AnyTool
 from ..machinery import Asker, current_deadline, log_failure, redacted
 from ..record import Redactor
-from ..record.log_lines import redact_log
+from ..record.redact import redact_log
 from ..sandbox import Processes
 from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool, as_tool, offered_by
 from . import state, sync

@@ -1,0 +1,502 @@
+"""The call log in a store, for any number of processes: a recorder, its table, and the thread that writes.
+
+The start of a call that may change something is committed before its work. Everything else is written in batches, and
+no call waits for it. Where the store cannot be written, calls go on, and what is not in the log is counted.
+"""
+
+import asyncio
+import atexit
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from secrets import token_hex
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, select, text
+
+from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
+from ..machinery import from_any_thread, log_failure
+from ..store import Store
+from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
+
+_log = logging.getLogger("toolcrib")
+
+STATUSES = ("started", "success", "error", "pending", "lost")
+_START_TIMEOUT_S = 2.0
+"""How long a call waits for its start to be written."""
+_FLUSH_TIMEOUT_S = 5.0
+_LOOK_INTERVAL_S = 0.25
+_OVERLAP = 1_000
+"""So many of the newest are looked at again: on PostgreSQL, rows can appear after some that have a higher number."""
+BATCH_INTERVAL_S = 0.1
+"""How long records are collected before they are written."""
+BEAT_INTERVAL_S, LOST_TIMEOUT_S = 10.0, 30.0
+"""How often it is noted that started calls still run, and after which time without that they are lost."""
+_IDLE_S, _RETRY_S, _TIDY_S, _EXIT_S = 5.0, 1.0, 60.0, 3.0
+_MAX_QUEUE_CHARS = 32 * 1024 * 1024
+_MAX_DELETED = 5_000
+
+# The table, and records as its rows. In clear is what rows are found by and counted: who called what, when, and how it
+# ended. Sealed are arguments and results, where they are recorded at all, bound to the call that they are of.
+
+_ROW_BYTES = 300
+"""About how much room a row takes without its content."""
+_NAMES = ("id", "call_id", "tool", "principal", "profile", "thread")
+_TEXTS = ("status", "code", "pending", "decision", "rule", "answered_by", "traceparent")
+_NUMBERS = ("repairs", "arguments_bytes", "result_bytes")
+_COLUMNS = (
+    *(*_NAMES, *_TEXTS, *_NUMBERS),
+    *("read_only", "started_at", "duration_us", "owner", "lost_after", "size_bytes", "content"),
+)
+
+CALLS = table("toolcrib_calls", "number", *_COLUMNS, key=("number",))
+_t = CALLS.c
+
+
+def _of_content(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("call", *(str(row[name]) for name in (*_NAMES, "started_at")))
+
+
+RECORD = Schema(
+    "record",
+    [
+        (
+            """CREATE TABLE toolcrib_calls (
+                number {number}, id TEXT NOT NULL UNIQUE, call_id TEXT NOT NULL, tool TEXT NOT NULL,
+                principal TEXT NOT NULL, profile TEXT NOT NULL, thread TEXT NOT NULL, status TEXT NOT NULL, code TEXT,
+                pending TEXT, decision TEXT, rule TEXT, answered_by TEXT, traceparent TEXT, repairs BIGINT NOT NULL,
+                arguments_bytes BIGINT, result_bytes BIGINT, read_only BIGINT NOT NULL, started_at BIGINT NOT NULL,
+                duration_us BIGINT, owner TEXT NOT NULL, lost_after BIGINT NOT NULL, size_bytes BIGINT NOT NULL,
+                content {bytes})""",
+            "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number)",
+            "CREATE INDEX toolcrib_calls_time ON toolcrib_calls (started_at)",
+            "CREATE INDEX toolcrib_calls_started ON toolcrib_calls (owner) WHERE status = 'started'",
+        ),
+    ],
+    sealed=(Sealed(CALLS, "content", _of_content),),
+)
+
+_CHANGING = [name for name in _COLUMNS if name not in _NAMES]
+# What is there already is the start of a call, or a commit whose answer was lost.
+_PUT = text(
+    f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "  # noqa: S608
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
+)
+_STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
+
+_ENDED = "NOT (status = 'started' AND lost_after > :now)"
+_TOO_OLD = text(
+    "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM toolcrib_calls "  # noqa: S608
+    f"WHERE started_at < :oldest AND {_ENDED} LIMIT :most)"
+)
+_TOO_MANY = text(
+    "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM (SELECT number, status, lost_after, "  # noqa: S608
+    "SUM(size_bytes) OVER (ORDER BY number DESC) AS total FROM toolcrib_calls) AS summed "
+    f"WHERE total > :max_bytes AND {_ENDED} ORDER BY number LIMIT :most)"
+)
+
+
+def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, lost_after: int) -> dict[str, Any]:
+    """Return *record* as a row; where it *is_start*, as it is before the work, whatever became of it meanwhile."""
+    caller = record.caller
+    names = (record.id, record.call_id, record.tool, caller.principal, caller.profile, caller.thread)
+    row: dict[str, Any] = dict(zip(_NAMES, map(encode_name, names), strict=True))
+    texts = {name: getattr(record, name) for name in _TEXTS}
+    row |= {name: value and encode_name(value) for name, value in texts.items()}
+    row |= {name: getattr(record, name) for name in _NUMBERS}
+    row |= {
+        "read_only": int(record.read_only),
+        "started_at": encode_time(record.started_at),
+        "duration_us": round(record.duration_s * 1e6),
+        "owner": owner,
+        "lost_after": lost_after,
+        "size_bytes": _ROW_BYTES,
+        "content": None,
+    }
+    if is_start:
+        row |= {"status": "started", "code": None, "pending": None, "result_bytes": None, "duration_us": None}
+    content = {"arguments": record.arguments, "result": None if is_start else record.result}
+    if any(value is not None for value in content.values()):
+        row["content"] = store.keys.seal(json.dumps(content).encode(), *_of_content(row))
+        row["size_bytes"] += len(row["content"])
+    return row
+
+
+def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
+    """Return the record in *row*; `lost` is the status of a call that no process runs any more. Raises StoreError."""
+    try:
+        id, call_id, tool, principal, profile, thread = (decode_name(row[name]) for name in _NAMES)  # noqa: A001
+        record = CallRecord(call_id, tool, Caller(principal, profile, thread), decode_time(row["started_at"]), id=id)
+        for names, decode in ((_TEXTS, decode_name), (_NUMBERS, int)):
+            for name in names:
+                setattr(record, name, None if row[name] is None else decode(row[name]))
+        record.read_only = bool(row["read_only"])
+        record.duration_s = int(row["duration_us"] or 0) / 1e6
+        if record.status == "started" and int(row["lost_after"]) <= now:
+            record.status = "lost"
+        if row["content"] is not None:
+            content = json.loads(store.keys.unseal(decode_bytes(row["content"]), *_of_content(row)))
+            record.arguments, record.result = content["arguments"], content["result"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise StoreError(f"A call in the store {store.place} is damaged.") from None
+    return record
+
+
+Done = Callable[[], object]
+
+
+@dataclass(slots=True)
+class _Item:
+    record: CallRecord | None
+    is_start: bool
+    done: Done | None
+
+    @property
+    def chars(self) -> int:
+        record = self.record
+        return 0 if record is None else len(record.arguments or "") + len(record.result or "")
+
+
+class _Writer:
+    """Writes the calls of one process in batches, on a thread of its own: as many as come while it is writing.
+
+    The queue is bounded. What comes while it is full, because the store cannot be written, is dropped and counted. The
+    thread ends when there is nothing to do, and begins again. `failing` is whether the store could not be written the
+    last time.
+    """
+
+    def __init__(
+        self, store: Store, *, max_age_s: float, max_bytes: int, size: int, clock: Callable[[], datetime]
+    ) -> None:
+        self._store = store
+        self._max_age_s = max_age_s
+        self._max_bytes = max_bytes
+        self._size = size
+        self._clock = clock
+        self._owner = token_hex(8)
+        self._changed = threading.Condition()  # guards what is below, up to the empty line
+        self._queue: list[_Item] = []
+        self._chars = 0
+        self._thread: threading.Thread | None = None
+        self._is_urgent = self._is_closing = False
+
+        # Of the thread alone, but for looking into it:
+        self._open: set[str] = set()
+        self._beat_at = self._tidy_at = 0.0
+        self.failing = False
+        self.dropped = 0
+
+    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> bool:
+        """Have *record* written; *done* is called, from the thread, when it is, or cannot be. False where it is
+        dropped.
+        """
+        item = _Item(record, is_start, done)
+        with self._changed:
+            is_full = len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS
+            # Of a call whose start is in the store the end always has room: else it would be kept as running.
+            if record is not None and is_full and (is_start or record.id not in self._open):
+                self.dropped += not is_start  # a call has one end
+                return False
+            self._queue.append(item)
+            self._chars += item.chars
+            self._is_urgent = self._is_urgent or done is not None
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
+                self._thread.start()
+            elif done is not None or len(self._queue) == 1:
+                self._changed.notify()
+        return True
+
+    async def written(self, record: CallRecord | None, timeout_s: float) -> bool:
+        """Have the start *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
+        is_done = asyncio.Event()
+        if not self.put(record, is_start=True, done=from_any_thread(is_done.set)):
+            return False
+        async with asyncio.timeout(timeout_s):
+            await is_done.wait()
+        return not self.failing
+
+    def fail(self, reason: str) -> None:
+        """Let no call wait from now on, until something is written again. Log that once."""
+        if not self.failing:
+            self.failing = True
+            _log.error("The call log cannot be written; calls go on without it. %s", reason)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to write."""
+        return self._thread is None
+
+    def _run(self) -> None:
+        atexit.register(self._at_exit)
+        try:
+            while (items := self._next_batch()) is not None:
+                is_written = self._write(items)
+                for item in items:
+                    if item.done is not None:
+                        item.done()
+                if not is_written:
+                    self._keep(items)
+        except BaseException:
+            self._thread = None  # the next record begins another
+            raise
+        finally:
+            atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """Write what is left when the interpreter ends, if that does not take long."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        if (thread := self._thread) is not None:
+            thread.join(_EXIT_S)
+
+    def _next_batch(self) -> list[_Item] | None:
+        """Wait for records, and for more. Return them; none to write that calls still run. None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._is_closing, BEAT_INTERVAL_S if self._open else _IDLE_S)
+            if not self._queue and (self._is_closing or not self._open):
+                self._thread = None
+                return None
+            if self._queue:
+                self._changed.wait_for(lambda: self._is_urgent or self._is_closing, BATCH_INTERVAL_S)
+            items, self._queue, self._chars, self._is_urgent = self._queue, [], 0, False
+            return items
+
+    def _keep(self, items: list[_Item]) -> None:
+        """Keep *items*, which could not be written, for later, and wait a while."""
+        items = [item for item in items if item.record is not None]
+        with self._changed:
+            if self._is_closing:
+                self.dropped += sum(not item.is_start for item in items)
+                return
+            self._queue = [*items, *self._queue]
+            self._chars = sum(item.chars for item in self._queue)
+            self._changed.wait_for(lambda: self._is_urgent or self._is_closing, _RETRY_S)
+
+    def _write(self, items: list[_Item]) -> bool:
+        """Write *items* in one transaction, and that started calls still run. False where that failed."""
+        now = self._clock()
+        lost_after = encode_time(now + timedelta(seconds=LOST_TIMEOUT_S))
+        rows = self._rows(items, lost_after)
+        beat = {"owner": self._owner, "until": lost_after} if self._open else None
+        try:
+            if rows or (beat is not None and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
+                self._store.write(lambda connection: _put(connection, rows, beat))
+                self._beat_at = time.monotonic()
+        except Exception as error:
+            self.fail(str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__)
+            return False
+        self._open = (self._open - rows.keys()) | {key for key, row in rows.items() if row["status"] == "started"}
+        if self.failing:
+            self.failing = False
+            _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
+        self._tidy(now)
+        return True
+
+    def _rows(self, items: list[_Item], lost_after: int) -> dict[str, dict[str, Any]]:
+        """Return the rows of *items* by the ids of their calls: of a start and an end the end."""
+        rows: dict[str, dict[str, Any]] = {}
+        for item in items:
+            if (record := item.record) is None:
+                continue
+            try:
+                rows[record.id] = _to_row(
+                    record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
+                )
+            except (TypeError, ValueError, AttributeError) as error:
+                # What a policy or a middleware has put there: the others are not to wait for it.
+                self.dropped += not item.is_start
+                item.record = None
+                log_failure("A call cannot be written to the call log", error, None)
+        return rows
+
+    def _tidy(self, now: datetime) -> None:
+        """Delete what is too old, and the oldest where there is too much."""
+        if time.monotonic() - self._tidy_at < _TIDY_S and self._tidy_at:
+            return
+        self._tidy_at = time.monotonic()
+        values = {"now": encode_time(now), "most": _MAX_DELETED}
+        oldest = encode_time(now - timedelta(seconds=self._max_age_s))
+        try:
+            for statement, bounds in (
+                (_TOO_OLD, {"oldest": oldest}),
+                (_TOO_MANY, {"max_bytes": self._max_bytes}),
+            ):
+                delete = statement.bindparams(**values, **bounds)
+                while self._store.write(lambda connection, delete=delete: connection.execute(delete).rowcount):  # type: ignore[misc]
+                    pass
+        except Exception as error:
+            self.fail(f"What is too old could not be deleted: {type(error).__name__}.")
+
+
+def _put(connection: Connection, rows: dict[str, dict[str, Any]], beat: dict[str, Any] | None) -> None:
+    """Write *rows*; with *beat*, also that the started calls of its owner still run."""
+    if rows:
+        connection.execute(_PUT, list(rows.values()))
+    if beat is not None:
+        connection.execute(_STILL_RUNS, beat)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class DatabaseCalls(Recorder):
+    """The call log in *store*: each call, when it ends, and before its work where that may change something.
+
+    *with_content* records arguments and results too, sealed. Calls are kept for *max_age_s* seconds, and as many as
+    take *max_bytes*. *commit_start* False writes the start of every call off its way, too. Up to *size* records wait to
+    be written; `dropped` counts the calls for whose end there was no room, and `unconfirmed` those whose start was not
+    written when their work began.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        with_content: bool = False,
+        commit_start: bool = True,
+        max_age_s: float = 30 * 24 * 3600.0,
+        max_bytes: int = 256 * 1024 * 1024,
+        size: int = 10_000,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        if max_bytes < 1 or size < 1 or not max_age_s > 0:
+            raise SetupError("The bounds of DatabaseCalls, max_age_s, max_bytes and size, are above 0.")
+        self.with_content = with_content
+        self.unconfirmed = 0
+        self._store = store
+        self._commit_start = commit_start
+        self._clock = clock
+        self._new_writer = partial(_Writer, store, max_age_s=max_age_s, max_bytes=max_bytes, size=size, clock=clock)
+        self._writers: dict[int, _Writer] = {}
+        store.use(RECORD)
+
+    @property
+    def dropped(self) -> int:
+        return self._writer().dropped
+
+    async def started(self, record: CallRecord, /) -> None:
+        writer = self._writer()
+        if record.read_only or not self._commit_start:
+            writer.put(record, is_start=True)
+        elif writer.failing:
+            self.unconfirmed += 1
+            writer.put(record, is_start=True)
+        else:
+            is_written = False
+            try:
+                is_written = await writer.written(record, _START_TIMEOUT_S)
+            except TimeoutError:
+                writer.fail(f"Writing takes longer than {_START_TIMEOUT_S:g} s.")
+            self.unconfirmed += not is_written
+
+    async def finished(self, record: CallRecord, /) -> None:
+        self._writer().put(record)
+
+    async def flush(self) -> None:
+        """Write what waits, within a few seconds."""
+        writer = self._writer()
+        try:
+            if not writer.is_idle:
+                await writer.written(None, _FLUSH_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("The call log could not be written in time; the last calls may not be in it.")
+
+    async def find(self, id: str, /) -> CallRecord | None:  # noqa: A002
+        """Return the call with the `id` of its record. Raises StoreError."""
+        records = await self._select(CALLS.select().where(_t.id == encode_name(id)))
+        return next((record for _, record in records), None)
+
+    async def newest(
+        self,
+        *,
+        tool: str | None = None,
+        principal: str | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[CallRecord]:
+        """Return the newest calls first, at most *limit*; *before* is the id of the last one that was seen.
+
+        *tool* and *principal* are whole names; *since* is when the call began. Raises StoreError.
+        """
+        query = CALLS.select().where(*self._filters(tool, principal, status, since))
+        if before is not None:
+            # Of the same principal: that another's id is known here would be seen.
+            last = select(_t.number).where(_t.id == encode_name(before), *self._filters(None, principal, None, None))
+            query = query.where(_t.number < last.scalar_subquery())
+        records = await self._select(query.order_by(_t.number.desc()).limit(limit))
+        return [record for _, record in records]
+
+    async def follow(
+        self, *, tool: str | None = None, principal: str | None = None, status: str | None = None
+    ) -> AsyncIterator[CallRecord]:
+        """Follow the calls of all processes from now on: each when it starts, if seen, and when it ends or is lost."""
+        newest = await self._select(CALLS.select().order_by(_t.number.desc()).limit(1))
+        first = last = newest[0][0] if newest else 0
+        statuses: dict[int, str] = {}
+        while True:
+            running = [number for number, state in statuses.items() if state == "started"]
+            floor = max(first, last - _OVERLAP)
+            query = CALLS.select().where((_t.number > floor) | _t.number.in_(running)).order_by(_t.number)
+            for number, record in await self._select(query):
+                if statuses.get(number) != record.status:
+                    statuses[number] = record.status
+                    last = max(last, number)
+                    if _matches(record, tool, principal, status):
+                        yield record
+            statuses = {
+                number: state for number, state in statuses.items() if state == "started" or number > last - _OVERLAP
+            }
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+
+    def __repr__(self) -> str:
+        return f"<DatabaseCalls in {self._store.place}>"
+
+    def _writer(self) -> _Writer:
+        # By process: a thread does not survive a fork, and what it was about to write is the parent's.
+        pid = os.getpid()
+        return self._writers.get(pid) or self._writers.setdefault(pid, self._new_writer())
+
+    def _filters(
+        self, tool: str | None, principal: str | None, status: str | None, since: datetime | None
+    ) -> Sequence[ColumnElement[bool]]:
+        filters: list[ColumnElement[bool]] = []
+        if tool is not None:
+            filters.append(_t.tool == encode_name(tool))
+        if principal is not None:
+            filters.append(_t.principal == encode_name(principal))
+        if since is not None:
+            filters.append(_t.started_at >= encode_time(since))
+        if status in ("started", "lost"):
+            now = encode_time(self._clock())
+            filters.append(_t.status == "started")
+            filters.append(_t.lost_after <= now if status == "lost" else _t.lost_after > now)
+        elif status is not None:
+            filters.append(_t.status == status)
+        return filters
+
+    async def _select(self, query: Select[Any]) -> list[tuple[int, CallRecord]]:
+        rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
+        now, records = encode_time(self._clock()), []
+        for row in rows:
+            try:
+                records.append((int(row["number"]), _to_record(row, self._store, now=now)))
+            except StoreError as error:
+                _log.warning("A call in the store %s is left out: %s", self._store.place, error)
+        return records
+
+
+def _matches(record: CallRecord, tool: str | None, principal: str | None, status: str | None) -> bool:
+    return (
+        tool in (None, record.tool) and principal in (None, record.caller.principal) and status in (None, record.status)
+    )
