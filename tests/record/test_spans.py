@@ -1,15 +1,11 @@
 """Calls as spans: what is in them, whose part they are, and that they arrive at a collector."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -138,34 +134,3 @@ async def test_without_an_sdk_calls_go_on() -> None:
 
     async with Workbench([add], recorder=Spans()) as bench:
         assert (await bench.call(Call("add", {"a": 1}, traceparent=f"00-{TRACE}-{PARENT}-01"))).value == 1
-
-
-async def test_spans_arrive_at_a_collector() -> None:
-    got: list[ExportTraceServiceRequest] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            got.append(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None: ...
-
-    @tool
-    async def add(a: int) -> int:
-        return a
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        provider = TracerProvider()
-        exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{server.server_port}/v1/traces")
-        provider.add_span_processor(SimpleSpanProcessor(exporter))
-        async with Workbench([add], recorder=Spans(provider=provider)) as bench:
-            await bench.call(Call("add", {"a": 1}, traceparent=f"00-{TRACE}-{PARENT}-01"))
-        provider.shutdown()
-        server.shutdown()
-    (span,) = [span for one in got for part in one.resource_spans for each in part.scope_spans for span in each.spans]
-    assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == ("execute_tool add", TRACE, PARENT)
-    assert span.end_time_unix_nano >= span.start_time_unix_nano > 0

