@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from toolcrib.sandbox import Worker, Workers
+from toolcrib.sandbox import Processes, Worker
 from toolcrib.sandbox.guard import descendants
 
 earlier: set[int] = set()
@@ -18,7 +18,7 @@ def family() -> list[int]:
 
 
 @asynccontextmanager
-async def leased(workers: Workers) -> AsyncGenerator[Worker]:
+async def leased(workers: Processes) -> AsyncGenerator[Worker]:
     """A worker for the block, used again afterwards only if the block ended without an exception."""
     turn = await workers.turns.acquire()
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import Call, Result, Workbench
-from toolcrib.sandbox import Processes, WorkerGone, Workers
+from toolcrib.sandbox import Processes, WorkerGone
 
 from .. import fuzz
 from ..doubled import doubled
@@ -219,7 +219,7 @@ async def test_a_worker_that_sends_no_message_is_gone(tmp_path: Path, sent: byte
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        pool = Workers("babbling:serve", size=1)
+        pool = Processes(target="babbling:serve", size=1)
         with pytest.raises(WorkerGone, match="sent what is not a message"):
             async with leased(pool) as worker:
                 await worker.send({"hex": sent.hex()})

@@ -67,15 +67,14 @@ def test_a_folder_has_files_and_folders_of_its_own_only(folder: Path, tmp_path: 
 
 
 def test_a_folder_has_a_bounded_number_of_files_and_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (folders._MAX_FILES, folders._MAX_BYTES) == (10_000, 64 * 2**20)
-    monkeypatch.setattr(folders, "_MAX_FILES", 2)
-    monkeypatch.setattr(folders, "_MAX_BYTES", 3)
+    monkeypatch.setattr(folders, "MAX_FILES", 2)
+    monkeypatch.setattr(folders, "MAX_BYTES", 3)
     folder_digest(folder)
-    monkeypatch.setattr(folders, "_MAX_BYTES", 2)
+    monkeypatch.setattr(folders, "MAX_BYTES", 2)
     with pytest.raises(LoadError, match="MiB, which is the limit"):
         folder_digest(folder)
     monkeypatch.undo()
-    monkeypatch.setattr(folders, "_MAX_FILES", 1)
+    monkeypatch.setattr(folders, "MAX_FILES", 1)
     with pytest.raises(LoadError, match="more than 1 files, which is the limit"):
         folder_digest(folder)
     (folder / "sparse").touch()

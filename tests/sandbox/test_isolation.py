@@ -445,13 +445,6 @@ class Hiding(BaseModel):
 def with_hidden(items: list[Hiding]) -> None: ...
 
 
-class HidingMetadata(BaseModel):
-    metadata: int = Field(0, exclude=True)
-
-
-def with_hidden_metadata(items: list[HidingMetadata]) -> None: ...
-
-
 def shadowed() -> None: ...
 
 
@@ -471,9 +464,8 @@ def shadowed() -> None: ...  # type: ignore[no-redef]
         (_first_shadowed, "is something else"),
         (borrowed, "'value' lives as long as a session"),
         (borrowed_inside, "'value' lives as long as a session"),
-        (with_secret, "'key' is a secret that no dump shows"),
-        (with_hidden, "the field 'hidden' is in no dump"),
-        (with_hidden_metadata, "the field 'metadata' is in no dump"),
+        (with_secret, "no dump (SecretStr)"),
+        (with_hidden, "no dump (exclude=True)"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, reason: str) -> None:
@@ -481,7 +473,7 @@ def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, reason: str) ->
         Tool(fn, name="it", isolation="process")
     assert str(refused.value).startswith("Tool 'it': ")
     assert reason in str(refused.value)
-    assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a "))
+    assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a"))
 
 
 async def test_a_tool_without_a_context_may_be_called_by_many_at_once(tools: str) -> None:

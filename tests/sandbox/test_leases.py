@@ -57,7 +57,7 @@ async def test_calls_that_wait_for_a_worker_when_the_bench_stops_are_lost_and_no
 async def test_a_cancellation_that_comes_late_cancels_no_other_call(tools: str) -> None:
     async with Processes(size=1) as processes, doubled([tools], processes=processes) as bench:
         await bench.call("pid")
-        (worker,) = processes.pool()._idle
+        (worker,) = processes._idle
         await worker.send({"do": "cancel", "call": -1})  # before any other, and while another runs
         running = asyncio.create_task(bench.call("nap", {"seconds": 0.3}))
         await asyncio.sleep(0.1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone, Workers
+from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone
 
 from ..doubled import doubled
 from .family import family, leased
@@ -50,8 +50,8 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.syspath_prepend(tmp_path)
 
     @asynccontextmanager
-    async def pool(name: str = "echo", **options: Any) -> AsyncIterator[Workers]:
-        workers = Workers(f"served:{name}", **options)
+    async def pool(name: str = "echo", **options: Any) -> AsyncIterator[Processes]:
+        workers = Processes(target=f"served:{name}", **options)
         try:
             yield workers
         finally:
@@ -60,7 +60,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     yield pool
 
 
-async def pid_of(workers: Workers) -> int:
+async def pid_of(workers: Processes) -> int:
     async with leased(workers) as worker:
         await worker.send({})
         return int((await worker.receive())["pid"])

@@ -12,7 +12,7 @@ import wasmtime
 from toolcrib import Caller, Workbench
 from toolcrib.core import LoadError
 from toolcrib.record import CallLog
-from toolcrib.sandbox import GuestProcesses, Limits, Processes, ProcessWork
+from toolcrib.sandbox import Limits, Processes, ProcessWork, guest_processes
 from toolcrib.tools import Permissions, load
 
 from .guests import (
@@ -291,4 +291,4 @@ async def test_what_others_could_have_written_into_the_cache_is_not_run(module: 
 def test_workers_of_modules_are_shared_with_no_other_tool(module: Module) -> None:
     (tool,) = load(module(ECHO)).tools
     assert isinstance(tool.work, ProcessWork)
-    assert tool.work.processes is GuestProcesses
+    assert tool.work.processes is guest_processes

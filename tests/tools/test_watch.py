@@ -86,10 +86,10 @@ def test_what_is_saved_is_there_and_what_is_deleted_is_not(file: Path) -> None:
     watched = Watched(file)
     assert (names(watched), problems(watched), watched.look()) == (["add"], [], None)
     file.write_text(PAIR.replace("Add two", "Sum two").replace("2 * a", "a + a"))
-    assert watched.look() == Change((file,), added=("double",), changed=("add",))
+    assert watched.look() == Change((file,), {"new": ["double"], "changed": ["add"]})
     assert [tool.spec.description for tool in watched.tools()] == ["Sum two numbers.", "Double a number."]
     file.write_text(ADD.replace("def add(a: int, b: int)", "def plus(a: float, b: float)"))
-    assert watched.look() == Change((file,), added=("plus",), removed=("add", "double"))
+    assert watched.look() == Change((file,), {"new": ["plus"], "gone": ["add", "double"]})
     assert value(watched, "plus", a=1, b=2) == 3
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_loaded_changes_nothing_and_names_file_and_line(file: Pat
     assert watched.tools() == [before]
     assert sys.modules[before.fn.__module__].__dict__ is before.fn.__globals__
     file.write_text(PAIR)
-    assert watched.look() == Change((file,), added=("double",))
+    assert watched.look() == Change((file,), {"new": ["double"]})
     assert problems(watched) == []
 
 
@@ -141,23 +141,23 @@ def test_a_tool_that_cannot_work_stays_as_it_was_and_the_others_are_loaded(file:
     new = "\n\n@tool\ndef negate(a: int) -> int:\n    return -a\n"
     file.write_text(PAIR.replace("add(a: int", "add(a: object()").replace("2 * a", "a + a") + new)
     change = watched.look()
-    assert change == Change((file,), added=("negate",), problems=tuple(watched.problems))
+    assert change == Change((file,), {"new": ["negate"]}, problems=tuple(watched.problems))
     assert problems(watched)[0].startswith(f"{file}:4: Tool 'add': ")
     after = {tool.spec.name: tool for tool in watched.tools()}
     assert after.keys() == {"add", "double", "negate"}
     assert (after["add"] is before["add"], after["double"] is before["double"]) == (True, False)
     file.write_text(ADD)
-    assert watched.look() == Change((file,), removed=("double", "negate"))
+    assert watched.look() == Change((file,), {"gone": ["double", "negate"]})
     assert problems(watched) == []
 
 
 def test_a_file_that_is_emptied_gone_or_not_a_file_any_more(file: Path) -> None:
     watched = Watched(file)
     file.write_text("")
-    assert watched.look() == Change((file,), removed=("add",), problems=tuple(watched.problems))
+    assert watched.look() == Change((file,), {"gone": ["add"]}, problems=tuple(watched.problems))
     assert problems(watched) == [f"{file}: It defines no tool. Mark functions with @tool."]
     file.write_text(ADD)
-    assert watched.look() == Change((file,), added=("add",))
+    assert watched.look() == Change((file,), {"new": ["add"]})
     # Unreadable, for root too: a link to itself.
     file.unlink()
     file.symlink_to(file)
@@ -201,13 +201,13 @@ def test_in_a_folder_what_has_changed_is_loaded_and_all_where_a_file_beside_has(
     assert names(watched) == ["add", "answer"]
     (folder / "c.py").write_text(ADD.replace("add", "plus"))
     (folder / "notes.txt").write_text("no tools")
-    assert watched.look() == Change((folder / "c.py",), added=("plus",))
+    assert watched.look() == Change((folder / "c.py",), {"new": ["plus"]})
     assert watched.tools()[0] is add
     (folder / "_shared.py").write_text("VALUE = 2\n")
     assert watched.look() == Change((folder / "a.py", folder / "b.py", folder / "c.py"))
     assert value(watched, "answer") == 2
     (folder / "b.py").unlink()
-    assert watched.look() == Change(removed=("answer",))
+    assert watched.look() == Change((), {"gone": ["answer"]})
     for file in folder.glob("*.py"):
         file.unlink()
     watched.look()
@@ -411,7 +411,7 @@ def test_a_folder_of_tools_follows_each_and_keeps_one_that_breaks(tmp_path: Path
     write(tmp_path, {**tool_files("one", "Other."), **tool_files("three"), "two/tool.toml": "name ="})
     change = watched.look()
     assert change is not None
-    assert (change.added, change.changed, change.removed) == (("three",), ("one",), ())
+    assert change.tools == {"new": ["three"], "changed": ["one"]}
     assert [problem.place for problem in change.problems] == [str(tmp_path / "two")]
     assert described(watched) == {"one": "Other.", "two": "Give it back.", "three": "Give it back."}
     for file in (tmp_path / "three").iterdir():
@@ -419,7 +419,7 @@ def test_a_folder_of_tools_follows_each_and_keeps_one_that_breaks(tmp_path: Path
     write(tmp_path, tool_files("two"))
     change = watched.look()
     assert change is not None
-    assert (change.removed, watched.problems) == (("three",), [])
+    assert (change.tools, watched.problems) == ({"gone": ["three"]}, [])
 
 
 def test_what_a_tool_needs_is_refused_without_permission_when_it_comes_later(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     file.write_text(document("a", "b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
     change = watched.look()
     assert change is not None
-    assert (change.added, change.removed) == (("get_b",), ())
+    assert change.tools == {"new": ["get_b"]}
     assert [problem.reason for problem in change.problems] == [
         "GET /c is left out: a parameter of it has no name or no place."
     ]
@@ -474,7 +474,7 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     file.write_text(document("b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
     change = watched.look()
     assert change is not None
-    assert (change.removed, names(watched), len(watched.problems)) == (("get_a",), ["get_b"], 1)
+    assert (change.tools["gone"], names(watched), len(watched.problems)) == (["get_a"], ["get_b"], 1)
     file.write_text(document("a", "b"))
     watched.look()
 
@@ -489,7 +489,7 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     file.write_text(document("b"))
     change = watched.look()
     assert change is not None
-    assert (change.removed, names(watched), watched.problems) == (("get_a",), ["get_b"], [])
+    assert (change.tools["gone"], names(watched), watched.problems) == (["get_a"], ["get_b"], [])
 
     file.unlink()
     change = watched.look()
@@ -512,7 +512,7 @@ def test_files_that_it_refers_to_are_followed(tmp_path: Path) -> None:
     other.write_text(f"b: {{ get: {OK}, delete: {OK} }}")
     change = watched.look()
     assert change is not None
-    assert change.added == ("delete_b",)
+    assert change.tools == {"new": ["delete_b"]}
 
 
 async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core import LoadError, ToolcribError
-from ..tools.content import content_hash
+from ..sandbox import content_hash
 from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
 from ..tools.remote import MCPSource, is_remote

@@ -1,4 +1,7 @@
-"""The content of a tool's folder, as a digest, and what in it cannot run in the sandbox. Nothing of it is imported."""
+"""The content of a file or a folder as one hash, and what in a tool's folder cannot run in the sandbox.
+
+Nothing of a folder is imported.
+"""
 
 import hashlib
 import os
@@ -7,9 +10,24 @@ from pathlib import Path
 
 from ..core import LoadError
 
-_MAX_FILES = 10_000
-_MAX_BYTES = 64 * 1024**2
+MAX_FILES = 10_000
+MAX_BYTES = 64 * 1024**2
+"""How much a folder of tools may have, of those that are fetched, locked or run in the sandbox."""
+
+_LEFT_OUT = ("__pycache__", ".git")
 _NATIVE = (".so", ".pyd", ".dylib", ".dll")
+
+
+def content_hash(path: Path) -> str:
+    """Return the SHA-256 of the file or folder *path*. Caches of Python and git's own folder do not count.
+
+    Raises LoadError for what cannot be read, and for a folder with more than a source may have.
+    """
+    if path.is_dir():
+        return _digest(path, _files(path, links=True, left_out=_LEFT_OUT))
+    if path.exists() and not path.is_file():  # reading a pipe would wait for its writer
+        raise LoadError(f"{path} is not a file that can be read.")
+    return _digest(path, [path])
 
 
 def folder_digest(folder: Path) -> str:
@@ -17,28 +35,16 @@ def folder_digest(folder: Path) -> str:
 
     Raises LoadError where it is too large, or has something else than files and folders of its own.
     """
-    digest = hashlib.sha256()
-    left = _MAX_BYTES
-    try:
-        for name, file in _files(folder):
-            with file.open("rb") as stream:
-                content = stream.read(left + 1)
-            left -= len(content)
-            if left < 0:
-                raise LoadError(f"The folder {folder} has more than {_MAX_BYTES // 1024**2} MiB, which is the limit.")
-            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
-    except OSError as error:
-        raise LoadError(f"The folder {folder} cannot be read: {error.strerror}.") from None
-    return digest.hexdigest()
+    return _digest(folder, _files(folder))
 
 
 def folder_stamp(folder: Path) -> str:
     """Return what is another when a file in *folder* was changed since, without reading it."""
     try:
-        stamps = [(name, *_stamp(file)) for name, file in _files(folder)]
+        stamps = [(str(file), *_stamp(file)) for file in _files(folder)]
     except OSError:
         return ""
-    return hashlib.sha256(repr(stamps).encode()).hexdigest()
+    return hashlib.sha256(repr(stamps).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def native_code_in(folder: Path) -> str | None:
@@ -46,26 +52,50 @@ def native_code_in(folder: Path) -> str | None:
 
     None without one.
     """
-    return next((name for name, _ in _files(folder) if name.endswith(_NATIVE) or ".so." in name), None)
+    names = (file.relative_to(folder).as_posix() for file in _files(folder))
+    return next((name for name in names if name.endswith(_NATIVE) or ".so." in name), None)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files in *folder*, in order. Raises LoadError for what is neither a file nor a folder, and links."""
+def _digest(path: Path, files: Iterator[Path] | list[Path]) -> str:
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        for file in sorted(files):
+            size += file.lstat().st_size
+            if size > MAX_BYTES:
+                raise LoadError(
+                    f"{path} has more than {MAX_BYTES // 1024**2} MiB, which is the limit. Name a folder that has the "
+                    "tools alone."
+                )
+            is_link = file.is_symlink()
+            content = os.fsencode(file.readlink()) if is_link else file.read_bytes()
+            name = "" if file == path else file.relative_to(path).as_posix()
+            digest.update(f"{name}\0{'link' if is_link else 'file'}\0".encode(errors="surrogateescape"))
+            digest.update(hashlib.sha256(content).digest())
+    except OSError as error:
+        raise LoadError(f"{path} cannot be read: {error.strerror}.") from None
+    return digest.hexdigest()
+
+
+def _files(folder: Path, *, links: bool = False, left_out: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the files in *folder*, and with *links* those too. Raises LoadError for what else is in it."""
     count = 0
     waiting = [folder]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
-            for entry in sorted(entries, key=lambda one: one.name):
-                path = Path(entry.path)
+            for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(path)
-                elif entry.is_file(follow_symlinks=False):
-                    count += 1
-                    yield path.relative_to(folder).as_posix(), path
-                else:
-                    raise LoadError(f"{path} is a link or a device. A tool's folder has files and folders only.")
-                if count > _MAX_FILES:
-                    raise LoadError(f"The folder {folder} has more than {_MAX_FILES} files, which is the limit.")
+                    waiting += [] if entry.name in left_out else [Path(entry.path)]
+                    continue
+                if not (entry.is_file(follow_symlinks=False) or (links and entry.is_symlink())):
+                    raise LoadError(f"{entry.path} is a link or a device. A tool's folder has files and folders only.")
+                count += 1
+                if count > MAX_FILES:
+                    raise LoadError(
+                        f"{folder} has more than {MAX_FILES} files, which is the limit. Name a folder that has the "
+                        "tools alone."
+                    )
+                yield Path(entry.path)
 
 
 def _stamp(file: Path) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -53,31 +52,20 @@ class Limits:
 
 
 class Processes:
-    """Worker processes, at most *size* of them serving at a time: the number of processors, and 2 at least.
+    """A pool of worker processes, at most *size* of them serving at a time: the number of processors, and 2 at least.
 
-    `close` ends them all. `forget` is for when files have changed: no worker keeps what it had imported.
+    More wait for a permit of `turns`, with which each takes one worker at a time. Workers are started when they are
+    needed, and kept. They run *target*, `module:function`, which is given a `worker.Channel`.
     """
 
-    def __init__(self, *, size: int | None = None, limits: Limits | None = None) -> None:
-        self._new_pool = partial(Workers, _TARGET, size=size, limits=limits)
-        self._pool: Workers | None = None
-
-    def pool(self) -> "Workers":
-        """Return the workers, which are started when they are first needed."""
-        if self._pool is None:
-            self._pool = self._new_pool()
-        return self._pool
-
-    def forget(self) -> None:
-        """End the idle workers, and those that serve when they have served. From any thread."""
-        if self._pool is not None:
-            self._pool.forget()
-
-    async def close(self) -> None:
-        """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+    def __init__(self, *, size: int | None = None, limits: Limits | None = None, target: str = _TARGET) -> None:
+        self.limits = limits or Limits()
+        self.turns = Semaphore(size or max(2, os.cpu_count() or 2))
+        self._target = target
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._ending: set[Worker] = set()
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,36 +75,9 @@ class Processes:
     ) -> None:
         await self.close()
 
-
-class GuestProcesses(Processes):
-    """Worker processes for WebAssembly, which share none with other tools.
-
-    Each module has a limit of its own. Their address space has none: a memory of theirs reserves much, and uses little.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(limits=Limits(memory_bytes=None))
-
-
-class Workers:
-    """A pool of workers that run *target*, `module:function`, which is given a `worker.Channel`.
-
-    At most *size* serve at once; more wait for a permit of `turns`, with which each takes one worker at a time. Workers
-    are started when they are needed, and kept.
-    """
-
-    def __init__(self, target: str, *, size: int | None = None, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        self.turns = Semaphore(size or max(2, os.cpu_count() or 2))
-        self._target = target
-        self._idle: list[Worker] = []
-        self._busy: set[Worker] = set()
-        self._ending: set[Worker] = set()
-        self._is_closed = False
-
     def take(self, tool: Any = None, *, new: bool = False) -> "Worker":
         """Return a worker of one's own until `give_back`: one that knows *tool*, or another, or a *new* one."""
-        if self._is_closed:
+        if self._is_closing:
             raise WorkerGone("was stopped")
         worker = None if new else self._take_idle(tool)
         worker = worker or self._start()
@@ -137,26 +98,32 @@ class Workers:
         """Give *worker* back. Keep it if it is *sound*; else end it with all that came of it."""
         self._busy.discard(worker)
         worker.mute()
-        if sound and not self._is_closed and not worker.is_outdated:
+        if sound and not self._is_closing and not worker.is_outdated:
             self._idle.append(worker)
         else:
             self._end(worker)
 
     def forget(self) -> None:
-        """End the idle workers now, and the others when they are given back: what they have imported has changed."""
+        """End the idle workers now, and the others when they are given back: what they have imported has changed.
+
+        From any thread.
+        """
         for worker in tuple(self._busy):
             worker.is_outdated = True
         while self._idle:
             self._end(self._idle.pop())
 
     async def close(self) -> None:
-        """End every worker, also those that are serving, and wait until all are gone."""
-        self._is_closed = True
-        self.forget()
-        for worker in tuple(self._busy):
-            worker.kill()
-        # Those that serve are given back by their callers.
-        await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
+        """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
+        self._is_closing = True
+        try:
+            self.forget()
+            for worker in tuple(self._busy):
+                worker.kill()
+            # Those that serve are given back by their callers.
+            await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
+        finally:
+            self._is_closing = False
 
     def _end(self, worker: "Worker") -> None:
         """End *worker* in a thread: its guard may take a while, and no event loop need be there."""
@@ -208,8 +175,16 @@ class Workers:
         return Worker(process, host_end, output_file, self.limits)
 
 
+def guest_processes() -> Processes:
+    """Return worker processes for WebAssembly, which share none with other tools.
+
+    Each module has a limit of its own. Their address space has none: a memory of theirs reserves much, and uses little.
+    """
+    return Processes(limits=Limits(memory_bytes=None))
+
+
 class Worker:
-    """One worker process. Made by `Workers`.
+    """One worker process. Made by `Processes`.
 
     `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for the caller to note what
     it has loaded, and whose calls it has run.

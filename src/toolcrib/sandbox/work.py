@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ..core import Context, Credential, Progress, Redaction, ToolError, content_from_dict
 from ..machinery import Overrides, log_failure
-from .processes import Processes, Worker, WorkerGone, Workers
+from .processes import Processes, Worker, WorkerGone
 from .wire import TooLarge
 
 _log = logging.getLogger("toolcrib")
@@ -61,7 +61,7 @@ class ProcessWork:
         self.processes = processes
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
-        workers = context.host.resource(self.processes).pool()
+        workers = context.host.resource(self.processes)
         turn = await workers.turns.acquire()
         try:
             return await _Conversation(self.codec, context, workers).run(arguments)
@@ -79,7 +79,7 @@ class _NotLoaded(Exception):
 class _Conversation:
     """One call, and what its worker and the host say of it to each other."""
 
-    def __init__(self, codec: Codec, context: Context, workers: Workers) -> None:
+    def __init__(self, codec: Codec, context: Context, workers: Processes) -> None:
         self._codec = codec
         self._context = context
         self._workers = workers

@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from ..core import Context, Redaction, ToolcribError, ToolError
@@ -185,21 +184,15 @@ async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any],
     """Return the value of *work*, with what it *needs* besides its arguments; what is opened for the call is closed."""
     host = context.host
     dependencies = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
-    loop, is_left = asyncio.get_running_loop(), False
     try:
         return await work({**arguments, **await dependencies.arguments(needs, context)}, context)
-    except GeneratorExit:
-        is_left = True  # nothing can be waited for now
-        raise
     finally:
         if dependencies.is_used():
-            await until_closed(dependencies.close, loop, is_left=is_left)
+            await until_closed(dependencies.close)
 
 
-async def until_closed(
-    close: Callable[[], Coroutine[Any, Any, None]], loop: asyncio.AbstractEventLoop, *, is_left: bool
-) -> None:
-    """Wait until *close* is done, on *loop*. It ends without a waiter too, so it keeps the permits of the call."""
+async def until_closed(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Wait until *close* is done. It ends without a waiter too, so it keeps the permits of the call."""
     permits = share_permits()
 
     async def work() -> None:
@@ -208,16 +201,9 @@ async def until_closed(
         finally:
             release_permits(permits)
 
-    def begin() -> asyncio.Task[None]:
-        task = create_lasting_task(work())
-        _keep(task)
-        return task
-
-    if is_left:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(begin)
-    else:
-        await asyncio.shield(begin())
+    task = create_lasting_task(work())
+    _keep(task)
+    await asyncio.shield(task)
 
 
 class Value:

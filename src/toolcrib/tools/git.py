@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..core import LoadError
+from ..sandbox import MAX_BYTES, MAX_FILES, content_hash
 from ..sandbox.cache import hold, private_folder, size_of, trim
-from .content import MAX_BYTES, MAX_FILES, content_hash
 
 if TYPE_CHECKING:
     from .function import Tool

@@ -18,9 +18,10 @@ from pydantic import Field, ValidationError
 
 from ..core import Hints, LoadError
 from ..machinery import canonical
+from ..sandbox import MAX_BYTES, content_hash
 from ..schema.declared import Strict, mistakes_in
 from ..schema.toml import line_at, lines_of, parse_toml
-from .content import MAX_BYTES, bytes_of, content_hash
+from .content import bytes_of
 from .function import Tool
 from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
 from .modules import LoadProblem

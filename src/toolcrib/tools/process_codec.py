@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from ..schema import Signature
 
 _CONTENT = (Text, Data, Image, Audio, File)
-_TABLES = ("properties", "$defs", "fields")
-"""The keywords under which the keys are names of a user's."""
-_SECRET = {"format": "password", "writeOnly": True}
-"""How pydantic describes SecretStr and SecretBytes, which no dump shows."""
-_EXCLUDED = {"serialization_exclude": True}
+_HIDDEN = {'"writeOnly": true': "SecretStr", "'serialization_exclude': True": "exclude=True"}
+"""How JSON Schema and pydantic's own schema show a field that no dump has."""
 _FROM_FILE = re.compile(r"toolcrib_\w+_([0-9a-f]{12})")
 
 
@@ -91,16 +88,14 @@ class ProcessCodec:
         require_importable(fn, label)
         _require_found(fn, label)
         _require_of_call(signature.needs, label)
-        if arguments is not None and (secret := _field_with(spec.input_schema, _SECRET)) is not None:
-            raise DefinitionError(
-                f"{label}: '{secret}' is a secret that no dump shows, so it cannot be sent to a worker "
-                f'(isolation="process"). Take a str, and register its value with Workbench(secrets=[...]).'
-            )
-        if arguments is not None and (field := _field_with(arguments.core_schema, _EXCLUDED)) is not None:
-            raise DefinitionError(
-                f"{label}: the field '{field}' is in no dump (exclude=True), so it cannot be sent to a worker "
-                '(isolation="process"). Take a type that has the field without it.'
-            )
+        if arguments is not None:
+            for mark, kind in _HIDDEN.items():
+                if mark in json.dumps(spec.input_schema) or mark in repr(arguments.core_schema):
+                    raise DefinitionError(
+                        f"{label}: a field of its arguments is in no dump ({kind}), so it cannot be sent to a worker "
+                        '(isolation="process"). Take another type: for a secret a str, whose value is registered with '
+                        "Workbench(secrets=[...])."
+                    )
         file = getattr(sys.modules[fn.__module__], "__file__", None)
         self._arguments = arguments
         self._returns_type = None if spec.output_schema is None else returns
@@ -267,20 +262,6 @@ def _require_of_call(needs: Needs, label: str) -> None:
 
 def _providers(needs: Needs) -> list[Callable[..., Any]]:
     return [provider for need in needs.depends for provider in (need.how.provider, *_providers(need.needs))]
-
-
-def _field_with(schema: Any, marks: Mapping[str, Any], name: str = "arguments") -> str | None:
-    """Return the name of a field whose schema, JSON's or pydantic's own, has all of *marks*; None without one."""
-    if isinstance(schema, Mapping):
-        if marks.items() <= {key: value for key, value in schema.items() if key in marks}.items():
-            return name
-        # Members are named by their keys; a schema's own keywords, and what is beside them, belong to the field.
-        is_table = name in _TABLES
-        inner = [(str(key) if is_table or key in _TABLES else name, value) for key, value in schema.items()]
-        inner = [(key, value) for key, value in inner if is_table or value is not schema.get("metadata")]
-    else:
-        inner = [(name, value) for value in schema] if isinstance(schema, list | tuple) else []
-    return next((hit for key, value in inner if (hit := _field_with(value, marks, key)) is not None), None)
 
 
 def _is_from_file(module: str, file: str | None) -> bool:

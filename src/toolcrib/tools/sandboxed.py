@@ -22,10 +22,9 @@ from typing import Any
 
 from ..core import Context, DefinitionError, LoadError, SetupError, ToolcribError, ToolError
 from ..machinery import Overrides, Work
-from ..sandbox import Codec, GuestProcesses, ProcessWork
+from ..sandbox import MAX_BYTES, Codec, ProcessWork, folder_digest, guest_processes, native_code_in
 from ..sandbox.environments import Environment, environment_for
-from ..sandbox.folders import folder_digest, native_code_in
-from .content import MAX_BYTES, bytes_of
+from .content import bytes_of
 from .from_schema import from_schema, stand_in
 from .function import Tool
 from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
@@ -68,7 +67,7 @@ def program_work(
     where, environment = _python(folder, {**where, "mounts": []}, trusted=trusted)
     if where["sha256"] != digest:
         raise LoadError("its folder has changed since it was loaded. Load it again.")
-    work = ProcessWork(_TextCodec(where, _GUEST if environment is None else _NATIVE), GuestProcesses)
+    work = ProcessWork(_TextCodec(where, _GUEST if environment is None else _NATIVE), guest_processes)
     return work if environment is None else EnvironmentWork(environment, work)
 
 
@@ -162,7 +161,7 @@ def _sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> T
     """Return the tool that *manifest* in *folder* describes, run by *codec*; *digest* is that of its program."""
     spec = manifest.spec(parameters_of(manifest, folder))
     tool = from_schema(spec, stand_in(manifest.name, digest))
-    tool.work = ProcessWork(codec, GuestProcesses)
+    tool.work = ProcessWork(codec, guest_processes)
     tool.requires = manifest.needs
     tool.needs_context, tool.at_deadline, tool.isolation = True, "killed", "wasm"
     for number, example in enumerate(spec.examples, 1):

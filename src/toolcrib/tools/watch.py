@@ -10,14 +10,14 @@ be, goes to the log `toolcrib.watch`.
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, SetupError, Source
-from .content import content_hash
+from ..sandbox import content_hash
 from .function import Tool
 from .git import DOCUMENT
 from .loading import SOURCES, Loaded, identity, reload_files, split_name
@@ -36,17 +36,17 @@ _log = logging.getLogger("toolcrib.watch")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a save changed: the names of tools, and new problems. *files* are the units that were loaded again."""
+    """What a save changed: the names of tools that are "new", "changed" or "gone", and new problems.
+
+    *files* are the units that were loaded again.
+    """
 
     files: tuple[Path, ...] = ()
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
+    tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     problems: tuple[LoadProblem, ...] = ()
 
     def __str__(self) -> str:
-        names = {"new": self.added, "changed": self.changed, "gone": self.removed}
-        parts = [f"{label}: {', '.join(names_of)}" for label, names_of in names.items() if names_of]
+        parts = [f"{kind}: {', '.join(names)}" for kind, names in self.tools.items()]
         return f"Loaded {', '.join(path.name for path in self.files)} again; {'; '.join(parts) or 'same tools'}."
 
 
@@ -224,15 +224,13 @@ def _change(
     old: Iterable[AnyTool], new: Iterable[AnyTool], files: tuple[Path, ...], problems: tuple[LoadProblem, ...]
 ) -> Change | None:
     before, after = ({tool.spec.name: tool.spec for tool in tools} for tools in (old, new))
-    if not (files or problems or before != after):
-        return None
-    return Change(
-        files,
-        added=tuple(name for name in after if name not in before),
-        changed=tuple(name for name, spec in after.items() if name in before and before[name] != spec),
-        removed=tuple(name for name in before if name not in after),
-        problems=problems,
-    )
+    kinds = {
+        "new": [name for name in after if name not in before],
+        "changed": [name for name, spec in after.items() if before.get(name, spec) != spec],
+        "gone": [name for name in before if name not in after],
+    }
+    tools = {kind: names for kind, names in kinds.items() if names}
+    return Change(files, tools, problems) if files or tools or problems else None
 
 
 def _digest(path: Path) -> object:

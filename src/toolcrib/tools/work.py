@@ -192,7 +192,6 @@ async def in_one_thread(body: Body, needs: Needs, arguments: dict[str, Any], con
     host = context.host
     outside = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
     inside = _Thread(outside, context)
-    loop, is_left = asyncio.get_running_loop(), False
 
     async def close() -> None:
         await inside.ended()
@@ -201,12 +200,9 @@ async def in_one_thread(body: Body, needs: Needs, arguments: dict[str, Any], con
     try:
         await inside.prepare(needs)
         return await in_thread(lambda: inside.run(body, needs, arguments))
-    except GeneratorExit:
-        is_left = True
-        raise
     finally:
         if outside.is_used():
-            await until_closed(close, loop, is_left=is_left)
+            await until_closed(close)
 
 
 class _Thread:

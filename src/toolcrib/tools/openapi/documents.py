@@ -13,7 +13,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 import pydantic_core
 
 from ...core import LoadError, SetupError
-from ..content import MAX_BYTES
+from ...sandbox import MAX_BYTES
 
 MAX_VALUES = 4_000_000
 """How many values a YAML document may stand for, with its aliases written out."""

@@ -16,10 +16,10 @@ import pydantic_core
 
 from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec
 from ...machinery import Encode, in_thread
+from ...sandbox import MAX_BYTES
 from ...schema import json_schema_check
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
 from ...schema.view import validator
-from ..content import MAX_BYTES
 from ..from_schema import from_work, stand_in
 from ..function import Tool
 from ..git import DOCUMENT
