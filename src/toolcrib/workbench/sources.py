@@ -28,20 +28,18 @@ _log = logging.getLogger("toolcrib")
 class Sources:
     """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
-    What cannot be loaded, and a change that cannot be made, is in *problems*; the tools stay as they were then.
-    *replaced* is called with the tools that a change has taken out. They are held to the file *lock*.
+    Where a change cannot be made, the tools stay as they were. *replaced* is called with the tools that a change has
+    taken out. They are held to the file *lock*.
     """
 
     def __init__(
         self,
         sources: Iterable[Any],
         registry: Registry,
-        problems: list[LoadProblem],
         replaced: Callable[[Sequence[AnyTool]], None],
         lock: str | Path | None = None,
     ) -> None:
         self.registry = registry
-        self._problems = problems
         self._replaced = replaced
         self._held_to: Lock | None = None
         if lock is not None:
@@ -50,6 +48,11 @@ class Sources:
             self._held_to = lock_in(lock)
         self._lock = threading.RLock()
         self._entries = [self._entry(source) for source in sources]
+
+    @property
+    def problems(self) -> list[LoadProblem]:
+        """What could not be loaded, and the changes that could not be made."""
+        return [problem for entry in self._entries for problem in entry.problems]
 
     def order(self) -> list[Any]:
         """Return the sources that have a life, in the order in which they were given."""
@@ -73,8 +76,6 @@ class Sources:
                         unlinks.append(listen(partial(self._changed, entry)))
                 if entry.is_required:
                     self._refresh_first(entry)
-                    if entry.is_of_servers:
-                        self._changed(entry)  # what it reports of its tools
         except BaseException:
             _call_all(unlinks)
             raise
@@ -88,11 +89,7 @@ class Sources:
 
     def _entry(self, source: Any) -> "_Entry":
         reading = _Reading(self._held_to)
-        entry = _Entry(reading.view(source), reading.dynamic, name=name_of(source))
-        for problem in reading.problems:
-            _log.warning("Not loaded: %s", problem)
-        self._problems += reading.problems
-        failures: list[LoadProblem] = []
+        entry = _Entry(reading.view(source), reading.dynamic, name_of(source), reading.problems)
         try:
             entry.tools = loaded_from(entry.source).tools
         except UnknownToolError:
@@ -102,12 +99,11 @@ class Sources:
         except Exception as error:
             if entry.is_required or not entry.dynamic:
                 raise
-            failures.append(entry.problem_of(error))
-            _log.warning("Not loaded: %s", failures[0])
+            entry.failure = entry.problem_of(error)
+        for problem in (*entry.unread, *([] if entry.failure is None else [entry.failure])):
+            _log.warning("Not loaded: %s", problem)
         for tool in entry.tools:
             self.registry.add(tool)
-        entry.problems = [*entry.problem_list(), *failures]
-        self._problems += entry.problems
         return entry
 
     def _refresh_first(self, entry: "_Entry") -> None:
@@ -122,17 +118,12 @@ class Sources:
 
     def _changed(self, entry: "_Entry") -> None:
         with self._lock:
-            problems: list[LoadProblem] = []
+            entry.failure = None
             try:
                 self._refresh(entry)
             except Exception as error:
-                problems.append(entry.problem_of(error))
-                _log.warning("The tools of %s stay as they were: %s", entry.name, problems[0].reason)
-            for problem in entry.problems:
-                if problem in self._problems:
-                    self._problems.remove(problem)
-            entry.problems = [*entry.problem_list(), *problems]
-            self._problems += entry.problems
+                entry.failure = entry.problem_of(error)
+                _log.warning("The tools of %s stay as they were: %s", entry.name, entry.failure.reason)
 
     def _refresh(self, entry: "_Entry") -> None:
         with self._lock:
@@ -168,15 +159,19 @@ class Sources:
 
 @dataclass(slots=True)
 class _Entry:
-    """One of the sources that were given. *source* loads without reading anything again; *dynamic* are in it."""
+    """One of the sources that were given. *source* loads without reading anything again; *dynamic* are in it.
+
+    *unread* could not be loaded, *conflicts* have the name of a tool of another source, and *failure* is why its tools
+    stay as they were.
+    """
 
     source: Any
     dynamic: list[Source]
     name: str
+    unread: list[LoadProblem]
     tools: list[AnyTool] = field(default_factory=list[AnyTool])
-    problems: list[LoadProblem] = field(default_factory=list[LoadProblem])
-
     conflicts: list[LoadProblem] = field(default_factory=list[LoadProblem])
+    failure: LoadProblem | None = None
 
     @property
     def is_of_servers(self) -> bool:
@@ -193,9 +188,11 @@ class _Entry:
         reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
         return LoadProblem(self.name, reason)
 
-    def problem_list(self) -> list[LoadProblem]:
-        """Return the problems that sources report of themselves, and names that others have."""
-        return self.conflicts + [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
+    @property
+    def problems(self) -> list[LoadProblem]:
+        """All its problems, those that its sources report of themselves among them."""
+        reported = [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
+        return [*self.unread, *self.conflicts, *reported, *([] if self.failure is None else [self.failure])]
 
 
 class _Reading:

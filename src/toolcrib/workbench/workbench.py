@@ -108,7 +108,6 @@ class Crib(Startable):
             store = self._own_store = Database(store)
             self.options = {**self.options, "store": store}
         self.store: Any = Stores() if store is None else store
-        self.problems: list[LoadProblem] = []
         self.registry = sources if isinstance(sources, Registry) else Registry()
         policy = self.options["policy"]
         self._rules = None if (guarded := getattr(policy, "guarded", None)) is None else guarded(self.registry.specs)
@@ -122,11 +121,8 @@ class Crib(Startable):
         secrets = tuple(self.options["secrets"])
         redactor = Redactor(secrets)
         redact_log(redactor)
-        self._sources = (
-            Sources((), self.registry, self.problems, self._replaced)
-            if isinstance(sources, Registry)
-            else Sources(sources, self.registry, self.problems, self._replaced, self.options["lock"])
-        )
+        own_sources = () if isinstance(sources, Registry) else sources
+        self._sources = Sources(own_sources, self.registry, self._replaced, self.options["lock"])
         of_sources = [secret for source in self._sources.order() for secret in getattr(source, "secrets", ())]
         for secret in of_sources:
             redactor.add(secret)
@@ -310,6 +306,11 @@ class Crib(Startable):
         """Return the sources that may offer resources and prompts, in order."""
         return [source for source in self._sources.order() if any(hasattr(source, name) for name in _OFFERS)]
 
+    @property
+    def problems(self) -> list[LoadProblem]:
+        """What of the sources could not be loaded or started, and which change of theirs could not be made."""
+        return [*self._sources.problems, *self._unavailable.values(), *self._rule_problems]
+
     def is_own(self, source: Any) -> bool:
         """Return whether *source* was given to this crib, and did not come with a registry of another's."""
         return id(source) in self._own
@@ -455,14 +456,10 @@ class Crib(Startable):
 
     def _check_rules(self) -> None:
         """Note the rules that withhold tools which have come later."""
-        if self._rules is None or not self._is_started:
-            return
-        for problem in self._rule_problems:
-            self.problems.remove(problem)
-        self._rule_problems = [LoadProblem("policy", problem) for problem in self._rules.check()]
-        self.problems += self._rule_problems
-        for problem in self._rule_problems:
-            _log.error("A tool is withheld: %s", problem.reason)
+        if self._rules is not None and self._is_started:
+            self._rule_problems = [LoadProblem("policy", problem) for problem in self._rules.check()]
+            for problem in self._rule_problems:
+                _log.error("A tool is withheld: %s", problem.reason)
 
     def _follow(self) -> None:
         if self._end_following is None:
@@ -481,14 +478,11 @@ class Crib(Startable):
                     forget()
 
     def _source_changed(self, source: Any, reason: str | None) -> None:
-        problem = self._unavailable.pop(id(source), None)
-        if problem in self.problems:
-            self.problems.remove(problem)
+        self._unavailable.pop(id(source), None)
         if reason is None:
             self._sources.refresh(source)
         else:
-            self._unavailable[id(source)] = problem = LoadProblem(name_of(source), reason)
-            self.problems.append(problem)
+            self._unavailable[id(source)] = LoadProblem(name_of(source), reason)
         self._invalidate()
 
     def _is_in_use(self, source: Any) -> bool:
