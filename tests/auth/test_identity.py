@@ -441,7 +441,7 @@ async def lives(world: World) -> None:
         world.see(own.caller, crib, await own.call("read"))
 
 
-@door("Workbench.registry", "Workbench.problems", "Workbench.now", "Workbench.redacted")
+@door("Workbench.registry", "Workbench.problems", "Crib.problems", "Workbench.now", "Workbench.redacted")
 async def looks(world: World) -> None:
     bench = world.crib.workbench(BOB)
     world.see(list(bench.registry), bench.problems, bench.now(), bench.redacted("x"), bench.specs())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.workbench.tables import schema
+from toolcrib.workbench.settings import schema
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

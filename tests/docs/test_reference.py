@@ -25,7 +25,7 @@ from toolcrib.schema.declared import Strict, doc_of
 from toolcrib.workbench.limits import Limit
 from toolcrib.workbench.options import DEFAULTS, Options
 from toolcrib.workbench.rules import Rule
-from toolcrib.workbench.tables import File, variables
+from toolcrib.workbench.settings import File, variables
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 _ROOMS = (

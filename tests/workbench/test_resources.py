@@ -17,7 +17,6 @@ from toolcrib.workbench.resources import URITemplate
         ("file:///{+folder}/{name}", "file:///a/b?c", None),
         *(("file:///{+folder}/{name}", uri, None) for uri in ("file:///a", "file:///a/", "file:///a/../b", "f")),
         *(("file:///{name}", uri, None) for uri in ("file:///%2e%2e", "file:///a%2F..%2Fb", "file:///a%00")),
-        ("file:///{+path}", f"file:///{'x' * 8192}", None),
     ],
 )
 def test_a_uri_has_the_values_of_its_template(template: str, uri: str, values: dict[str, str] | None) -> None:
@@ -32,7 +31,7 @@ def test_a_long_uri_that_nearly_matches_is_refused_at_once() -> None:
     "text",
     [
         *("a://{x}/{x}", "a://{?q}/b", "a://{x,y}", "a://{", "a://x}", "a://{1}", "a://{x}{y}", "a://{x}-{y}"),
-        *("a://{+x}/{+y}", "a://{x*}", f"a://{'x' * 8192}"),
+        *("a://{+x}/{+y}", "a://{x*}"),
     ],
 )
 def test_what_is_no_template_is_refused(text: str) -> None:

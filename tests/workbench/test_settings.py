@@ -26,9 +26,10 @@ from toolcrib.workbench.settings import (
     SettingsError,
     find_settings,
     read_settings,
+    schema,
     unknown_variables,
+    variables,
 )
-from toolcrib.workbench.tables import schema, variables
 
 Read = Callable[..., Settings]
 Problems = Callable[..., list[str]]

@@ -8,8 +8,8 @@ from ..core.source import PromptMessage
 from ..machinery import Next, PendingStore, ResultStore, StoredPending, StoredResult, lazy_names
 from . import sync
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
+from .memory import MemoryPendings, MemoryResults
 from .options import Options, Stores
-from .pendings import MemoryPendings
 from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search
@@ -17,7 +17,6 @@ from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Crib, Workbench
 
 if TYPE_CHECKING:
-    from .results import MemoryResults
     from .rules import Rule, Rules, rules_from_data
 
 __all__ = [
@@ -60,6 +59,6 @@ __all__ = [
 # Not every program needs these, and `import toolcrib` is for all of them.
 __getattr__ = lazy_names(
     __name__,
-    {"MemoryResults": ".results", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
+    {"Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
     renamed={"CribRuntime": "Crib", "Retries": "Retry"},
 )

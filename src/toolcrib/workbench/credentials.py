@@ -17,8 +17,7 @@ from ..core import Answer, Approve, Broker, Caller, Deny, Pending, Recorder, Req
 if TYPE_CHECKING:
     from ..auth import Authorization, Completed, CredentialBroker, Grant, Owner
     from ..store import Store
-    from .settings import Settings
-    from .tables import CallsTable
+    from .settings import CallsTable, Settings
 
 CALLBACK_PATH, FORM_PATH, CLIENT_PATH = "/auth/callback", "/auth/secret", "/auth/client.json"
 """Where the callback app takes what providers send back, and what people enter, and describes this program."""

@@ -96,21 +96,16 @@ def argument_of(spec: ToolSpec) -> str:
     """Return the argument of *spec* that takes the profile: `profile`, else `auth_profile`, with `_` behind it if need
     be.
     """
-    names_used = {name for names in spec.names for name in names} | _property_names(spec.input_schema)
+    from ..schema import SchemaView  # brings pydantic: with the first choice, and not with the package
+
+    names_used = {name for names in spec.names for name in names}
+    names_used.update(*(form.members for form in SchemaView(spec.input_schema).alternatives))
     first, name = _NAMES
     if first not in names_used:
         return first
     while name in names_used:
         name += "_"
     return name
-
-
-def _property_names(schema: Any) -> set[str]:
-    """Return the names of properties anywhere in *schema*: those of the root may be behind a reference."""
-    if isinstance(schema, Mapping):
-        own = set(schema["properties"]) if isinstance(schema.get("properties"), Mapping) else set[str]()
-        return own.union(*map(_property_names, schema.values()))
-    return set[str]().union(*map(_property_names, schema)) if isinstance(schema, list | tuple) else set()
 
 
 def _taken(arguments: Any, name: str) -> tuple[Any, Any]:

@@ -183,6 +183,11 @@ class Registry:
             callback()
 
 
+def free_name(registry: Registry, names: Iterable[str]) -> str | None:
+    """Return the first of *names* that no tool of *registry* has; None if there is none."""
+    return next((name for name in names if registry.holder(name) is None), None)
+
+
 def unknown(name: str, names: Iterable[str]) -> str:
     """Return the message for a name that is not there."""
     from ..schema import closest_match, did_you_mean, display_name

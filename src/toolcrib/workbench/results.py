@@ -6,17 +6,14 @@ A result is stored with known secrets redacted, so no way of reading it in piece
 import json
 import logging
 import sys
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from pydantic_core import to_json
 
-from ..core import Audio, Caller, Content, File, Image, Redaction, Repair, Result, SetupError, Text, Tool, ToolError
+from ..core import Audio, Caller, Content, File, Image, Redaction, Repair, Result, Text, Tool, ToolError
 from ..machinery import (
     HANDLE_PREFIX,
     MIN_RESULT_CHARS,
@@ -29,108 +26,16 @@ from ..machinery import (
 )
 from ..schema import display_name, object_members
 from ..schema.json_text import LIMIT_BYTES
+from .memory import MemoryResults
 from .read_result import LONG_CHARS, ResultContent, as_json, escaped, preview, read_result, shortened
-
-if TYPE_CHECKING:
-    from .registry import Registry
+from .registry import Registry, free_name
 
 _log = logging.getLogger("toolcrib")
 
-MAX_FILE_BYTES = 1024 * 1024
 MAX_BINARY_BYTES = 4 * 1024 * 1024
-"""The limits for files, and for images, sound and files together."""
+"""The limit for images, sound and files together."""
 
 _READERS = ("read_result", "toolcrib_read_result")
-
-
-class MemoryResults:
-    """Stores results in memory: of each principal at most *max_count* and *max_bytes*, each for *max_age_s* seconds.
-
-    A principal's least recently used results make room for their new ones. All principals together have
-    *max_total_bytes*; when these are full, new results of other principals are not stored. *clock* is in seconds.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_bytes: int = 64 * 1024 * 1024,
-        max_count: int = 200,
-        max_age_s: float = 3600.0,
-        max_total_bytes: int = 1024 * 1024 * 1024,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if max_bytes < 1 or max_count < 1 or max_total_bytes < 1 or not max_age_s > 0:
-            raise SetupError(
-                "The bounds of MemoryResults, max_bytes, max_count, max_age_s and max_total_bytes, are above 0."
-            )
-        self._max_bytes = max_bytes
-        self._max_count = max_count
-        self._max_age_s = max_age_s
-        self._max_total_bytes = max_total_bytes
-        self._clock = clock
-        self._lock = threading.Lock()
-        # By handle, the least recently used first: the result, its size, and when it expires on the clock.
-        self._entries: OrderedDict[str, tuple[StoredResult, int, float]] = OrderedDict()
-        self._bytes = 0
-
-    async def store(self, stored: StoredResult, /) -> bool:
-        size = stored.size_bytes
-        with self._lock:
-            self._drop_expired()
-            own = {
-                handle: own_size
-                for handle, (result, own_size, _) in self._entries.items()
-                if result.principal == stored.principal
-            }
-            own_bytes = sum(own.values())
-            room = min(self._max_bytes, self._max_total_bytes - self._bytes + own_bytes) - size
-            if room < 0:
-                return False
-            for drop_count, (handle, own_size) in enumerate(own.items()):
-                if len(own) - drop_count < self._max_count and own_bytes <= room:
-                    break
-                self._drop(handle)
-                own_bytes -= own_size
-            self._entries[stored.handle] = (stored, size, self._clock() + self._max_age_s)
-            self._bytes += size
-        return True
-
-    async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
-        with self._lock:
-            self._drop_expired()
-            result = self._entries[handle][0] if handle in self._entries else None
-            if result is None or (result.principal, result.thread) != (principal, thread):
-                return None
-            self._entries.move_to_end(handle)
-            return result
-
-    async def holds(self, principal: str, thread: str, /) -> bool:
-        with self._lock:
-            self._drop_expired()
-            return any(
-                (result.principal, result.thread) == (principal, thread) for result, *_ in self._entries.values()
-            )
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._entries.clear()
-            self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __repr__(self) -> str:
-        return f"<MemoryResults: {len(self)} results, {self._bytes} bytes>"
-
-    def _drop_expired(self) -> None:
-        now = self._clock()
-        for handle in [handle for handle, (_, _, expires_at) in self._entries.items() if expires_at <= now]:
-            self._drop(handle)
-
-    def _drop(self, handle: str) -> None:
-        _, size, _ = self._entries.pop(handle)
-        self._bytes -= size
 
 
 class Results:
@@ -142,7 +47,7 @@ class Results:
 
     def __init__(
         self,
-        registry: "Registry",
+        registry: Registry,
         *,
         caller: Caller,
         limit_chars: int | None,
@@ -166,9 +71,9 @@ class Results:
         limit = self.limit_chars
         content = result.content
         size = sum(len(part.text) + 1 for part in content) - 1
-        file_bytes = sum(len(part.data) for part in content if isinstance(part, File))
-        data_bytes = file_bytes + sum(len(part.data) for part in content if isinstance(part, Image | Audio))
-        data_fits = file_bytes <= MAX_FILE_BYTES and data_bytes <= MAX_BINARY_BYTES
+        data_fits = (
+            sum(len(part.data) for part in content if isinstance(part, File | Image | Audio)) <= MAX_BINARY_BYTES
+        )
         if size <= limit and (data_fits or limit == sys.maxsize):
             return
         handle = await self._put(content, tool)
@@ -246,9 +151,7 @@ class Results:
 
     def reader_name(self) -> str | None:
         """Return the name of the tool that reads results: the second, if a tool of the user has the first."""
-        # To many models and providers, names that differ only in `-` and `_` are one.
-        find = self._registry.find
-        return next((name for name in _READERS if not (find(name) or find(name.replace("_", "-")))), None)
+        return free_name(self._registry, _READERS)
 
     def reader(self, name: str | None = None) -> Tool | None:
         """Return the tool that reads results, if *name* is its name."""

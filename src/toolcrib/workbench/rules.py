@@ -325,7 +325,7 @@ def _nearest(spec: ToolSpec, pointer: str) -> str:
 class GuardedRules:
     """The policy *rules* over tools that come and go: what a rule can never match is denied.
 
-    *specs* returns the tools that are there. `problems` names the rules that withhold tools from calls.
+    *specs* returns the tools that are there.
     """
 
     def __init__(self, rules: Rules, specs: Callable[[], Sequence[ToolSpec]]) -> None:
@@ -333,10 +333,9 @@ class GuardedRules:
         self._specs = specs
         self._checked: dict[str, ToolSpec] = {}
         self._denials: dict[str, Decision] = {}
-        self.problems: tuple[str, ...] = ()
 
     def check(self, *more: ToolSpec) -> Sequence[str]:
-        """Find out again which tools are withheld. Returns the problems."""
+        """Find out again which tools are withheld. Returns a problem for each rule that withholds one."""
         specs = {spec.name: spec for spec in (*self._specs(), *more)}
         denials: dict[str, Decision] = {}
         problems: list[str] = []
@@ -345,8 +344,8 @@ class GuardedRules:
                 problems.append(f"{label} {rule.problem(mismatches)}")
                 denial = Decision("deny", label, "a rule about it can never match.")
                 denials = dict.fromkeys(mismatches, denial) | denials
-        self._denials, self._checked, self.problems = denials, specs, tuple(problems)
-        return self.problems
+        self._denials, self._checked = denials, specs
+        return problems
 
     def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
         if self._checked.get(spec.name) is not spec:

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from ..core import SetupError, Tool, ToolSpec
 from ..machinery import compile_globs, in_thread
-
-if TYPE_CHECKING:
-    from .registry import Registry
+from .registry import Registry, free_name
 
 FINDERS = ("find_tools", "toolcrib_find_tools")
 """The names of the tool that searches: the second, where a tool of the user has the first."""
@@ -138,7 +136,7 @@ class ToolSearch:
 
     def __init__(
         self,
-        registry: "Registry",
+        registry: Registry,
         index: SharedIndex,
         search: Search,
         *,
@@ -164,9 +162,8 @@ class ToolSearch:
             return every
         cached = self._shown
         if cached is None or cached[0] != every or cached[1] != self._changes:
-            finder = self.tool()
-            assert finder is not None
-            specs = (finder.spec, *(spec for spec in every if self._is_shown(spec.name)))
+            finders = [] if (finder := self.tool()) is None else [finder.spec]
+            specs = (*finders, *(spec for spec in every if self._is_shown(spec.name)))
             cached = self._shown = (every, self._changes, specs)
         return cached[2]
 
@@ -180,8 +177,8 @@ class ToolSearch:
 
     def tool(self, name: str | None = None) -> Tool | None:
         """Return the tool that searches, if *name* is its name."""
-        own = FINDERS[0] if self._registry.find(FINDERS[0]) is None else FINDERS[1]
-        if name is not None and name != own:
+        own = free_name(self._registry, FINDERS)
+        if own is None or (name is not None and name != own):
             return None
         if own not in self._tools:
             self._tools[own] = self._new_tool(own)

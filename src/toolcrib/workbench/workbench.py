@@ -52,15 +52,24 @@ from ..record import Redactor
 from ..record.redact import redact_log
 from ..sandbox import Processes
 from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool, as_tool, offered_by
-from . import state, sync
+from . import sync
 from .credentials import Credentials
-from .lifespan import Lifespan, SharedTask, SourceLife, name_of
+from .lifespan import (
+    Lifespan,
+    SharedTask,
+    SourceLife,
+    by_key,
+    load_state,
+    name_of,
+    require_known,
+    save_state,
+    states_in,
+)
 from .limits import Limiter
-from .offers import Offers
 from .options import DOUBLES, Doubles, Options, Stores, require_options
 from .profiles import Profiles
 from .registry import Registry, unknown
-from .resources import PromptList, ResourceList
+from .resources import Offers, PromptList, ResourceList
 from .search import Search, SharedIndex, ToolSearch
 from .sources import Sources
 from .sync import Home, Startable, at_home
@@ -417,15 +426,15 @@ class Crib(Startable):
     async def save_state(self) -> dict[str, Any]:
         """Return the state of the shared sources. See `Workbench.save_state`."""
         await self.start()
-        return await state.save(self.lifespan.lives)
+        return await save_state(self.lifespan.lives)
 
     @at_home
     async def load_state(self, saved: Mapping[str, Any]) -> None:
         """Give the shared sources their state back. See `Workbench.load_state`."""
-        states = state.states_in(saved)
+        states = states_in(saved)
         await self.start()
-        state.require_known(states, list(state.by_key(self.lifespan.lives)))
-        await state.load(self.lifespan.lives, states, describe=self.describe)
+        require_known(states, list(by_key(self.lifespan.lives)))
+        await load_state(self.lifespan.lives, states, describe=self.describe)
 
     async def close_resources(self) -> None:
         """Close the executors that are this crib's own. A later call makes new ones."""
@@ -862,7 +871,7 @@ class Workbench(Startable):
         """
         self._require_open()
         await self.start()
-        return await state.save(self._lives())
+        return await save_state(self._lives())
 
     @at_home
     async def load_state(self, saved: Mapping[str, Any]) -> None:
@@ -871,15 +880,15 @@ class Workbench(Startable):
         Sources that are not named in it stay as they are. Raises SetupError for anything that is not such a state, for
         another version, for sources that are not here, and for state that does not fit.
         """
-        states = state.states_in(saved)
+        states = states_in(saved)
         self._require_open()
         await self.start()
         idle = {source.state_key: source for source in self._idle_sources()}
-        state.require_known(states, [*state.by_key(self._lives()), *idle], state.by_key(self.crib.lifespan.lives))
+        require_known(states, [*by_key(self._lives()), *idle], by_key(self.crib.lifespan.lives))
         for key, source in idle.items():
             if key in states:
                 await self._run_source(source)
-        await state.load(self._lives(), states, describe=self.crib.describe)
+        await load_state(self._lives(), states, describe=self.crib.describe)
 
     def __repr__(self) -> str:
         return f"<Workbench of {len(self.registry)} tools for {self.caller.principal}>"
