@@ -118,7 +118,6 @@ def test_what_has_another_form_loses_nothing(schema: Any, lowered: Any) -> None:
             ["oneOf"],
         ),
         ({"type": "string", "not": {"minLength": 3}}, {"type": "string"}, ["not"]),
-        ({"type": "string", "not": {"const": "a"}}, {"type": "string", "description": 'Not "a".'}, ["not"]),
         (
             {"enum": [{"a": 1}, {"b": 1}]},
             {"type": "object", "description": 'One of {"a": 1}, {"b": 1}.'},
@@ -130,9 +129,9 @@ def test_what_has_another_form_loses_nothing(schema: Any, lowered: Any) -> None:
             ["patternProperties"],
         ),
         (
-            {"type": "object", "properties": {"a": {}}, "dependencies": {"a": ["b"], "c": {"minProperties": 3}}},
+            {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
             {"type": "object", "properties": {"a": {}}, "description": "If 'a' is given, 'b' must be too."},
-            ["dependencies"],
+            ["dependentRequired"],
         ),
         ({"$ref": "#/$defs/gone"}, {}, ["$ref"]),
         (
@@ -484,7 +483,7 @@ def test_references_that_go_in_circles_or_multiply_come_to_an_end() -> None:
 
 @pytest.mark.parametrize(("accepts", "strict"), [(OPENAI, True), (ANTHROPIC, True), (GEMINI, False)])
 @pytest.mark.parametrize(
-    "of_branch", [lambda i: {"const": f"v{i}"}, lambda i: of(kind={"const": i}, v={"type": "string"})]
+    "of_branch", [lambda i: {"const": f"v{i}"}, lambda i: of(kind={"const": f"k{i}"}, v={"type": "string"})]
 )
 def test_a_union_may_have_hundreds_of_alternatives(accepts: Accepts, strict: bool, of_branch: Any) -> None:
     low = lower(of(a={"oneOf": [of_branch(i) for i in range(300)]}), accepts, strict=strict)

@@ -148,9 +148,7 @@ def in_words(keyword: str, value: Any) -> list[str]:
             phrases = [f"format `{value}`"]
         case "enum":
             phrases = [one_of(value)]
-        case "not" if isinstance(value, dict) and len(value) == 1 and value.keys() <= {"const", "enum"}:
-            phrases = [f"not {one_of(value.get('enum', [value.get('const')]))}"]
-        case "dependentRequired" | "dependencies":
+        case "dependentRequired":
             groups = [(name, names) for name, names in value.items() if isinstance(names, list) and names]
             phrases = [f"if '{name}' is given, {' and '.join(map(repr, names))} must be too" for name, names in groups]
         case _:

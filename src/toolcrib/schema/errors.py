@@ -30,7 +30,7 @@ from .describe import (
     either,
     one_of,
 )
-from .view import UNIONS, SchemaView, kind, pointer
+from .view import UNIONS, SchemaView, by_tag, kind, pointer
 
 MAX_PROBLEMS = 50
 """How many problems are looked for."""
@@ -229,7 +229,7 @@ class _Walk:
             return
         leaves = dict.fromkeys(leaf for branch in view.branches(keyword) for leaf in branch.alternatives)
         near = [leaf for leaf in leaves if leaf.admits_kind_of(value)]
-        if isinstance(value, dict) and (tagged := _by_tag(near)) is not None:
+        if isinstance(value, dict) and (tagged := by_tag(near)) is not None:
             yield from self._tagged(value, *tagged, path)
             return
         if not near or any(leaf.choices for leaf in near):
@@ -253,17 +253,17 @@ class _Walk:
             yield self._another_kind(value, view, path)
 
     def _tagged(
-        self, value: dict[str, Any], name: str, by_tag: Mapping[str, SchemaView], path: Path
+        self, value: dict[str, Any], name: str, views_by_tag: Mapping[str, SchemaView], path: Path
     ) -> Iterator[Problem]:
-        tag_path, expected = (*path, name), one_of(list(by_tag))
+        tag_path, expected = (*path, name), one_of(list(views_by_tag))
         tag = value.get(name)
         if name not in value:
-            yield _missing(tag_path, expected, choices=list(by_tag))
-        elif isinstance(tag, str) and tag in by_tag:
-            yield from self.problems(value, by_tag[tag], path)
+            yield _missing(tag_path, expected, choices=list(views_by_tag))
+        elif isinstance(tag, str) and tag in views_by_tag:
+            yield from self.problems(value, views_by_tag[tag], path)
         else:
-            match = self._closest(tag, by_tag) if isinstance(tag, str) else None
-            yield _expected(tag_path, expected, tag, choices=list(by_tag), hint=did_you_mean(match, '"'))
+            match = self._closest(tag, views_by_tag) if isinstance(tag, str) else None
+            yield _expected(tag_path, expected, tag, choices=list(views_by_tag), hint=did_you_mean(match, '"'))
 
     def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Iterator[Problem]:
         places = {name: view.member(name) for name in value}
@@ -308,20 +308,6 @@ class _Walk:
             rest = value[firsts:]
             for index in view.item(firsts).wrong_items(rest):
                 yield from self.problems(rest[index], view.item(firsts), (*path, firsts + index))
-
-
-def _by_tag(views: Sequence[SchemaView]) -> tuple[str, dict[str, SchemaView]] | None:
-    """Return the member that tells objects apart, and the view for each of its values."""
-    for name in views[0].members if len(views) > 1 else ():
-        by_tag: dict[str, SchemaView] = {}
-        for view in views:
-            tags = view.members[name].choices if name in view.members else []
-            if not tags or any(not isinstance(tag, str) or tag in by_tag for tag in tags):
-                break
-            by_tag |= dict.fromkeys(tags, view)
-        else:
-            return name, by_tag
-    return None
 
 
 def _expected(

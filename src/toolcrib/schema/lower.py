@@ -27,6 +27,7 @@ from .view import (
     STRUCTURE,
     UNIONS,
     SchemaView,
+    by_tag,
     is_annotation,
     kind,
     steps,
@@ -37,7 +38,6 @@ Lift = Callable[[dict[str, Any]], dict[str, Any]]
 _MAX_GROUPS = 2_000  # groups of places that may describe the same value
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _COMPOSING = frozenset({"$ref", *COMBINING})
-_IDLE_AT_ZERO = frozenset({"minLength", "minItems", "minProperties", "uniqueItems"})
 # The formats that jsonschema-rs checks. Others are up to the reader of the schema.
 _FORMATS = frozenset(
     {"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri"}
@@ -46,7 +46,7 @@ _FORMATS = frozenset(
 )
 
 
-PLAIN = STRUCTURE | ASSERTIONS.keys() - {"patternProperties"} | {"anyOf", "title", "description", "default", "examples"}
+PLAIN = STRUCTURE | ASSERTIONS | {"anyOf", "title", "description", "default", "examples"}
 """The keywords that can be rewritten, and those that describe."""
 
 
@@ -519,7 +519,9 @@ class _Rewrite:
         out = self._annotations(view)
         if "type" in schema:
             out["type"] = schema["type"] if len(view.kinds) > 1 else next(iter(view.kinds))
-        notes = [note for word in words for note in self._demand(view, word, types, out)]
+        notes = [note for word in words if word in ASSERTIONS for note in self._assertion(view, word, types, out)]
+        for word in CONDITIONS.intersection(words):
+            self.lose(view, word)
         if "object" in types:
             members = {name: [member] for name, member in view.members.items()} if members is None else members
             required = list(view.required) if required is None else [name for name in required if name in members]
@@ -532,15 +534,6 @@ class _Rewrite:
             out["description"] = with_sentences(out.get("description"), notes)
         order = {word: index for index, word in enumerate(schema)}
         return dict(sorted(out.items(), key=lambda item: order.get(item[0], -1)))
-
-    def _demand(self, view: SchemaView, word: str, types: frozenset[str], out: dict[str, Any]) -> list[str]:
-        """Put what *word* demands of values of *types* into *out*. Return the sentences for what is left out."""
-        if word in ASSERTIONS and ASSERTIONS[word] & types:
-            return self._assertion(view, word, types, out)
-        if word not in CONDITIONS or not CONDITIONS[word] & types:
-            return []
-        self.lose(view, word)
-        return in_words(word, view.schema[word])
 
     def _assertion(self, view: SchemaView, word: str, types: frozenset[str], out: dict[str, Any]) -> list[str]:
         """Put an assertion into *out* as far as the dialect has it. Return the sentences for what is left out."""
@@ -564,8 +557,7 @@ class _Rewrite:
             out[inclusive] = tighter(view.schema.get(inclusive, limit_value), limit_value)
             if is_whole:
                 return []
-        demands_nothing = value in (0, False) if word in _IDLE_AT_ZERO else word == "format" and value not in _FORMATS
-        if demands_nothing:
+        if word == "format" and value not in _FORMATS:  # which demands nothing
             return []
         self.lose(view, word)
         return in_words(word, value)
@@ -756,29 +748,19 @@ def _all_numbers(kinds: frozenset[str]) -> frozenset[str]:
 
 
 def _exclude_each_other(branches: Iterable[SchemaView]) -> bool:
-    """Return whether surely no value is valid under two of *branches*: by their types, their values, or a tag."""
+    """Return whether surely no value is valid under two of *branches*: by their types, their texts, or a tag."""
     views = [branch.resolved for branch in branches]
     for name in KINDS:
         of_kind = [view for view in views if name in _all_numbers(view.kinds or frozenset(KINDS))]
-        if len(of_kind) < 2 or _have_different([view.constants for view in of_kind]):
-            continue
-        tags = {*of_kind[0].required}.intersection(*(view.required for view in of_kind[1:]))
-        constants = ([view.at("properties", tag).resolved.constants for view in of_kind] for tag in tags)
-        if name != "object" or not any(map(_have_different, constants)):
+        texts = [text for view in of_kind for text in view.constants or (None,)]
+        tag = by_tag(of_kind) if name == "object" else None
+        are_apart = (
+            len(of_kind) < 2
+            or (all(isinstance(text, str) for text in texts) and len({*texts}) == len(texts))
+            or (tag is not None and all(tag[0] in view.required for view in of_kind))
+        )
+        if not are_apart:
             return False
-    return True
-
-
-def _have_different(groups: Iterable[Iterable[Any] | None]) -> bool:
-    """Return whether no two of *groups* have a value in common; False where that is not certain."""
-    values: set[Any] = set()
-    for group in groups:
-        if group is None or not all(isinstance(value, str | int | float | None) for value in group):
-            return False
-        own = {(isinstance(value, bool), value) for value in group}  # in Python, 1 is True and 1.0
-        if own & values:
-            return False
-        values |= own
     return True
 
 

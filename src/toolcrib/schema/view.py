@@ -31,28 +31,24 @@ MAX_REFERENCES = 32
 MAX_NESTING = 64
 """Levels of JSON in a schema that is lowered, and of readings in one another: people write far fewer."""
 
-_NUMBER, _STRING, _ARRAY, _OBJECT = ({"integer", "number"}, {"string"}, {"array"}, {"object"})
+ASSERTIONS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"}
+    | {"format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "dependentRequired"}
+)
+"""Keywords with a plain value."""
 
-ASSERTIONS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), frozenset(_NUMBER)),
-    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), frozenset(_STRING)),
-    **dict.fromkeys(("minItems", "maxItems", "uniqueItems"), frozenset(_ARRAY)),
-    **dict.fromkeys(("minProperties", "maxProperties", "dependentRequired"), frozenset(_OBJECT)),
-}
-"""Keywords with a plain value, and the JSON types of which they demand something."""
-
-CONDITIONS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("not", "if"), frozenset(KINDS)),
-    **dict.fromkeys(("contains", "unevaluatedItems"), frozenset(_ARRAY)),
-    **dict.fromkeys(("propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties"), frozenset(_OBJECT)),
-}
-"""Keywords that only a dialect with all keywords takes, and the JSON types of which they demand something."""
+CONDITIONS = frozenset(
+    {"not", "if", "contains", "unevaluatedItems", "propertyNames", "dependentSchemas", "dependencies"}
+    | {"unevaluatedProperties"}
+)
+"""Keywords that only a dialect with all keywords takes."""
 
 STRUCTURE = frozenset(
     {"type", "enum", "const", "properties", "required", "patternProperties", "additionalProperties", "prefixItems"}
     | {"items"}
 )
 _IN_PLACE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "then", "else", "minContains", "maxContains"})
+_DEMANDING = STRUCTURE | ASSERTIONS | CONDITIONS | _IN_PLACE
 
 SAME_VALUE = frozenset({"allOf", *UNIONS, "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 """Keywords whose schemas apply to the value itself, not to its members or items."""
@@ -332,6 +328,20 @@ class SchemaView:
         return f"{self._document.base}#{quote(self.pointer, safe='/~')}"
 
 
+def by_tag(views: Sequence[SchemaView]) -> tuple[str, dict[str, SchemaView]] | None:
+    """Return the member whose texts tell the objects at *views* apart, and the view for each text; None without one."""
+    for name in views[0].members if len(views) > 1 else ():
+        tagged: dict[str, SchemaView] = {}
+        for view in views:
+            tags = view.members[name].resolved.constants if name in view.members else None
+            if not tags or any(not isinstance(tag, str) or tag in tagged for tag in tags):
+                break
+            tagged |= dict.fromkeys(tags, view)
+        else:
+            return name, tagged
+    return None
+
+
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return *schema* with what its `$ref`s lead to in the place of each.
 
@@ -470,12 +480,7 @@ def _validator_of(schema: bytes) -> Validator:
 
 def is_annotation(keyword: str) -> bool:
     """Return whether *keyword* demands nothing."""
-    return (
-        keyword not in STRUCTURE
-        and keyword not in ASSERTIONS
-        and keyword not in CONDITIONS
-        and keyword not in _IN_PLACE
-    )
+    return keyword not in _DEMANDING
 
 
 def pointer(path: Iterable[str | int]) -> str:
