@@ -64,7 +64,7 @@ def test_a_message_that_is_refused_is_answered_under_its_id(start: str, found: A
     assert answer.model_dump()["id"] == found
     assert answer.error.message == (
         "This message cannot be read with certainty: the name 'b' appears twice in an object, "
-        f"at line 1 column {len(start) + 12}."
+        f"at line 1 column {len(start) + 16}."
     )
 
 

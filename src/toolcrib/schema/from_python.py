@@ -31,12 +31,6 @@ class SchemaGenerator(GenerateJsonSchema):
         # pydantic's schema of classes is `{}`, though no JSON is one.
         return self.handle_invalid_for_json_schema(schema, "a class")
 
-    def model_fields_schema(self, schema: Any) -> dict[str, Any]:
-        return _required_once(super().model_fields_schema(schema))
-
-    def dataclass_args_schema(self, schema: Any) -> dict[str, Any]:
-        return _required_once(super().dataclass_args_schema(schema))
-
     def model_schema(self, schema: Any) -> dict[str, Any]:
         return self._of_class(super().model_schema(schema), schema)
 
@@ -44,7 +38,7 @@ class SchemaGenerator(GenerateJsonSchema):
         return self._of_class(super().dataclass_schema(schema), schema)
 
     def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
-        return self._of_class(_required_once(super().typed_dict_schema(schema)), schema)
+        return self._of_class(super().typed_dict_schema(schema), schema)
 
     def encode_default(self, dft: Any) -> Any:
         value = super().encode_default(dft)
@@ -55,6 +49,8 @@ class SchemaGenerator(GenerateJsonSchema):
         return value
 
     def _of_class(self, described: dict[str, Any], schema: Any) -> dict[str, Any]:
+        if required := described.get("required"):  # pydantic requires a name twice that two fields read
+            described = {**described, "required": list(dict.fromkeys(required))}
         kind: Any = schema.get("cls")
         config = getattr(kind, "__pydantic_config__", None) or getattr(kind, "model_config", {})
         if "title" in config or "model_title_generator" in config:
@@ -257,12 +253,6 @@ def clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _untitled(schema: dict[str, Any], name: str | None) -> dict[str, Any]:
     """Return *schema* without the title, if that is just the *name* of the class."""
     return {key: value for key, value in schema.items() if key != "title" or value != name}
-
-
-def _required_once(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return *schema* without repeated names: pydantic requires one twice that two fields read, against JSON Schema."""
-    required = list(dict.fromkeys(schema.get("required", ())))
-    return {**schema, "required": required} if required else schema
 
 
 def type_name(annotation: Any) -> str:

@@ -8,6 +8,8 @@ more digits than a float holds is a Decimal.
 import json
 import math
 import re
+from collections import Counter
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -57,36 +59,22 @@ def _require_size(data: bytes) -> None:
 def refuse_repeated_names(data: bytes) -> None:
     """Raise JSONError where a name stands twice in an object of *data*, which is JSON in UTF-8.
 
-    Raises IndexError or ValueError, or nothing, where it is not.
+    Raises ValueError, or nothing, where it is not.
     """
-    if len(data) <= LONG_CHARS:
-        try:
-            jiter.from_json(data, catch_duplicate_keys=True)
-        except ValueError:
-            pass  # a repeated name, which is located below, or text that other parsers may accept
-        else:
-            return
-    objects: list[set[bytes]] = []
-    for token in _NAMES.finditer(data):
-        if token.lastindex == _OPENING:
-            objects.append(set())
-        elif token.lastindex == _CLOSING:
-            objects.pop()
-        elif token.lastindex == _NAME:
-            name = token[1]
-            if b"\\" in name:
-                name = json.loads(b'"%b"' % name).encode(errors="surrogatepass")
-            if name in objects[-1]:
-                line, column = (
-                    data.count(b"\n", 0, token.end()) + 1,
-                    token.start() - data.rfind(b"\n", 0, token.start()),
-                )
-                raise JSONError(_repeated(name.decode(errors="replace"), f"at line {line} column {column}"))
-            objects[-1].add(name)
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        jiter.from_json(data, catch_duplicate_keys=True)
+    except ValueError as error:
+        if "duplicate key" in str(error).lower():
+            raise JSONError(_reason(str(error), data)) from None
+        with suppress(RecursionError):  # Python's reader accepts more, such as half of a character
+            json.loads(data, object_pairs_hook=_require_unique)
 
 
-_NAMES = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(:)?|(\{)|(\})|[^"{}]+', re.DOTALL)
-_NAME, _OPENING, _CLOSING = 2, 3, 4
+def _require_unique(pairs: list[tuple[str, Any]]) -> None:
+    for name, count in Counter(name for name, _ in pairs).items():
+        if count > 1:
+            raise JSONError(f"the name {json.dumps(name[:64])} appears twice in an object")
 
 
 def respelled(text: str) -> dict[str, set[str]]:
@@ -134,7 +122,7 @@ def _reason(message: str, data: bytes) -> str:
     place = f"at line {line} column {len(text_line[: max(column - 1, 0)].decode(errors='replace')) + 1}"
     if "duplicate key" in reason.lower():
         name = reason.partition('"')[2].rstrip('"')
-        return _repeated(name, place)
+        return f"the name '{name[:64]}' appears twice in an object, {place}"
     for sign, better, advice in _REASONS:
         if re.search(sign, reason, re.I):
             return f"{better} {place}{advice}"
@@ -145,10 +133,6 @@ def _reason(message: str, data: bytes) -> str:
         if name in _JSON_WORDS:
             return f"{name} is not JSON, {place}; JSON has {_JSON_WORDS[name]}"
     return f"{reason} {place}"
-
-
-def _repeated(name: str, place: str) -> str:
-    return f"the name '{name[:64]}' appears twice in an object, {place}"
 
 
 _PLACE = re.compile(r" at line (\d+) column (\d+)$")

@@ -110,7 +110,7 @@ class Plan:
         kind, config, owner = plan.get("type"), plan.get("config") or config or {}, plan.get("cls") or owner
         is_root = is_root and kind in ("definitions", "typed-dict")
         extra = plan.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
-        if isinstance(kind, str) and (extra == "allow" or not (kind in _READ_BY_PYDANTIC or _is_link(plan))):
+        if isinstance(kind, str) and (extra == "allow" or kind not in _READ_BY_PYDANTIC):
             self.is_finite = False
         self.decimals = self.decimals or kind == "decimal"
         self._note_code(plan)
@@ -201,13 +201,6 @@ def _alias_paths(alias: Any) -> list[Any]:
     if isinstance(alias, str):
         return [[alias]]
     return [*alias] if isinstance(alias[0], list | tuple) else [alias]
-
-
-def _is_link(plan: Mapping[str, Any]) -> bool:
-    """Return whether a plan is one of pydantic's classes for links (`AnyUrl`), which wrap pydantic-core's validator."""
-    if plan["type"] != "function-wrap" or plan["schema"]["type"] not in ("url", "multi-host-url"):
-        return False
-    return getattr(plan["function"]["function"], "__module__", None) == "pydantic.networks"
 
 
 # One name a member
