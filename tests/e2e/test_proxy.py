@@ -35,7 +35,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolcrib import Context, ToolSpec, tool
-from toolcrib.tools.from_schema import from_work
+from toolcrib.tools.function import from_work
 
 HERE = Path(__file__).parent
 

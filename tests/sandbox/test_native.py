@@ -12,7 +12,7 @@ import pytest
 from toolcrib import Context, Workbench, tool
 from toolcrib.core import LoadError
 from toolcrib.sandbox.folders import folder_digest
-from toolcrib.sandbox.native import NativePrograms
+from toolcrib.sandbox.programs import NativePrograms
 
 LIMITS = {"memory_bytes": 0, "input_bytes": 0, "output_bytes": 1000, "error_bytes": 100}
 

@@ -1,15 +1,13 @@
 """What every program is given as its environment, and what becomes of what it wrote."""
 
-import importlib
 import logging
-import sys
 from typing import Any
 
 import pytest
 
 from toolcrib import Context, Secret, ToolAuth, Workbench, tool
 from toolcrib.auth import CredentialBroker, Grant, Owner, secret_owner
-from toolcrib.core import Caller, SetupError
+from toolcrib.core import Caller
 from toolcrib.sandbox.programs import Ended, ProgramLimits, environment_of, value_of
 
 ADA = Caller("ada")
@@ -72,11 +70,3 @@ async def test_what_a_program_wrote_is_its_result_its_log_or_its_error(caplog: p
         (Ended(1, b"", b"trace", exception="KeyError: 1"), "failed", "Tool 'use' failed: KeyError: 1"),
     ):
         assert await outcome(ended) == (code, text)
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("toolcrib.sandbox.guests", "toolcrib.sandbox.wasm"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "wasmtime", None)
-    with pytest.raises(SetupError, match=r"WebAssembly tools need .*toolcrib\[sandbox\]"):
-        importlib.import_module("toolcrib.sandbox.guests")

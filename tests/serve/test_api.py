@@ -18,7 +18,7 @@ from toolcrib.core import Data
 from toolcrib.record import CallLog
 from toolcrib.serve import asgi_app
 from toolcrib.testing import doubles
-from toolcrib.tools.from_schema import from_work
+from toolcrib.tools.function import from_work
 from toolcrib.workbench import Ask, Limit
 
 ODD = "files/read a%2F?b#é"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, ToolcribError
 from ..tools import load
-from ..tools.modules import webassembly_in
+from ..tools.loading import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench
 from ..workbench.views import only_named

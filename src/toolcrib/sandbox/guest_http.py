@@ -6,10 +6,11 @@ server sends is read there, and not in the host.
 
 import asyncio
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
 
 from ..core import SetupError, ToolError
 from ..machinery import run_on
@@ -29,6 +30,18 @@ _RESERVED_HEADERS = frozenset(
 
 class RequestRefused(Exception):
     """A request that has no response, for the reason in its text, which is one line."""
+
+
+class _Request(BaseModel):
+    """A request as in `python/guest.wit`."""
+
+    model_config = ConfigDict(val_json_bytes="base64", coerce_numbers_to_str=True)
+
+    url: str
+    method: str | None = None
+    headers: list[tuple[str, str]] | None = None
+    body: bytes | None = None
+    timeout_s: float | None = None
 
 
 class GuestHttp:
@@ -87,21 +100,20 @@ def _read(request: str) -> dict[str, Any]:
     if len(request) > 2 * MAX_BYTES:
         raise RequestRefused(f"The request has more than {MAX_BYTES} bytes.")
     try:
-        fields = json.loads(request)
-        method, timeout_s, body = fields.get("method") or "GET", fields.get("timeout_s"), fields.get("body")
-        headers = [(str(name), str(value)) for name, value in fields.get("headers") or ()]
-        content = None if body is None else base64.b64decode(body, validate=True)
-        seconds = _TIMEOUT_S if timeout_s is None else min(float(timeout_s), _TIMEOUT_S)
-        url = str(fields["url"])
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, binascii.Error):
+        fields = _Request.model_validate_json(request)
+    except ValueError:
         raise RequestRefused("A request must be a JSON object with a 'url'.") from None
+    method = fields.method or "GET"
     if method not in _METHODS:
         raise RequestRefused(f"A request has one of the methods {', '.join(_METHODS)}.")
-    for name, value in headers:
+    for name, value in fields.headers or ():
         _require_harmless(name, value)
-    if content is not None and len(content) > MAX_BYTES:
+    if fields.body is not None and len(fields.body) > MAX_BYTES:
         raise RequestRefused(f"The request has more than {MAX_BYTES} bytes.")
-    return {"method": method, "url": url, "headers": headers, "content": content, "timeout_s": max(seconds, 0.0)}
+    timeout_s = min(_TIMEOUT_S if fields.timeout_s is None else fields.timeout_s, _TIMEOUT_S)
+    return {**fields.model_dump(include={"url", "headers"}), "method": method, "content": fields.body} | {
+        "timeout_s": max(timeout_s, 0.0)
+    }
 
 
 def _require_harmless(name: str, value: str) -> None:

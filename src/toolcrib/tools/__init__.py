@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from ..machinery import lazy_names
 from .definition import ToolOptions, require_name
 from .depends import Dependencies, Replacements
-from .from_schema import from_schema, from_work
-from .function import Definition, Tool, as_tool, is_tool, tool
+from .function import Definition, Tool, as_tool, from_schema, from_work, is_tool, tool
 from .process_codec import reference, referent
 from .stateful import ClassSource, ObjectSource, StatefulTool
 from .work import Runs, by_name, work_of
 
 if TYPE_CHECKING:
     from .git import GitSource, commit_of, fetch, is_git_address, parse_git_address
-    from .loading import Loaded, imported, load, offered_by
-    from .modules import LoadProblem
+    from .loading import Loaded, LoadProblem, imported, load, offered_by
     from .openapi import OpenAPISource, is_openapi, openapi_source
     from .permissions import Permissions
     from .sandboxed import program_work
@@ -61,7 +59,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "GitSource": ".git",
-        "LoadProblem": ".modules",
+        "LoadProblem": ".loading",
         "Loaded": ".loading",
         "OpenAPISource": ".openapi",
         "Permissions": ".permissions",

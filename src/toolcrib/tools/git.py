@@ -33,7 +33,7 @@ from ..sandbox.cache import hold, private_folder, size_of, trim
 
 if TYPE_CHECKING:
     from .function import Tool
-    from .modules import LoadProblem
+    from .loading import LoadProblem
     from .permissions import Permissions
 
 FORMS = (
@@ -491,7 +491,7 @@ def sandboxed_tools(
     Those are what runs in the sandbox. Python beside folders of tools is a problem where it may define tools. Raises
     LoadError where no tool is left.
     """
-    from .modules import LoadFailed, LoadProblem, python_files, sandboxed_in
+    from .loading import LoadFailed, LoadProblem, python_files, sandboxed_in
     from .sandboxed import wasm_tools
 
     paths = sandboxed_in(folder)

@@ -25,16 +25,15 @@ from ..machinery import Overrides, Work
 from ..sandbox import MAX_BYTES, Codec, ProcessWork, folder_digest, guest_processes, native_code_in
 from ..sandbox.environments import Environment, environment_for
 from .content import bytes_of
-from .from_schema import from_schema, stand_in
-from .function import Tool
+from .function import Tool, from_schema, stand_in
+from .loading import LoadProblem
 from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
-from .modules import LoadProblem
 from .permissions import NotGranted, Permissions, mounted, require
 
 _MODULE, _COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
 # What a worker runs a program by.
-_GUEST = "toolcrib.sandbox.guests:GuestPrograms"
-_NATIVE = "toolcrib.sandbox.native:NativePrograms"
+_GUEST = "toolcrib.sandbox.wasm:GuestPrograms"
+_NATIVE = "toolcrib.sandbox.programs:NativePrograms"
 
 _log = logging.getLogger("toolcrib")
 

@@ -21,9 +21,8 @@ from mcp.shared.subscriptions import ServerEvent, ToolsListChanged
 from ...core import Caller, Context, Credential, LoadError, Source, ToolAuth, ToolcribError, ToolError, ToolSpec
 from ...net.client import challenge_of, scopes_in
 from ...schema.describe import display_name
-from ..from_schema import from_work
-from ..function import Tool
-from ..modules import LoadProblem
+from ..function import Tool, from_work
+from ..loading import LoadProblem
 from .offers import MCPOffers, offers_change
 from .session import Refused, Session
 from .streams import TOOLS, Malformed

@@ -29,8 +29,7 @@ from ...core import (
     ToolSpec,
 )
 from ...schema.view import Validator, validator
-from ..from_schema import from_work, stand_in
-from ..function import Tool
+from ..function import Tool, from_work, stand_in
 
 _MAX_NAME = 256
 _MAX_DESCRIPTION = 16 * 1024

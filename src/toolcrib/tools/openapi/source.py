@@ -20,10 +20,9 @@ from ...sandbox import MAX_BYTES
 from ...schema import json_schema_check
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
 from ...schema.view import validator
-from ..from_schema import from_work, stand_in
-from ..function import Tool
+from ..function import Tool, from_work, stand_in
 from ..git import DOCUMENT
-from ..modules import LoadProblem
+from ..loading import LoadProblem
 from ..permissions import Permissions
 from .documents import Documents, Unusable, is_openapi, read_text
 from .operations import MALFORMED, Operation, Options, read_operations, require_version
