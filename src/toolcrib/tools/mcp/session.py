@@ -44,6 +44,25 @@ _STEP_TIMEOUT_S = 10.0
 """How long a server may take to begin to report updates, and to end."""
 _LISTEN_INTERVALS_S = (1.0, 5.0, 30.0)
 
+_FAILURES: Mapping[int | str, tuple[str, str]] = {
+    wire.CONNECTION_CLOSED: ("lost", "The session with '{0}' ended before it answered."),
+    wire.REQUEST_TIMEOUT: ("timeout", "'{0}' did not answer in time."),
+    wire.UNSUPPORTED_PROTOCOL_VERSION: ("unavailable", "'{0}' speaks another version now. Try again."),
+    wire.PARSE_ERROR: ("invalid_result", "'{0}' did not answer as MCP requires."),
+    wire.INVALID_PARAMS: ("invalid_arguments", "'{0}' refused the arguments: {1}"),
+    "busy": ("limited", "'{0}' takes no more requests now."),
+    "answered": ("unavailable", "'{0}' is not available: {1}."),
+    "unreachable": ("unavailable", "'{0}' is not available: {1}."),
+    "terminated": ("unavailable", "'{0}' has ended the session. Try again."),
+}
+"""By the code of an error, or how HTTP failed: the code and the text that a model reads."""
+_LOST = ("unreachable", "terminated", wire.UNSUPPORTED_PROTOCOL_VERSION)
+_CHANGES: Mapping[type[Any], ServerEvent] = {
+    wire.ToolListChangedNotification: ToolsListChanged(),
+    wire.ResourceListChangedNotification: ResourcesListChanged(),
+    wire.PromptListChangedNotification: PromptsListChanged(),
+}
+
 _log = logging.getLogger("toolcrib.mcp")
 
 
@@ -182,7 +201,7 @@ class Session:
 
     async def tools(self) -> list[wire.Tool | Malformed]:
         """Return its tools, from all pages; one more than it may have at most."""
-        return await self._list(TOOLS)
+        return [] if self.capabilities.tools is None else await self._list(TOOLS)
 
     async def offered(self, of: List) -> list[Any]:
         """Return the well-formed items of a list of resources, templates or prompts."""
@@ -236,7 +255,7 @@ class Session:
                     raise self._failure(error) from None
                 continue
             except ValidationError:
-                raise self._invalid() from None
+                raise self._failure(MCPError(wire.PARSE_ERROR, "")) from None
             if isinstance(result, wire.CallToolResult):
                 return result
             requests = result.input_requests or {}
@@ -261,39 +280,22 @@ class Session:
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
-            raise self._invalid() from None
-
-    def _invalid(self) -> ToolError:
-        return ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result")
+            raise self._failure(MCPError(wire.PARSE_ERROR, "")) from None
 
     def _failure(self, error: MCPError) -> ToolError:
         """Return what a request failed by, for the model."""
-        data, message = error.error.data, one_line(error.message)
-        match error.code:
-            case wire.CONNECTION_CLOSED:
-                return ToolError(f"The session with '{self}' ended before it answered.", "lost")
-            case wire.REQUEST_TIMEOUT:
-                return ToolError(f"'{self}' did not answer in time.", "timeout")
-            case _ if error.code == HTTP_FAILED and data["status"] in (401, 403):
+        key: int | str = error.code
+        data = error.error.data
+        if error.code == HTTP_FAILED:
+            if data["status"] in (401, 403):
                 return Refused(str(self), data["status"], data["challenge"])
-            case _ if error.code == HTTP_FAILED and data["status"] == 429:
-                return ToolError(f"'{self}' takes no more requests now.", "limited")
-            case _ if error.code == HTTP_FAILED:
-                if "answered" not in data:
-                    self._on_lost()
-                return ToolError(f"'{self}' is not available: {message}.", "unavailable")
-            case wire.INVALID_REQUEST if error.message == "Session terminated":
-                self._on_lost()
-                return ToolError(f"'{self}' has ended the session. Try again.", "unavailable")
-            case wire.UNSUPPORTED_PROTOCOL_VERSION:
-                self._on_lost()
-                return ToolError(f"'{self}' speaks another version now. Try again.", "unavailable")
-            case wire.PARSE_ERROR:
-                return self._invalid()
-            case wire.INVALID_PARAMS:
-                return ToolError(f"'{self}' refused the arguments: {message}", "invalid_arguments")
-            case _:
-                return ToolError(f"'{self}' failed: {message}", "failed")
+            key = "busy" if data["status"] == 429 else "answered" if "answered" in data else "unreachable"
+        elif error.code == wire.INVALID_REQUEST and error.message == "Session terminated":
+            key = "terminated"
+        code, text = _FAILURES.get(key, ("failed", "'{0}' failed: {1}"))
+        if key in _LOST:
+            self._on_lost()
+        return ToolError(text.format(self, one_line(error.message)), code)
 
     # What the server says by itself
 
@@ -365,17 +367,10 @@ class Session:
             await asyncio.sleep(_LISTEN_INTERVALS_S[min(failures, len(_LISTEN_INTERVALS_S)) - 1])
 
     async def _receive(self, message: Any) -> None:
-        match message:
-            case wire.ToolListChangedNotification():
-                self._on_change(ToolsListChanged())
-            case wire.ResourceListChangedNotification():
-                self._on_change(ResourcesListChanged())
-            case wire.PromptListChangedNotification():
-                self._on_change(PromptsListChanged())
-            case wire.ResourceUpdatedNotification(params=params):
-                self._on_change(ResourceUpdated(str(params.uri)))
-            case _:
-                pass
+        if (change := _CHANGES.get(type(message))) is not None:
+            self._on_change(change)
+        elif isinstance(message, wire.ResourceUpdatedNotification):
+            self._on_change(ResourceUpdated(str(message.params.uri)))
 
     async def _elicit(
         self, context: ClientRequestContext, params: wire.ElicitRequestParams

@@ -92,7 +92,7 @@ class MCPUpstream(MCPOffers, Source):
         try:
             await session.open()
             self._session = session
-            self._take(await _tools_of(session))
+            self._take(await session.tools())
             await self._note_opened(session)
         except Refused as refused:
             await self.stop()
@@ -180,7 +180,7 @@ class MCPUpstream(MCPOffers, Source):
         while self._is_stale and self._session is not None:
             self._is_stale = False
             with suppress(ToolError):  # it stays what it was
-                await self.take_over(await _tools_of(self._session))
+                await self.take_over(await self._session.tools())
             await asyncio.sleep(max(_LIST_INTERVAL_S, _SHARE * self._take_s))
 
     # A server that lets no caller in without a login
@@ -292,7 +292,7 @@ class CallerUpstream(MCPOffers, Source):
 
     async def connect(self, arguments: dict[str, Any], context: Context) -> str:
         """Take over what the server offers this caller."""
-        await self._parent.take_over(await self._allowed(_tools_of, context.credentials))
+        await self._parent.take_over(await self._allowed(Session.tools, context.credentials))
         return f"Connected to {self}. Its tools: {', '.join(self._parent.offered_names()) or 'none'}."
 
     async def _allowed(self, work: Callable[[Session], Awaitable[R]], credentials: Mapping[str, Credential]) -> R:
@@ -366,10 +366,6 @@ class CallerUpstream(MCPOffers, Source):
             self._parent.note_stale()
         else:
             self._report(event)
-
-
-async def _tools_of(session: Session) -> Listed:
-    return await session.tools() if session.capabilities.tools is not None else []
 
 
 def _scopes(challenge: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import pydantic_core
 
 from ...schema import SchemaView
 from ...schema.required import is_plainly_bounded
-from ...schema.view import validator
+from ...schema.view import COMBINING, UNIONS, validator
 from .documents import Documents, Unusable
 
 Direction = Literal["sent", "received"]
@@ -40,6 +40,7 @@ _ONE_WAY = frozenset({"readOnly", "writeOnly"})
 _MAY_BE_ONE_WAY = _ONE_WAY | {"$ref"}
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _OLD = frozenset({*_BOUNDS, "nullable"})
+_ANY_OF, _ONE_OF = UNIONS
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 Key = tuple[str, str]
@@ -229,8 +230,8 @@ def _wider(schema: Any) -> Any:
         return schema
     keywords = {key: value for key, value in schema.items() if key not in _REFUSING}
     out = SchemaView(keywords).rebuilt(lambda view: _wider(view.schema))
-    if "oneOf" in out:
-        out["allOf"] = [*out.get("allOf", ()), {"anyOf": out.pop("oneOf")}]
+    if _ONE_OF in out:
+        out.setdefault(_ANY_OF, out.pop(_ONE_OF))
     return out
 
 
@@ -257,7 +258,7 @@ def _modern(out: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(choices := out.get("enum"), list) and None not in choices:
             out["enum"] = [*choices, None]
         return out
-    if not {"$ref", "allOf", "anyOf", "oneOf", "enum", "not"} & out.keys():
+    if not {"$ref", "enum", "not", *COMBINING} & out.keys():
         return out
     notes: dict[str, Any] = {key: out.pop(key) for key in ("title", "description", "default") if key in out}
-    return {"anyOf": [out, {"type": "null"}], **notes}
+    return {_ANY_OF: [out, {"type": "null"}], **notes}

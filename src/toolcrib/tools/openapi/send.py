@@ -29,39 +29,25 @@ _REQUEST_TIMEOUT_S = 3600.0
 _SAFE = ("GET", "HEAD", "OPTIONS", "QUERY")
 
 
-class Client:
-    """A client of the running loop: it reaches *hosts*, and those of them that are private where *allow* has them."""
+def http_client(hosts: Sequence[str], allow: Sequence[str]) -> "httpx2.AsyncClient":
+    """Return a client that reaches *hosts*, and those of them that are private where *allow* has them."""
+    from ...net import client
 
-    def __init__(self, hosts: Sequence[str], allow: Sequence[str]) -> None:
-        self._hosts = hosts
-        self._allow = allow
-        self._clients = PerLoop(self._new)
-
-    def get(self) -> "httpx2.AsyncClient":
-        return self._clients.get()
-
-    async def close(self) -> None:
-        if (client := self._clients.pop()) is not None:
-            await client.aclose()
-
-    def _new(self) -> "httpx2.AsyncClient":
-        from ...net import client
-
-        return client(
-            hosts=self._hosts,
-            allow=self._allow,
-            max_bytes=_MAX_BYTES,
-            timeout_s=_REQUEST_TIMEOUT_S,
-            # What one caller's response sets is not sent with the next caller's request.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            headers={"user-agent": "toolcrib"},
-        )
+    return client(
+        hosts=hosts,
+        allow=allow,
+        max_bytes=_MAX_BYTES,
+        timeout_s=_REQUEST_TIMEOUT_S,
+        # What one caller's response sets is not sent with the next caller's request.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        headers={"user-agent": "toolcrib"},
+    )
 
 
 async def call(
     operation: Operation,
     applied: Sequence[Applied],
-    client: Client,
+    clients: "PerLoop[httpx2.AsyncClient]",
     arguments: Mapping[str, Any],
     context: Context,
 ) -> Any:
@@ -74,7 +60,7 @@ async def call(
     if request.cookies:
         request.headers["cookie"] = "; ".join(f"{name}={text}" for name, text in request.cookies)
     secrets = [member for member in request.query if member not in own]
-    response = await _followed(request, secrets, client.get())
+    response = await _followed(request, secrets, clients.get())
     if not 200 <= response.status_code < 300:
         raise_for_status(response.status_code, response.headers, response.content, datetime.now(UTC))
     return value_of(response.status_code, response.headers, response.content, request.method)

@@ -15,7 +15,7 @@ import jsonschema_rs
 import pydantic_core
 
 from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec
-from ...machinery import Encode, in_thread
+from ...machinery import Encode, PerLoop, in_thread
 from ...sandbox import MAX_BYTES
 from ...schema import json_schema_check
 from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
@@ -28,7 +28,7 @@ from .documents import Documents, Unusable, is_openapi, read_text
 from .operations import MALFORMED, Operation, Options, read_operations, require_version
 from .schemas import Schemas
 from .security import Applied, Security, read_mapping
-from .send import Client, call
+from .send import call, http_client
 
 R = TypeVar("R")
 
@@ -94,7 +94,7 @@ class OpenAPISource(Source):
         """The files that were read: that of the document, and those that its references lead to."""
         self._options = options
         self._tools: list[Tool[..., Any]] = []
-        self._client = Client((), ())
+        self._clients: PerLoop[Any] | None = None
         self._digest = b""
         self.reload()
 
@@ -114,7 +114,8 @@ class OpenAPISource(Source):
 
     async def stop(self) -> None:
         self._read_at = 0.0
-        await self._client.close()
+        if self._clients is not None and (client := self._clients.pop()) is not None:
+            await client.aclose()
 
     def reload(self) -> bool:
         """Read the document. Return whether it is another one than before. Raises LoadError and SetupError."""
@@ -131,13 +132,14 @@ class OpenAPISource(Source):
         schemas = Schemas(documents, is_old=version == "3.0")
         allow = (*options.permissions.private_hosts, *_loopback(where))
         refusals = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
-        client = Client(sorted(_netloc(server) for server, why in refusals.items() if why is None), allow)
+        hosts = sorted(_netloc(server) for server, why in refusals.items() if why is None)
+        clients = PerLoop(functools.partial(http_client, hosts, allow))
 
         def tool_of(operation: Operation) -> Tool[..., Any]:
             if (why := refusals[operation.server]) is not None:
                 raise Unusable(why)
             applied = security.applied(operation.security, operation.server)
-            return _tool(operation, applied, schemas, client, promises=options.output_schemas)
+            return _tool(operation, applied, schemas, clients, promises=options.output_schemas)
 
         tools: list[Tool[..., Any]] = []
         for operation in operations:
@@ -151,7 +153,7 @@ class OpenAPISource(Source):
         problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
         if not tools:
             raise LoadError("\n".join(map(str, problems[:20])) or f"{self.address} has no operations.")
-        self._tools, self.problems, self._digest, self._client = tools, problems, digest, client
+        self._tools, self.problems, self._digest, self._clients = tools, problems, digest, clients
         return True
 
     def _refused(self, server: str, allow: Sequence[str]) -> str | None:
@@ -250,7 +252,7 @@ def _netloc(server: str) -> str:
 
 
 def _tool(
-    operation: Operation, applied: Sequence[Applied], schemas: Schemas, client: Client, *, promises: bool
+    operation: Operation, applied: Sequence[Applied], schemas: Schemas, clients: PerLoop[Any], *, promises: bool
 ) -> Tool[..., Any]:
     arguments_schema = schemas.closed(operation.schemas, "sent")
     required = [parameter.argument for parameter in operation.parameters if parameter.required]
@@ -277,7 +279,7 @@ def _tool(
     )
     tool = from_work(
         spec,
-        functools.partial(call, operation, applied, client),
+        functools.partial(call, operation, applied, clients),
         check=functools.partial(json_schema_check, schema=input_schema) if is_checked else None,
         encode=None if output_schema is None else functools.partial(_promised_json, output_schema),
         fn=stand_in(operation.name, _identity(operation, applied)),
