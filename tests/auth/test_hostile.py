@@ -136,6 +136,7 @@ VALUES += ["[['a']]", "{}", "{a=1}", "{a='b'}", "2026-01-01", "12:00:00", "'{x}'
 VALUES += ["'https://a.example'", "'http://127.0.0.1'", "'.'", "' '", "'xn--'", "'a.example:99999'", "'[::1]'"]
 
 
+@pytest.mark.nightly
 def test_any_value_in_any_place_of_a_users_file_is_taken_or_is_a_mistake_with_its_line() -> None:
     from toolcrib.auth.catalogue import Key, Provider
 

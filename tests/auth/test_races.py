@@ -97,12 +97,3 @@ async def test_what_a_refresh_brought_is_stored_as_soon_as_the_store_can_be_writ
         assert len(server.sent("/token")) == 1
     assert [secret for secret in (NEW["access_token"], NEW["refresh_token"]) if str(secret) in caplog.text] == []
     store.close()
-
-
-DAMAGE = {
-    "an envelope of another key": "UPDATE toolcrib_grants SET envelope = X'01' || randomblob(300)",
-    "an envelope that was cut": "UPDATE toolcrib_grants SET envelope = substr(envelope, 1, 40)",
-    "text": "UPDATE toolcrib_grants SET envelope = 'text'",
-    "another version": "UPDATE toolcrib_grants SET version = version + 1",
-    "a version that is none": "UPDATE toolcrib_grants SET version = 'x'",
-}

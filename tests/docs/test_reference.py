@@ -61,6 +61,7 @@ INHERITED = {
     "OpenAIChat": _OPENAI,
     "OpenAIResponses": _OPENAI,
     "AnthropicModel": ("close",),
+    "MCPSource": ("command", "url", "headers", "env", "folder", "allow", "required"),
     "CredentialBroker": ("needed", "discover", "missing", "flow"),
     "GeminiModel": _OPENAI,
 }
@@ -163,7 +164,8 @@ def stub(module: str, name: str) -> list[ast.stmt]:
         if isinstance(node, ast.ClassDef):
             node.body = [part for part in node.body if not {*_names(part)} & {*HIDDEN.get(name, ())}]
             if inherited := list(_inherited(origin, node) if name in INHERITED else ()):
-                node.body = [*(part for part in node.body if _names(part)), *inherited]
+                own = [part for part in node.body if _names(part)]
+                node.body = sorted([*own, *inherited], key=lambda part: not isinstance(part, ast.AnnAssign))
     return made
 
 

@@ -323,8 +323,6 @@ class CredentialBroker(Providers, Broker):
         granted_scopes = () if earlier is None else earlier.grant.scopes
         # It has ended, or it was never for these scopes.
         has_ended = earlier is not None and (stored_grant is None or covers(stored_grant.grant.scopes, need.scopes))
-        if (question := await self._asked(owner, self.scopes_of(need, granted_scopes))) is not None:
-            return pending_of(question, title=need.entry.title, tool=tool, has_ended=has_ended)
         return await self.ask(need, caller, tool, granted_scopes, has_ended=has_ended)
 
     def _cached_credential(self, need: Needed, owner: Owner, stored_grant: StoredGrant) -> _CachedCredential:
@@ -341,12 +339,6 @@ class CredentialBroker(Providers, Broker):
             await self.vault.put(owner, replace(grant, expires_at=self._clock()), version=stored_grant.version)
         else:
             await self.vault.remove(owner, version=stored_grant.version)
-
-    async def _asked(self, owner: Owner, scopes: Sequence[str]) -> Authorization | None:
-        """Return what *owner* has been asked for already, if it is all of *scopes*, and the answer comes here."""
-        address = self.redirect_uri or ""
-        waiting = await self.vault.authorizations(owner, now=self._clock())
-        return next((item for item in waiting if (set(item.scopes), item.redirect_uri) == ({*scopes}, address)), None)
 
     async def _refreshed(self, need: Needed, owner: Owner, stored_grant: StoredGrant | None) -> StoredGrant | None:
         """Return what *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by

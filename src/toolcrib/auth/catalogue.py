@@ -336,14 +336,14 @@ def require_endpoint(url: str) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
         is_printed = url.isprintable() and " " not in url  # others are dropped by some who read it, and not by all
-        is_safe = is_printed and (parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host)))
+        is_safe = is_printed and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
     except ValueError:
         host, is_safe = "", False
     if not (host and is_safe):
         raise ValueError("expected a URL that begins with https:// (http:// only for this computer)")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -1,10 +1,11 @@
 """Grants: what a person has granted at a provider, as values and as JSON in the vault."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from ..core import Caller, SetupError, StoreError
 
@@ -79,33 +80,15 @@ class Grant:
                 raise SetupError("A key is sent in a header: it has printable ASCII characters, and no line breaks.")
 
     def to_bytes(self) -> bytes:
-        data = {
-            "access_token": self.access_token,
-            "refresh_token": self.refresh_token,
-            "scopes": list(self.scopes),
-            "expires_at": self.expires_at and self.expires_at.isoformat(),
-            "detail": dict(self.detail),
-        }
-        return json.dumps(data).encode()
+        return _JSON.dump_json(self)
 
     @classmethod
     def from_bytes(cls, written: bytes) -> "Grant":
         """Return the grant that `to_bytes` wrote. Raises StoreError for anything else."""
         try:
-            data: Any = json.loads(written)
-            expires_at = data["expires_at"]
-            return cls(
-                access_token=_text(data["access_token"]),
-                refresh_token=None if data["refresh_token"] is None else _text(data["refresh_token"]),
-                scopes=tuple(map(_text, data["scopes"])),
-                expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),
-                detail={name: _text(value) for name, value in data["detail"].items()},
-            )
-        except (ValueError, TypeError, KeyError, AttributeError, SetupError):
+            return _JSON.validate_json(written, strict=True)
+        except (ValueError, SetupError):
             raise StoreError("A stored grant is damaged. Revoke it, and log in again.") from None
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
+_JSON = TypeAdapter(Grant)

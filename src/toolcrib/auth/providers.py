@@ -134,7 +134,7 @@ class Providers:
         if not provider.startswith(PREFIX) or provider in self._servers:
             return
         server = await self._finder.find(provider, self._configured.get(provider))
-        self._servers[provider], self._clients[provider] = server.provider, server.client
+        self._servers[provider], self._clients[provider] = server
 
     def _forget(self, name: str) -> None:
         """Find out again what the server *name* is, before it is used again."""

@@ -20,6 +20,7 @@ from .catalogue import (
     Provider,
     auth_methods,
     document_urls,
+    is_loopback,
     require_endpoint,
     with_document,
 )
@@ -30,14 +31,6 @@ PREFIX = "mcp:"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundServer:
-    """A protected server: its *provider*, and the client that this program is there."""
-
-    provider: Provider
-    client: Client
-
-
-@dataclass(frozen=True, slots=True)
 class Servers:
     """Finds servers out. *pages* are the addresses of this program: of the callback, and of its client document."""
 
@@ -45,8 +38,8 @@ class Servers:
     vault: Vault
     pages: Callable[[], tuple[str | None, str | None]]
 
-    async def find(self, name: str, configured: Client | None) -> FoundServer:
-        """Return the server *name*, `mcp:URL`.
+    async def find(self, name: str, configured: Client | None) -> tuple[Provider, Client]:
+        """Return the server *name*, `mcp:URL`, as a provider, and the client that this program is there.
 
         Raises ToolError `unauthorized` or `unavailable`, naming what is missing.
         """
@@ -66,7 +59,7 @@ class Servers:
         host, scopes = urlsplit(url).netloc, scopes_in((resource or {}).get("scopes_supported"))
         oauth2 = table.model_copy(update=changes).model_dump(exclude_unset=True)
         fields = {"title": host, "hosts": [host], "recommended_scopes": list(scopes), "oauth2": oauth2}
-        return FoundServer(Provider.model_validate(fields), client)
+        return Provider.model_validate(fields), client
 
     async def _resource(self, url: str) -> Mapping[str, Any] | None:
         """Return what the server says of itself as a protected resource (RFC 9728); None where it says nothing."""
@@ -213,7 +206,7 @@ def client_metadata(redirect_uri: str, method: str) -> dict[str, Any]:
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
-        "application_type": "native" if _is_loopback(redirect_uri) else "web",
+        "application_type": "native" if is_loopback(urlsplit(redirect_uri).hostname or "") else "web",
     }
 
 
@@ -223,10 +216,6 @@ def _registered(grant: Grant) -> tuple[Client, str]:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.isascii() and value.isprintable() and MIN_SECRET_CHARS <= len(value) <= 2000
-
-
-def _is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _origin(url: str) -> str:

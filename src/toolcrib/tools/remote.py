@@ -10,8 +10,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -42,14 +42,6 @@ class MCPSource(Target):
     request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
     Where it is *required*, nothing starts without it.
     """
-
-    command: Sequence[str] = ()
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    folder: str | None = None
-    allow: Sequence[str] = ()
-    required: bool = False
 
     def __str__(self) -> str:
         return f"{_PREFIX}{self.url or shlex.join(self.command)}"

@@ -7,8 +7,6 @@ import pytest
 from .conftest import Service
 from .test_calls import OK, Write, call, of
 
-FORM = "application/x-www-form-urlencoded"
-
 
 def parameter(name: str, place: str = "path", **more: Any) -> dict[str, Any]:
     return {"name": name, "in": place, "required": place == "path", "schema": {}, **more}
