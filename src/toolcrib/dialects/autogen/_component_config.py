@@ -5,7 +5,6 @@ whether or not AutoGen is installed.
 """
 
 import importlib
-import inspect
 import warnings
 from typing import Any, ClassVar, Generic, Literal, Self, TypeGuard, cast, overload
 
@@ -158,7 +157,9 @@ class ComponentSchemaType(Generic[ConfigT]):
         super().__init_subclass__(**kwargs)
         for name in cls.required_class_vars if cls.__module__ != __name__ else ():
             if not hasattr(cls, name):
-                _warn(f"Class variable '{name}' must be defined in {cls.__name__} to be a valid component")
+                warnings.warn(
+                    f"Class variable '{name}' must be defined in {cls.__name__} to be a valid component", stacklevel=2
+                )
 
 
 class ComponentBase(ComponentToConfig[ConfigT], ComponentLoader, Generic[ConfigT]):
@@ -174,10 +175,11 @@ class Component(ComponentFromConfig[ConfigT], ComponentSchemaType[ConfigT], Gene
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not is_component_class(cls):
-            _warn(
+            warnings.warn(
                 f"Component class '{cls.__name__}' must subclass the following: ComponentFromConfig, "
                 "ComponentToConfig, ComponentSchemaType, ComponentLoader, individually or with ComponentBase and "
-                "Component. Look at the component config documentation or how OpenAIChatCompletionClient does it."
+                "Component. Look at the component config documentation or how OpenAIChatCompletionClient does it.",
+                stacklevel=2,
             )
 
 
@@ -215,11 +217,3 @@ def _component_class(provider: str) -> type[_ConcreteComponent[BaseModel]]:
         wrong.add_note(f"{provider} is not a subclass of {_OURS}.Component and ComponentBase; AutoGen's are others.")
         raise wrong
     return kind
-
-
-def _warn(message: str) -> None:
-    """Warn at the class definition: at the first frame outside of this file and of Python's `abc`."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") in (__name__, "abc"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)

@@ -39,17 +39,15 @@ class Permission:
 
     def __enter__(self) -> Self:
         _of_process.discard(self)
-        _of_block.set((*_of_block.get(), self))
+        self._outside = _of_block.set(_of_block.get() | self.names)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        permissions = list(_of_block.get())
-        permissions.remove(self)
-        _of_block.set(tuple(permissions))
+        _of_block.reset(self._outside)
 
 
 _of_process: set[Permission] = set()
-_of_block: ContextVar[tuple[Permission, ...]] = ContextVar("toolcrib_autogen_permissions", default=())
+_of_block: ContextVar[frozenset[str]] = ContextVar("toolcrib_autogen_permissions", default=frozenset())
 
 
 def trust_namespaces(*names: str) -> Permission:
@@ -97,8 +95,8 @@ def require_source_code_allowed(name: str) -> None:
     )
 
 
-def _permitted() -> set[str]:
-    return {name for permission in (*_of_process, *_of_block.get()) for name in permission.names}
+def _permitted() -> frozenset[str]:
+    return _of_block.get().union(*(permission.names for permission in _of_process))
 
 
 def _split(text: str) -> list[str]:

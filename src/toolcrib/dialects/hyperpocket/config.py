@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from ...core import SetupError
-from ._modules import also_as
+from .._modules import also_as
 
 if TYPE_CHECKING:
     from ...auth import Provider

@@ -12,7 +12,7 @@ from pydantic import BaseModel, field_validator
 from ...core import LoadError
 from ...schema import display_name
 from ...tools import GitSource, commit_of, fetch, parse_git_address
-from ._modules import also_as
+from .._modules import also_as
 
 
 class Lock(BaseModel, abc.ABC):

@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 from pydantic import BaseModel, Field
 
 from ...core import SetupError
+from .._modules import also_as
 from . import auth
-from ._modules import also_as
 from .auth.handler import AuthContext, AuthenticateRequest
 from .auth.provider import AuthProvider
 from .config import SessionConfig, SessionConfigInMemory, SessionConfigRedis, SessionType, config

@@ -2,14 +2,14 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import BaseModel
 
 from ...core import DefinitionError
-from ...schema import EMPTY, arguments_model, inlined, model_from_schema, read_docstring, read_signature
-from ._modules import also_as
+from ...schema import EMPTY, SchemaView, arguments_model, inlined, model_from_schema, read_docstring, read_signature
+from .._modules import also_as
 
 
 def flatten_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -26,28 +26,21 @@ def json_schema_to_model(schema: dict[str, Any], model_name: str = "DynamicModel
     Other properties are refused, unless the schema admits them. What is not required may be left out, or None. A part
     that no type of Python expresses, such as one that contains itself, takes what the schema allows.
     """
-    return model_from_schema(_closed(inlined({"type": "object", **schema})), model_name)
+    return model_from_schema(_closed(SchemaView(inlined({"type": "object", **schema}))), model_name)
 
 
-def _closed(schema: Any) -> Any:
-    """Return *schema* whose objects take no other properties, and None for one that may be left out."""
-    if isinstance(schema, list):
-        return [_closed(branch) for branch in schema]
-    if not isinstance(schema, Mapping):
+def _closed(view: SchemaView) -> Any:
+    """Return the schema at *view* whose objects take no other properties, and None for one that may be left out."""
+    if "/allOf/" in view.pointer:  # a part of an object has not all of its properties
+        return view.schema
+    schema: Any = view.rebuilt(_closed)
+    if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict):
         return schema
-    nested = ("items", "additionalProperties", "anyOf", "oneOf")
-    copy = {key: _closed(value) if key in nested else value for key, value in schema.items()}
-    if not isinstance(properties := schema.get("properties"), Mapping):
-        return copy
-    required = schema.get("required", ())
-    members = {name: _closed(value) if name in required else _optional(value) for name, value in properties.items()}
-    return {"type": "object", "additionalProperties": False, **copy, "properties": members}
-
-
-def _optional(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return schema
-    return {"anyOf": [_closed(schema), {"type": "null"}], **{key: schema[key] for key in _NOTES if key in schema}}
+    for name in properties.keys() - set(schema.get("required", ())):
+        if isinstance(member := properties[name], dict):
+            notes = {key: member[key] for key in _NOTES if key in member}
+            properties[name] = {"anyOf": [member, {"type": "null"}], **notes}
+    return {"type": "object", "additionalProperties": False, **schema}
 
 
 _TYPE = r"(?:\s*(?:\([^\n]*?\)|\[[^\n]*?\]|\{[^\n]*?\}|<[^\n]*?>))?"

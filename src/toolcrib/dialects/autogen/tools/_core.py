@@ -87,7 +87,7 @@ class StreamTool(Tool, Protocol):
 
 
 _SCALARS = frozenset({str, int, float, bool})
-_JSON = (dict, list, tuple, type(None), Mapping, Set)
+_JSON = (BaseModel, dict, list, tuple, type(None), Mapping, Set)
 
 
 def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -118,45 +118,31 @@ def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def value_as_text(value: Any) -> str:
-    """Return text as it is, structured values as JSON, and the `str` of other values."""
-    if type(value) in _SCALARS or isinstance(value, str):
+    """Return text as it is, structured values as JSON, and the `str` of other values.
+
+    A custom serializer of a model may make text of it.
+    """
+    is_structured = isinstance(value, _JSON) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+    if type(value) in _SCALARS or not is_structured:
         return str(value)
-    if isinstance(value, BaseModel):
-        return _json_of_model(value)
-    if isinstance(value, _JSON) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        try:
-            data = pydantic_core.to_json(value, by_alias=False, inf_nan_mode="null", fallback=str)
-        except (ValueError, RecursionError):  # bytes that are not UTF-8, half a character, a value inside itself
-            return str(value)
-        return json.dumps(json.loads(data), ensure_ascii=False)
-    return str(value)
-
-
-def _json_of_model(value: BaseModel) -> str:
-    """Return *value* as `json.dumps` writes its dump; a custom serializer may make text of it."""
     try:
-        data = json.loads(value.model_dump_json(fallback=str))
-    except ValueError:
-        data = value.model_dump()
-    is_scalar = isinstance(data, str | int | float)
-    return str(data) if is_scalar else json.dumps(data, ensure_ascii=False, default=str)
+        data = json.loads(pydantic_core.to_json(value, by_alias=False, inf_nan_mode="null", fallback=str))
+    except (ValueError, RecursionError):  # bytes that are not UTF-8, half a character, a value inside itself
+        return str(value)
+    return str(data) if isinstance(data, str | int | float) else json.dumps(data, ensure_ascii=False)
 
 
 def error_as_text(error: BaseException) -> str:
     """Return the text of *error*, or of each error in a group; its type, if it has no text."""
     if isinstance(error, BaseExceptionGroup):
         return "\n".join(map(error_as_text, error.exceptions))
-    try:
-        return str(error).strip() or type(error).__name__
-    except Exception as failed:
-        return f"{type(error).__name__} (its text cannot be read: {type(failed).__name__})"
+    return str(error).strip() or type(error).__name__
 
 
 CALLED: Mapping[str, Any] = {"autogen": "call"}
 STREAMED: Mapping[str, Any] = {"autogen": "stream"}
 """`Call.data` of the calls of AutoGen's workbenches."""
 
-_NO_IMAGES = frozenset({str, int, float, bool})
 _NOTHING: Any = object()
 
 Run = Callable[[Any, CancellationToken], Any]
@@ -236,7 +222,7 @@ def called(tool: Tool, work: Work, name: str) -> CoreTool[..., Any]:
     def show(value: Any) -> Any:
         if own is not None:
             return own(value)
-        if type(value) in _NO_IMAGES:
+        if type(value) in _SCALARS:
             return str(value)
         content = with_core_images(value)
         return content if isinstance(content, Image) or content is not value else value_as_text(value)
@@ -377,7 +363,8 @@ class WorkbenchSource(Source):
 
     def __init__(self, workbench: Any) -> None:
         self._workbench = workbench
-        self._listed: list[tuple[ToolSchema, CoreTool[..., Any]]] = []
+        self._schemas: list[ToolSchema] = []
+        self._tools: list[CoreTool[..., Any]] = []
 
     def __reduce__(self) -> tuple[type["WorkbenchSource"], tuple[Any]]:
         return WorkbenchSource, (self._workbench,)  # of a copy, that of the copy
@@ -387,7 +374,7 @@ class WorkbenchSource(Source):
         return getattr(self._workbench, "state_key", None) or type(self._workbench).__name__
 
     def tools(self) -> Sequence[CoreTool[..., Any]]:
-        return [tool for _, tool in self._listed]
+        return self._tools
 
     async def start(self) -> None:
         await self._workbench.start()
@@ -412,17 +399,15 @@ class WorkbenchSource(Source):
 
     async def _list(self) -> None:
         schemas = await self._workbench.list_tools()
-        if schemas == [schema for schema, _ in self._listed]:
+        if schemas == self._schemas:
             return
+        self._schemas, self._tools = schemas, []
         names = core_names(schema["name"] for schema in schemas)
-        entries: list[tuple[ToolSchema, CoreTool[..., Any]]] = []
         for schema in schemas:
-            old_tool = next((tool for old, tool in self._listed if old == schema), None)
             try:
-                entries.append((schema, old_tool or self._tool(schema, names[schema["name"]])))
+                self._tools.append(self._tool(schema, names[schema["name"]]))
             except ToolcribError as error:
                 _log.warning("Not loaded: the tool '%s' of %s: %s", schema["name"], self.state_key, error)
-        self._listed = entries
         self.changed()
 
     def _tool(self, schema: ToolSchema, name: str) -> CoreTool[..., Any]:

@@ -86,7 +86,6 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
         self._renew()
 
     def _renew(self) -> None:
-        self._ready: dict[str, str] = {}  # the names that have been called, and those under which the core has them
         self._bench = CoreWorkbench(
             Registry(),
             timeout_s=self._timeout_s,
@@ -96,7 +95,7 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: part for name, part in vars(self).items() if name not in ("_bench", "_ready")}
+        return {name: part for name, part in vars(self).items() if name != "_bench"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -133,19 +132,16 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
         data: Mapping[str, Any],
     ) -> Call:
         """Return the call of the tool *name* in the core, which has the tool then."""
-        call = Call(self._ready.get(name) or await self._add(name), arguments or {}, cancellation=token, data=data)
+        core_name, registry = self._core_names.get(name, ""), self._bench.registry
+        if core_name not in registry:
+            tool = self._tool(name)
+            await self.start()
+            if core_name not in registry:
+                work = tool.toolcrib_work() if isinstance(tool, BaseTool) else work_of_json(tool)
+                registry.add(called(tool, work, core_name))
+        call = Call(core_name, arguments or {}, cancellation=token, data=data)
         call.id = call.id if call_id is None else call_id
         return call
-
-    async def _add(self, name: str) -> str:
-        """Return the name under which the core has the tool *name*, which is added if it is not there yet."""
-        tool = self._tool(name)
-        await self.start()
-        if name not in self._ready:
-            work = tool.toolcrib_work() if isinstance(tool, BaseTool) else work_of_json(tool)
-            self._bench.registry.add(called(tool, work, self._core_names[name]))
-            self._ready[name] = self._core_names[name]
-        return self._ready[name]
 
     def _tool(self, name: str) -> Tool:
         tool = self._by_name.get(self._override_name_to_original.get(name, name))

@@ -7,8 +7,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import handler
-from ._handlers import OAuth2Handler, handler_class, handlers_of_catalogue
-from ._models import core_handler, environment_of, is_scoped, models_of, secrets_of
+from ._handlers import (
+    OAuth2Handler,
+    core_handler,
+    environment_of,
+    handler_class,
+    handlers_of_catalogue,
+    is_scoped,
+    models_of,
+    secrets_of,
+)
 from .handler import AuthContext, AuthenticateRequest, AuthenticateResponse, AuthHandlerInterface
 from .provider import AuthProvider
 

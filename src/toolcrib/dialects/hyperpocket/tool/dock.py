@@ -3,7 +3,7 @@
 import abc
 from typing import Any, Generic, TypeVar
 
-from .._modules import also_as
+from ..._modules import also_as
 from .function import FunctionTool
 
 DockToolLike = TypeVar("DockToolLike")

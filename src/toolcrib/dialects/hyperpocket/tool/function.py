@@ -12,7 +12,7 @@ from ....machinery import Check, in_thread
 from ....schema import json_schema_check, model_check, read_arguments, require_schema, returns_awaitable, serialize_any
 from ....tools import Tool as CoreTool
 from ....workbench import sync
-from .._modules import also_as
+from ..._modules import also_as
 from ..auth import AuthProvider
 from ..config import config
 from ..util import VARIADIC, flatten_json_schema, function_to_model

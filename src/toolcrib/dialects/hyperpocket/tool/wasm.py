@@ -17,7 +17,7 @@ from ....sandbox import folder_digest
 from ....tools import Tool as CoreTool
 from ....tools import from_work, is_git_address, parse_git_address, program_work
 from ....workbench import Workbench, sync
-from .._modules import also_as
+from ..._modules import also_as
 from ..config import config, pocket_logger, problems
 from ..repository import GitLock, LocalLock, Lock, Lockfile
 from .tool import Tool, ToolAuth, ToolRequest, core_tool, envs_of, postprocessed

@@ -1,9 +1,19 @@
-"""`spark.agents`: the agent that runs tools."""
+"""`spark.agents`: the agent that runs tools, also as `.config`, `.memory` and `.types`."""
 
-from .agent import Agent, AgentError, ConfigurationError, ModelError, ToolExecutionError
-from .config import AgentConfig
-from .memory import MemoryConfig, MemoryManager, MemoryPolicyType
-from .types import AgentState, ToolTrace
+from ..._modules import also_as
+from .agent import (
+    Agent,
+    AgentConfig,
+    AgentError,
+    AgentState,
+    ConfigurationError,
+    MemoryConfig,
+    MemoryManager,
+    MemoryPolicyType,
+    ModelError,
+    ToolExecutionError,
+    ToolTrace,
+)
 
 __all__ = [
     "Agent",
@@ -18,3 +28,5 @@ __all__ = [
     "ToolExecutionError",
     "ToolTrace",
 ]
+
+also_as(__name__, "config", "memory", "types")

@@ -1,12 +1,18 @@
 """`spark.agents.agent`: Spark's agent, on the loop of `toolcrib.agent.Agent`.
 
-Spark adds a memory of the conversation, traces of all calls, and errors as messages.
+Spark adds a memory of the conversation, traces of all calls, and errors as messages. Options of the configuration that
+do not concern tools are refused, by name.
 """
 
 import logging
 import sys
 import time
+from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import TypedDict
 
 from ....agent import Agent as CoreAgent
 from ....agent import CallFinished, Outcome
@@ -15,15 +21,144 @@ from ....core import Call, Result
 from ....formats import Choice, Reply, Turn
 from ....workbench import Registry, Workbench
 from ..models._messages import to_core_choice, to_message, turns_from
-from ..models.echo import EchoModel
-from ..nodes.types import ExecutionContext, NodeMessage
-from ..tools._blocks import as_blocks
-from ..tools._core_tool import arguments_of
+from ..models.base import EchoModel
+from ..nodes import ExecutionContext, NodeMessage
+from ..tools._core_tool import arguments_of, as_blocks
 from ..tools.registry import ToolRegistry, core_tools
 from ..tools.types import BaseTool, ToolSpec
-from .config import AgentConfig
-from .memory import MemoryManager, MemoryPolicyType, Retention
-from .types import AgentState, ToolTrace
+
+
+class ToolTrace(TypedDict):
+    """One call. Times are in seconds since the epoch.
+
+    `input_params` are the model's arguments, or their text if it is not valid JSON. `output` is the tool's return
+    value, or the message that the model received for a call that failed. `error` is None if the call did not fail.
+    """
+
+    tool_name: str
+    tool_use_id: str
+    input_params: Any
+    output: Any
+    start_time: float
+    end_time: float
+    duration_ms: float
+    error: str | None
+
+
+class AgentState(TypedDict):
+    """A snapshot of an agent, made by `Agent.state`."""
+
+    messages: list[dict[str, Any]]
+    tool_traces: list[ToolTrace]
+    last_result: Any
+    last_error: str | None
+
+
+Retention = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+"""A callable that returns those of all messages to keep."""
+
+
+class MemoryPolicyType(StrEnum):
+    """Keep nothing; the last messages; or those that a callable returns, with SUMMARIZE when there are too many."""
+
+    NULL = "null"
+    ROLLING_WINDOW = "rolling_window"
+    SUMMARIZE = "summarize"
+    CUSTOM = "custom"
+
+
+class MemoryConfig(BaseModel):
+    """How many messages are kept (`window`), or the `callable` that decides, for the policies CUSTOM and SUMMARIZE."""
+
+    model_config = ConfigDict(extra="allow")
+
+    policy: MemoryPolicyType = MemoryPolicyType.ROLLING_WINDOW
+    window: int = Field(default=10, ge=0)
+    summary_max_chars: int = Field(default=1000, ge=0)
+    callable: Retention | None = None
+
+
+class MemoryManager:
+    """The messages of one conversation, `memory`."""
+
+    def __init__(self, config: MemoryConfig | None = None, **kwargs: Any) -> None:
+        config = config or MemoryConfig(**kwargs)
+        self.policy = config.policy
+        self.window = config.window
+        self.callable = config.callable
+        self.memory: list[dict[str, Any]] = []
+
+    def add_message(self, message: dict[str, Any]) -> None:
+        """Add *message*, and forget those that the policy does not keep. SUMMARIZE keeps a window, too."""
+        if self.policy == MemoryPolicyType.NULL:
+            return
+        self.memory.append(message)
+        is_full = len(self.memory) > self.window
+        if self.callable is not None and self.policy in (MemoryPolicyType.CUSTOM, MemoryPolicyType.SUMMARIZE):
+            if is_full or self.policy == MemoryPolicyType.CUSTOM:
+                self.memory = self.callable(self.memory)
+        elif is_full and self.policy != MemoryPolicyType.CUSTOM:
+            del self.memory[: len(self.memory) - self.window]
+
+
+_IGNORED = ("output_schema", "record_direct_tool_call")
+_OFF = [("output_mode", "text")]
+
+
+class AgentConfig(BaseModel):
+    """The configuration of an agent.
+
+    - `model`: a Model of `.models`, or any `toolcrib.agent.Model`.
+    - `tools`: as for `ToolRegistry.process_tools`.
+    - `tool_choice`: "auto"; "any" or a tool's name, which the model must call in its first turn; "none", which hides
+      the tools; or the dictionaries `{"auto": {}}`, `{"any": {}}`, `{"tool": {"name": ...}}`.
+    - `parallel_tool_execution`: whether the calls of one turn run in parallel.
+    - `max_steps`: the rounds of calls after which the model is asked once more, and no further; 0 for no bound.
+    - `preload_messages`: the beginning of the conversation.
+
+    Raises ValueError (pydantic's) for options that contradict each other, and for those of Spark that are unsupported.
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    model: Any
+    name: str | None = None
+    description: str | None = None
+    system_prompt: str | None = None
+    preload_messages: list[Any] = Field(default_factory=list)
+    memory_config: MemoryConfig = Field(default_factory=MemoryConfig)
+    tools: list[Any] = Field(default_factory=list)
+    tool_choice: Any = "auto"
+    max_steps: int = Field(default=100, ge=0)
+    parallel_tool_execution: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_ignored(cls, fields: Any) -> Any:
+        """Leave out what does not concern tools: a few names, and options that are off."""
+        if not isinstance(fields, dict):
+            return fields
+        fields = {name: value for name, value in fields.items() if name in cls.model_fields or value}
+        return {name: value for name, value in fields.items() if (name, value) not in _OFF and name not in _IGNORED}
+
+    @field_validator("model")
+    @classmethod
+    def _require_model(cls, model: Any) -> Any:
+        if isinstance(model, type) or not (callable(getattr(model, "reply", None)) and hasattr(model, "stream")):
+            kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+            raise ValueError(
+                f"model is a Model, such as OpenAIModel(model_id=...), not {kind}. For your own, subclass "
+                "toolcrib.dialects.spark.models.base.Model."
+            )
+        return model
+
+    @model_validator(mode="after")
+    def validate_config(self) -> "AgentConfig":
+        """Check that the options fit together."""
+        if to_core_choice(self.tool_choice) == "any" and not self.tools:
+            raise ValueError("tool_choice='any' makes the model call a tool, and there is none. Give tools=[...].")
+        return self
+
 
 logger = logging.getLogger(__name__)
 

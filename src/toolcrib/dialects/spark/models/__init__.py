@@ -1,8 +1,10 @@
 """`spark.models`: the models of an agent. Each is also a `toolcrib.agent.Model`."""
 
-from .base import Model
-from .echo import EchoModel
+from ..._modules import also_as
+from .base import EchoModel, Model
 from .openai import OpenAIModel
 from .types import ChatCompletionAssistantMessage, Message, Messages
 
 __all__ = ["ChatCompletionAssistantMessage", "EchoModel", "Message", "Messages", "Model", "OpenAIModel"]
+
+also_as(__name__, "echo")

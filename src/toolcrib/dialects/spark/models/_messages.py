@@ -8,9 +8,7 @@ from typing import Any
 
 from ....core import Call, Hints, Result, ToolSpec
 from ....formats import Choice, Reply, Results, Stop, Turn, User, bedrock
-from ..tools._blocks import as_blocks, as_json, blocks_from, readable_blocks, text_of
-from ..tools._core_tool import arguments_of
-from ..tools._schemas import schema_in
+from ..tools._core_tool import arguments_of, as_blocks, as_json, blocks_from, readable_blocks, schema_in, text_of
 from ..tools.types import ToolSpec as SparkSpec
 
 _STOP_REASONS: Mapping[Stop, str] = {"calls": "tool_use", "length": "max_tokens", "refused": "content_filtered"}

@@ -1,4 +1,7 @@
-"""`spark.models.base`: the model of an agent. A subclass needs `get_text`; `get_json` is not called for tools."""
+"""`spark.models.base`: the model of an agent, and one that repeats what the user wrote, `spark.models.echo`.
+
+A subclass needs `get_text`; `get_json` is not called for tools.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -7,8 +10,9 @@ from typing import Any, cast
 from ....agent import ModelError, Request
 from ....core import ToolcribError
 from ....formats import Reply, TextDelta
+from ..tools._core_tool import text_of
 from ..tools.types import ToolChoice, ToolSpec
-from ._messages import messages_from, reply_from, to_spark_choice, to_spark_spec
+from ._messages import messages_from, reply_from, to_message, to_spark_choice, to_spark_spec
 from .types import ChatCompletionAssistantMessage, Messages
 
 
@@ -66,3 +70,24 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+class EchoModel(Model):
+    """A model that answers with the text of the user's last message. *streaming* has no effect."""
+
+    def __init__(self, streaming: bool = False) -> None:
+        self.model_id = "echo"
+        self.streaming = streaming
+
+    async def get_text(self, messages: Messages, *args: Any, **kwargs: Any) -> ChatCompletionAssistantMessage:
+        """Return the text of the last message of a user."""
+        texts = [text_of(message["content"]) for message in map(to_message, messages) if message["role"] == "user"]
+        return {"role": "assistant", "content": texts[-1] if texts else "", "stop_reason": "end_turn"}
+
+    def update_config(self, **model_config: Any) -> None:
+        """Change `model_id`, the model's name, and `streaming`."""
+        vars(self).update(model_config)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the model's name, as `model_id`, and `streaming`."""
+        return {"model_id": self.model_id, "streaming": self.streaming}

@@ -1,14 +1,136 @@
-"""A Toolcrib tool for a Spark tool: how it is called, and how its return value becomes a result."""
+"""A Toolcrib tool for a Spark tool: its schema, how it is called, and how its return value becomes a result.
 
+Spark's content is blocks: `{"text"}`, `{"json"}`, `{"image"}`, `{"document"}`, `{"toolUse"}` or `{"toolResult"}`, as in
+Bedrock.
+"""
+
+import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ....core import Call, Context, Hints, Result, Text, ToolError, ToolSpec
+from ....core import Call, Content, Context, File, Hints, Image, Result, Text, ToolError, ToolSpec
+from ....formats import read_block
 from ....machinery import Work
+from ....schema import serialize_any
 from ....tools import Tool, from_schema
-from ._blocks import content_of, is_block
+
+_NOTES = frozenset({"title", "description", "default", "examples"})
+"""The keywords of a property that leave its type open."""
+
+
+def schema_in(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the JSON Schema in a spec's *parameters*, which may be bare or under the key "json"."""
+    schema = parameters.get("json")
+    return schema if isinstance(schema, Mapping) else parameters
+
+
+def normalize_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of *schema* that is complete: each property has a type and a description.
+
+    A property that says more of its values ("$ref", an enum, alternatives, ...) gets no "type".
+    """
+    normalized: dict[str, Any] = {"type": "object", "properties": {}, "required": [], **copy.deepcopy(dict(schema))}
+    if isinstance(normalized["properties"], dict):
+        normalized["properties"] = {name: _property(name, of) for name, of in normalized["properties"].items()}
+    return normalized
+
+
+def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *schema* with anything for the properties that have a "$ref", which may lead out of it."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return dict(schema)
+    return {**schema, "properties": {name: {} if "$ref" in of else of for name, of in properties.items()}}
+
+
+def _property(name: str, schema: Any) -> dict[str, Any]:
+    if not isinstance(schema, dict):
+        return {"type": "string", "description": f"Property {name}"}
+    if "$ref" in schema:
+        return schema
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        return normalize_schema(schema)
+    kind = {} if schema.keys() - _NOTES else {"type": "string"}
+    return {**schema, **kind, "description": schema.get("description", f"Property {name}")}
+
+
+_KINDS = frozenset({"text", "image", "document", "json", "toolUse", "toolResult", "reasoningContent", "guardContent"})
+_HIDDEN = frozenset({"reasoningContent", "guardContent"})
+
+
+def is_block(value: Any) -> bool:
+    """Return whether *value* is a block, and not a dictionary that only shares a key with one."""
+    if not isinstance(value, dict) or _KINDS.isdisjoint(value):
+        return False
+    return len(value) == 1 or value.get("type") == "text"  # the second form is OpenAI's
+
+
+def as_blocks(value: Any) -> list[dict[str, Any]]:
+    """Return *value* as blocks: text, a block, or a list of both. Anything else becomes JSON text."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, list | tuple) and all(isinstance(part, str) or is_block(part) for part in value):
+        return [{"text": part} if isinstance(part, str) else dict(part) for part in value]
+    if is_block(value):
+        return [dict(value)]
+    return [{"text": value if isinstance(value, str) else as_json(value)}]
+
+
+def text_of(value: Any) -> str:
+    """Return the text in *value*, one line for each text block."""
+    return "\n".join(block["text"] for block in as_blocks(value) if isinstance(block.get("text"), str))
+
+
+def readable_blocks(value: Any) -> list[dict[str, Any]]:
+    """Return *value* as blocks that `toolcrib.formats.bedrock` reads: no reasoning, and unknown ones as JSON text."""
+    return [_readable(block) for block in as_blocks(value) if _HIDDEN.isdisjoint(block)]
+
+
+def content_of(values: Iterable[Any]) -> tuple[Content, ...]:
+    """Return Toolcrib's content for *values*, each of which `as_blocks` accepts."""
+    blocks = (block for value in values for block in as_blocks(value) if _HIDDEN.isdisjoint(block))
+    return tuple(_content(block) or Text(as_json(block)) for block in blocks)
+
+
+def blocks_from(content: Iterable[Content]) -> list[dict[str, Any]]:
+    """Return blocks for Toolcrib's *content*. Structured values become JSON text."""
+    blocks: list[dict[str, Any]] = []
+    for part in content:
+        match part:
+            case Image(data, media_type):
+                blocks.append({"image": {"format": media_type.rpartition("/")[2], "source": {"bytes": data}}})
+            case File(data, media_type, name):
+                kind = media_type.rpartition("/")[2]
+                blocks.append({"document": {"name": name or "file", "format": kind, "source": {"bytes": data}}})
+            case _:
+                blocks.append({"text": part.text})
+    return blocks
+
+
+def as_json(value: Any) -> str:
+    """Return *value* as JSON text."""
+    return serialize_any("message", value)
+
+
+def _readable(block: dict[str, Any]) -> dict[str, Any]:
+    match block:
+        case {"toolUse": {}}:
+            return block
+        case {"toolResult": {**result}}:
+            return {"toolResult": {**result, "content": readable_blocks(result.get("content"))}}
+        case _:
+            return block if _content(block) else {"text": as_json(block)}
+
+
+def _content(block: dict[str, Any]) -> Content | None:
+    """Return Toolcrib's content for *block*; None if it is not content."""
+    try:
+        return read_block(block, "The block")
+    except ValueError:
+        return None
+
 
 _STATUSES = ("success", "error", "in_progress")
 _RESULT_KEYS = {"content", "status", "metadata", "started_at", "completed_at", "progress"}

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from .... import schema
 from ....core import DefinitionError, ToolError
-from ._schemas import schema_in
+from ._core_tool import schema_in
 from .types import ToolContext, ToolResult, ToolSpec, ToolUse
 
 

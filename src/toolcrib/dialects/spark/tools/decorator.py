@@ -11,9 +11,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from ....core import Context, DefinitionError
 from ....schema import returns_awaitable
 from ....tools import Tool, by_name, reference
-from ._core_tool import build_tool, tool_use_of
+from ._core_tool import build_tool, normalize_schema, schema_in, tool_use_of
 from ._metadata import FunctionToolMetadata
-from ._schemas import normalize_schema, schema_in
 from .types import (
     BaseTool,
     ToolContext,
@@ -57,22 +56,8 @@ class FunctionTool(BaseTool, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function. An async one runs to its end; it raises RuntimeError in a running event loop."""
-        if self._is_async:
-            _require_no_event_loop()
         value: Any = self.tool_func(*args, **kwargs)
-        if not inspect.isawaitable(value):
-            return cast(R, value)
-        try:
-            _require_no_event_loop()
-        except RuntimeError:
-            if inspect.iscoroutine(value):
-                value.close()
-            raise
-
-        async def finish() -> Any:
-            return await value
-
-        return cast(R, asyncio.run(finish()))
+        return cast(R, _finished(value) if inspect.isawaitable(value) else value)
 
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function from async code: on the event loop if it is async, else in a thread."""
@@ -219,11 +204,18 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         return core_tool
 
 
-def _require_no_event_loop() -> None:
+def _finished(value: Any) -> Any:
+    """Return what *value* gives when it is awaited. Raises RuntimeError in a running event loop."""
+
+    async def finish() -> Any:
+        return await value
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
+        return asyncio.run(finish())
+    if inspect.iscoroutine(value):
+        value.close()
     raise RuntimeError(
         "Attempted to invoke async tool synchronously while an event loop is running. "
         "Use 'await tool.acall(...)' instead."

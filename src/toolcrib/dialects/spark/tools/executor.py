@@ -1,6 +1,5 @@
 """`spark.tools.executor`: runs ToolUses in a workbench. Every ToolUse gets a ToolResult, even an invalid one."""
 
-import asyncio
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from typing import Any
 from ....call import error_result
 from ....core import Call, Result, Text, ToolError
 from ....workbench import Limit, Registry, Workbench
-from ._blocks import as_json, blocks_from
-from ._core_tool import is_tool_result
+from ._core_tool import as_json, blocks_from, is_tool_result
 from .decorator import DecoratedFunctionTool
 from .registry import ToolRegistry, core_tools
 from .tools import InvalidToolUseNameException, validate_tool_use
@@ -38,7 +36,7 @@ class ToolCallExecutor:
         registry: ToolRegistry,
         config: ToolExecutionConfig | None = None,
         *,
-        loop: asyncio.AbstractEventLoop | None = None,
+        loop: Any = None,
     ) -> None:
         self._registry = registry
         self._config = config or ToolExecutionConfig()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 from ....core import DefinitionError, ToolcribError
 from ....tools import Tool, load, reference, referent, require_name
 from ..utils.import_utils import import_from_ref
-from ._schemas import normalize_schema, schema_in, without_references
+from ._core_tool import normalize_schema, schema_in, without_references
 from .decorator import DecoratedFunctionTool
 from .decorator import tool as make_tool
 from .tools import normalize_tool_spec, renamed

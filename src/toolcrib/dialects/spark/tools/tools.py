@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ....core import DefinitionError
 from ....schema import returns_awaitable
 from ....tools import require_name
-from ._schemas import normalize_schema, schema_in
+from ._core_tool import normalize_schema, schema_in
 from .decorator import DecoratedFunctionTool, FunctionTool
 from .types import BaseTool, ToolResult, ToolSpec, ToolUse, write_hints
 

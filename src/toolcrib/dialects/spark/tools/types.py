@@ -16,8 +16,7 @@ from typing_extensions import TypedDict
 from ....core import Context
 from ....machinery import Escaped, in_thread
 from ....tools import Tool as CoreTool
-from ._core_tool import build_tool, tool_use_of
-from ._schemas import normalize_schema, schema_in
+from ._core_tool import build_tool, normalize_schema, schema_in, tool_use_of
 
 
 class ToolArgsConfig(BaseModel):

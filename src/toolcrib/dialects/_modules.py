@@ -1,4 +1,4 @@
-"""Modules of hyperpocket that share a file here: `hyperpocket.tool.function.tool` is `hyperpocket.tool.function`."""
+"""Modules of the originals that share a file here: `hyperpocket.tool.function.tool` is `hyperpocket.tool.function`."""
 
 import sys
 
