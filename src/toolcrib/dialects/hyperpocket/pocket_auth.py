@@ -177,7 +177,7 @@ class PocketAuth:
             uid = (session.auth_resolve_uid if session is not None else None) or token_urlsafe(32)
             request = auth_req.model_copy(update={"auth_scopes": scopes})
             text = handler.prepare(request, thread_id, profile, uid, **kwargs)
-            self._store((provider, thread_id, profile), scopes, handler.scoped, uid=uid)
+            self.session_storage.set(provider, thread_id, profile, scopes, uid, None, handler.scoped)
             return text
 
     async def authenticate_async(
@@ -200,7 +200,7 @@ class PocketAuth:
         # It goes on when the caller gives up: a code or a refresh token may be spent by then.
         task = asyncio.ensure_future(self._complete(handler, auth_req, place, kwargs))
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
     def get_auth_context(
@@ -302,40 +302,15 @@ class PocketAuth:
         current = self.session_storage.get(*place)
         if current is None or current.auth_resolve_uid != uid:
             raise RefusedError(f"The session of {place[0].name} was deleted.")
-        self._store(place, sorted(current.auth_scopes or ()), session.scoped, context=context)
+        self.session_storage.set(*place, sorted(current.auth_scopes or ()), None, context, session.scoped)
         FutureStore.delete_future(uid)
         return context
-
-    def _store(
-        self,
-        place: _Place,
-        scopes: list[str],
-        is_scoped: bool,
-        *,
-        uid: str | None = None,
-        context: AuthContext | None = None,
-    ) -> None:
-        provider, thread_id, profile = place
-        self.session_storage.set(
-            auth_provider=provider,
-            thread_id=thread_id,
-            profile=profile,
-            auth_scopes=scopes,
-            auth_resolve_uid=uid,
-            auth_context=context,
-            is_auth_scope_universal=is_scoped,
-        )
 
     def _end(self, session: BaseSessionValue, place: _Place) -> None:
         """Delete *session*, unless another one is in its place by now."""
         if self.session_storage.get(*place) == session:
             self.delete_session(*place)
         FutureStore.delete_future(session.auth_resolve_uid)
-
-    def _forget(self, task: "asyncio.Task[AuthContext]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # asyncio logs what is never looked at
 
 
 def _left_s(pending: FutureData) -> float:

@@ -154,7 +154,7 @@ class Pocket:
     ) -> None:
         self.auth = PocketAuth() if auth is None else auth
         self.use_profile = use_profile
-        self._listed: Listed = {"thread_id": _names(threads, "threads"), "profile": _names(profiles, "profiles")}
+        self._listed: Listed = {"thread_id": frozenset(threads), "profile": frozenset(profiles)}
         self.lockfile, self._force_update = Lockfile(lockfile_path), force_update
         self.tools = {}
         self._registry = Registry()
@@ -414,9 +414,3 @@ class Pocket:
 def _text(result: Result[Any]) -> str:
     pending = result.pending
     return pending.text if isinstance(pending, PendingGrant) else result.text
-
-
-def _names(names: Iterable[str], option: str) -> frozenset[str]:
-    if isinstance(names, str):
-        raise ValueError(f'Pocket: {option} are a list of names: {option}=["default", "work"].')
-    return frozenset(names)

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +32,6 @@ class ScriptRuntime(Enum):
 
 
 _LIMITS = {"memory_bytes": 256 * 1024**2, "output_bytes": 8 * 1024**2}
-MAX_PROGRAMS = 1000
 
 
 class WasmInvoker:
@@ -80,7 +79,7 @@ def _program(tool_path: str, digest: str | None, envs: Mapping[str, str], *, tru
         raise ToolError(f"Tool '{Path(tool_path).name}' cannot run: {error}", "unavailable") from None
 
 
-@lru_cache(MAX_PROGRAMS)
+@cache
 def _work(tool_path: str, digest: str, variables: tuple[str, ...], trusted: bool) -> Work:
     """Return the work of the program in the folder *tool_path*, as *digest* has it. Raises LoadError."""
     folder = Path(tool_path)
@@ -195,7 +194,7 @@ def request_of(address: str) -> WasmToolRequest:
 
     Raises ValueError for other text.
     """
-    if address and "\0" not in address and Path(address).expanduser().exists():
+    if address and Path(address).expanduser().exists():
         return from_local(address)
     if is_git_address(address):
         place = parse_git_address(address)
