@@ -1,5 +1,4 @@
 import base64
-import subprocess
 import sys
 from pathlib import Path
 
@@ -77,13 +76,3 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
         assert str(raised.value) == (
             "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[images]'"
         )
-
-
-def test_importing_the_dialect_imports_neither_pillow_nor_the_tools() -> None:
-    code = """
-import sys
-import toolcrib.dialects.autogen as dialect
-print([name for name in ("PIL", f"{dialect.__name__}.tools") if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "[]\n"

@@ -220,18 +220,6 @@ async def test_run_takes_the_model_of_the_arguments() -> None:
     assert await tool.run(tool.args_type()(a=2), token) == 3
 
 
-def test_strict_is_in_the_schema_and_false_by_default() -> None:
-    assert Double().schema["strict"] is False
-    assert Double(strict=True).schema["strict"] is True
-
-    def add(a: int, b: int = 2) -> int:
-        return a + b
-
-    assert FunctionTool(add, "Add.").schema["strict"] is False
-    with pytest.raises(ValueError, match="Default arguments are not allowed in strict mode"):
-        _ = FunctionTool(add, "Add.", strict=True).schema
-
-
 async def test_a_tools_output_is_the_users_responsibility() -> None:
     def wrong() -> int:
         return "text"  # type: ignore[return-value]
@@ -275,13 +263,6 @@ async def test_a_static_workbench_does_what_the_document_describes() -> None:
     with allow_source_code(), pytest.warns(UserWarning, match="SECURITY"):
         made = StaticWorkbench._from_config(config)
     assert (await made.call_tool("weight", {"size": 2})).to_text() == "5.0"
-
-
-async def test_a_tool_without_arguments_is_called_with_none() -> None:
-    def hello() -> str:
-        return "hello"
-
-    assert (await StaticWorkbench([FunctionTool(hello, "Say hello.")]).call_tool("hello")).to_text() == "hello"
 
 
 class Growing(Workbench):

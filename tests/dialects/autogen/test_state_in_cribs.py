@@ -4,39 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from toolcrib import Caller, Crib, SetupError, Workbench
 from toolcrib.dialects.autogen import CancellationToken
-from toolcrib.dialects.autogen.tools import BaseToolWithState, StaticWorkbench, TextResultContent, ToolResult
+from toolcrib.dialects.autogen.tools import StaticWorkbench, ToolResult
 from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
 
-
-class Nothing(BaseModel): ...
-
-
-class Count(BaseModel):
-    count: int = 0
-
-
-class Counter(BaseToolWithState[Nothing, Count, Count]):
-    def __init__(self) -> None:
-        super().__init__(Nothing, Count, Count, "count", "Count up.")
-        self.count = 0
-
-    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Count:
-        self.count += 1
-        return Count(count=self.count)
-
-    def save_state(self) -> Count:
-        return Count(count=self.count)
-
-    def load_state(self, state: Count) -> None:
-        self.count = state.count
+from .counter import Counter, text
 
 
 class Counting(AutoGenWorkbench):
-    state_key = "count"
+    state_key = "counter"
 
     def __init__(self) -> None:
         self.counter = Counter()
@@ -46,7 +24,7 @@ class Counting(AutoGenWorkbench):
 
     async def call_tool(self, name: str, arguments: Any = None, cancellation_token: Any = None) -> ToolResult:
         counted = await self.counter.run_json({}, CancellationToken())
-        return ToolResult(name=name, result=[TextResultContent(content=counted.model_dump_json())])
+        return text(name, counted.model_dump_json())
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -65,7 +43,7 @@ KINDS = [Counter, lambda: StaticWorkbench([Counter()]), Counting]
 
 
 async def count(bench: Workbench) -> str:
-    return (await bench.call("count", {})).text
+    return (await bench.call("counter", {})).text
 
 
 @pytest.mark.parametrize("made", KINDS, ids=["tool", "StaticWorkbench", "Workbench"])
@@ -74,13 +52,13 @@ async def test_one_object_for_all_callers_has_its_state_in_the_crib(made: Callab
         alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
         assert [await count(alice), await count(bob)] == ['{"count":1}', '{"count":2}']
         saved = await crib.save_state()
-        assert saved == {"version": 1, "sources": {"count": {"count": 2}}}
+        assert saved == {"version": 1, "sources": {"counter": {"count": 2}}}
         # What others have done is not one caller's to save, load or reset.
         assert await alice.save_state() == {"version": 1, "sources": {}}
         with pytest.raises(
-            SetupError, match=r"'count' is shared by all callers, so the crib loads it: crib\.load_state"
+            SetupError, match=r"'counter' is shared by all callers, so the crib loads it: crib\.load_state"
         ):
-            await alice.load_state({"version": 1, "sources": {"count": {"count": 40}}})
+            await alice.load_state({"version": 1, "sources": {"counter": {"count": 40}}})
         await alice.reset()
         assert await count(bob) == '{"count":3}'
         await crib.load_state(saved)

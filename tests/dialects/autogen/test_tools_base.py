@@ -10,10 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from toolcrib import Approve, Call, Workbench
 from toolcrib.core import Repair
 from toolcrib.dialects.autogen import CancellationToken
-from toolcrib.dialects.autogen.tools import (
-    BaseTool,
-    BaseToolWithState,
-)
+from toolcrib.dialects.autogen.tools import BaseTool, FunctionTool
+
+from .counter import Counter
 
 
 class Numbers(BaseModel):
@@ -31,30 +30,6 @@ class Add(BaseTool[Numbers, Sum]):
 
     async def run(self, args: Numbers, cancellation_token: CancellationToken) -> Sum:
         return Sum(total=args.a + args.b)
-
-
-class Count(BaseModel):
-    count: int = 0
-
-
-class Nothing(BaseModel):
-    pass
-
-
-class Counter(BaseToolWithState[Nothing, Count, Count]):
-    def __init__(self) -> None:
-        super().__init__(Nothing, Count, Count, "counter", "Count up.")
-        self.count = 0
-
-    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Count:
-        self.count += 1
-        return Count(count=self.count)
-
-    def save_state(self) -> Count:
-        return Count(count=self.count)
-
-    def load_state(self, state: Count) -> None:
-        self.count = state.count
 
 
 class Node(BaseModel):
@@ -116,7 +91,14 @@ def test_strictness_is_checked_when_the_schema_is_read():
         _ = with_default.schema
     with pytest.raises(ValueError, match="additional argument is also enabled"):
         _ = open_to_others.schema
-    assert Add(args_type=Sum, strict=True).schema["strict"] is True
+    assert (Add(args_type=Sum, strict=True).schema["strict"], Add().schema["strict"]) == (True, False)
+
+    def increase(a: int, by: int = 1) -> int:
+        return a + by
+
+    assert FunctionTool(increase, "Increase.").schema["strict"] is False
+    with pytest.raises(ValueError, match="Default arguments are not allowed in strict mode"):
+        _ = FunctionTool(increase, "Increase.", strict=True).schema
 
 
 @pytest.mark.parametrize(
@@ -134,17 +116,6 @@ async def test_run_json_raises_what_pydantic_does(args: Any, kinds: list[str]):
     with pytest.raises(ValidationError) as error:
         await Add().run_json(args, CancellationToken())
     assert [each["type"] for each in error.value.errors()] == kinds
-
-
-async def test_state_is_saved_and_loaded_as_json():
-    counter, other = Counter(), Counter()
-    await counter.run_json({}, CancellationToken())
-    state = await counter.save_state_json()
-    assert state == {"count": 1}
-    await other.load_state_json(state)
-    assert other.count == 1
-    assert await Add().save_state_json() == {}
-    await Add().load_state_json({"any": 1})
 
 
 # Beside the tools of Toolcrib

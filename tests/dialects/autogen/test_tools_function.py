@@ -136,22 +136,16 @@ def root_of(number: float) -> float:
     return math.sqrt(number)
 
 
-def without_reference(tool: FunctionTool) -> dict[str, Any]:
-    data = tool.dump_component().model_dump()
-    data["config"].pop("reference", None)
-    return data
-
-
 def test_source_code_runs_only_where_that_is_allowed_and_with_a_warning():
     tool = FunctionTool(root_of, "Root.", name="root", global_imports=["math"], strict=True)
-    data = without_reference(tool)
+    data = tool.dump_component().model_dump()
     with pytest.raises(UntrustedError, match=r"tool 'root' carries source code.*allow_source_code"):
         FunctionTool.load_component(data)
     with allow_source_code(), pytest.warns(UserWarning, match="SECURITY WARNING"):
         loaded = FunctionTool.load_component(data)
     assert run(loaded, number=9) == 3.0
     assert loaded.schema == tool.schema
-    assert without_reference(loaded) == data
+    assert loaded.dump_component().model_dump() == data
 
 
 class Callable_:

@@ -12,10 +12,10 @@ from toolcrib.dialects.autogen.tools import (
     BaseStreamTool,
     FunctionTool,
     StaticStreamWorkbench,
-    TextResultContent,
     ToolOverride,
-    ToolResult,
 )
+
+from .counter import text
 
 
 class Upto(BaseModel):
@@ -51,10 +51,6 @@ class CountTo(BaseStreamTool[Upto, Step, Done]):
                 yield Done(total=args.n)
         finally:
             self.closed = True
-
-
-def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=is_error)
 
 
 async def items(stream: Any) -> list[Any]:

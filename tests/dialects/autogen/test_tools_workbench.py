@@ -15,7 +15,6 @@ from toolcrib import ToolError, Workbench
 from toolcrib.dialects.autogen import CancellationToken, Image
 from toolcrib.dialects.autogen.tools import (
     BaseTool,
-    BaseToolWithState,
     FunctionTool,
     ImageResultContent,
     StaticWorkbench,
@@ -23,6 +22,8 @@ from toolcrib.dialects.autogen.tools import (
     ToolOverride,
     ToolResult,
 )
+
+from .counter import Counter, Nothing, text
 
 
 def add(a: int, b: int = 2) -> int:
@@ -33,37 +34,9 @@ async def greet(name: str) -> str:
     return f"Hello {name}"
 
 
-class Nothing(BaseModel):
-    pass
-
-
-class Count(BaseModel):
-    count: int = 0
-
-
-class Counter(BaseToolWithState[Nothing, Count, Count]):
-    def __init__(self) -> None:
-        super().__init__(Nothing, Count, Count, "counter", "Count up.")
-        self.count = 0
-
-    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Count:
-        self.count += 1
-        return Count(count=self.count)
-
-    def save_state(self) -> Count:
-        return Count(count=self.count)
-
-    def load_state(self, state: Count) -> None:
-        self.count = state.count
-
-
 def bench(*functions: Any, **options: Any) -> StaticWorkbench:
     tools = [each if isinstance(each, BaseTool) else FunctionTool(each, f"Do {each.__name__}.") for each in functions]
     return StaticWorkbench(tools, **options)
-
-
-def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=is_error)
 
 
 PIXEL = pillow.new("RGB", (1, 1), (255, 0, 0))

@@ -18,6 +18,8 @@ from toolcrib.dialects.autogen.tools import (
 )
 from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
 
+from .counter import text
+
 
 def schema(name: str, **properties: Any) -> ToolSchema:
     return {
@@ -30,10 +32,6 @@ def schema(name: str, **properties: Any) -> ToolSchema:
             "additionalProperties": False,
         },
     }
-
-
-def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=is_error)
 
 
 class Notebook(AutoGenWorkbench):

@@ -22,29 +22,18 @@ pytestmark = pytest.mark.usefixtures("settings")
 PACKAGE = package.__name__
 
 IRREGULAR = {
-    "apitoken.context": ["ApiTokenAuthContext"],
     "apitoken.token_context": ["ApiTokenAuthContext"],
     "apitoken.token_handler": ["ApiTokenAuthHandler"],
     "apitoken.token_schema": ["ApiTokenRequest", "ApiTokenResponse"],
-    "basicauth.basicauth_context": ["BasicAuthContext"],
-    "basicauth.basicauth_handler": ["BasicAuthHandler"],
-    "basicauth.basicauth_schema": ["BasicAuthRequest", "BasicAuthResponse"],
     "basicauth.context": ["BasicAuthContext"],
-    "github.context": ["GitHubAuthContext"],
-    "github.oauth2_context": ["GitHubOAuth2AuthContext"],
-    "github.oauth2_handler": ["GitHubOAuth2AuthHandler"],
-    "github.oauth2_schema": ["GitHubOAuth2Request", "GitHubOAuth2Response"],
-    "github.token_context": ["GitHubTokenAuthContext"],
-    "github.token_handler": ["GitHubTokenAuthHandler"],
-    "github.token_schema": ["GitHubTokenRequest", "GitHubTokenResponse"],
     "gumloop.context": ["GumLoopContext"],
     "gumloop.token_context": ["GumLoopTokenContext"],
     "kraken.keypair_handler": ["KrakeyKeypairAuthHandler"],
-    "linkedin.basicauth_context": ["LinkedinBasicAuthContext"],
-    "linkedin.basicauth_handler": ["LinkedinBasicAuthHandler"],
-    "linkedin.basicauth_schema": ["LinkedinBasicAuthRequest", "LinkedinBasicAuthResponse"],
 }
-"""Names that follow no rule, or that of one provider."""
+"""Names that follow no rule."""
+
+PREFIXES = {"apitoken": "ApiToken", "basicauth": "", "github": "GitHub"}
+"""How the names of a provider begin, where it is not its name in title case."""
 
 SUFFIXES = {
     "context": ["AuthContext"],
@@ -54,6 +43,9 @@ SUFFIXES = {
     "token_context": ["TokenAuthContext"],
     "token_handler": ["TokenAuthHandler"],
     "token_schema": ["TokenRequest", "TokenResponse"],
+    "basicauth_context": ["BasicAuthContext"],
+    "basicauth_handler": ["BasicAuthHandler"],
+    "basicauth_schema": ["BasicAuthRequest", "BasicAuthResponse"],
     "keypair_context": ["KeypairAuthContext"],
     "keypair_schema": ["KeypairRequest", "KeypairResponse"],
 }
@@ -68,7 +60,7 @@ def modules_of(provider: str) -> list[str]:
 def names_in(provider: str, module: str) -> list[str]:
     if (names := IRREGULAR.get(f"{provider}.{module}")) is not None:
         return names
-    prefix = "".join(part.capitalize() for part in provider.split("_"))
+    prefix = PREFIXES.get(provider, provider.title().replace("_", ""))
     return [f"{prefix}{suffix}" for suffix in SUFFIXES[module]]
 
 

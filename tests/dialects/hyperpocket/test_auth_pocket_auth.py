@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolcrib.core import SetupError, ToolError
-from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthHandlerInterface, AuthProvider
+from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
 from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory
 from toolcrib.dialects.hyperpocket.futures import FutureStore
@@ -19,28 +19,19 @@ from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth
 from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
 from toolcrib.dialects.hyperpocket.tool import ToolAuth
 
+from . import own_handler
 from .conftest import Settings
+from .own_handler import OwnContext
 
 GOOGLE, SLACK = AuthProvider.GOOGLE, AuthProvider.SLACK
 CLIENTS = '[auth.google]\nclient_id = "id"\nclient_secret = "secret"\n'
 WHERE = {"auth_provider": GOOGLE, "thread_id": "alice", "profile": "default"}
 
 
-class OwnContext(AuthContext):
-    def to_dict(self) -> dict[str, str]:
-        return {"OWN": self.access_token}
-
-    def to_profiled_dict(self, profile: str) -> dict[str, str]:
-        return {f"{profile}_OWN": self.access_token}
-
-
-class OwnHandler(AuthHandlerInterface):
-    """As programs write one: with a future, and without recommended scopes."""
+class OwnHandler(own_handler.OwnHandler):
+    """As programs write one, for Slack; it may fail, or wait in the middle of its work."""
 
     name = "own-slack"
-    description = "Mine."
-    scoped = True
-    expires_at: datetime | None = None
     fails = False
     pause: asyncio.Event | None = None
     arrived: asyncio.Event | None = None
@@ -56,30 +47,11 @@ class OwnHandler(AuthHandlerInterface):
     def provider() -> AuthProvider:
         return AuthProvider.SLACK
 
-    @staticmethod
-    def provider_default() -> bool:
-        return True
-
-    def make_request(self, auth_scopes: list[str] | None = None, **kwargs: Any) -> AuthenticateRequest:
-        return AuthenticateRequest(auth_scopes=auth_scopes)
-
-    def prepare(
-        self, auth_req: AuthenticateRequest, thread_id: str, profile: str, future_uid: str, *args: Any, **kwargs: Any
-    ) -> str:
-        FutureStore.create_future(future_uid, data={"thread_id": thread_id})
-        return f"Go to https://own.example/login?{'+'.join(auth_req.auth_scopes or [])}"
-
-    async def authenticate(
-        self, auth_req: AuthenticateRequest, future_uid: str, *args: Any, **kwargs: Any
-    ) -> AuthContext:
-        begun = FutureStore.get_future(future_uid)
-        assert begun is not None
+    async def authenticate(self, *args: Any, **kwargs: Any) -> OwnContext:
         await self._work()
-        return OwnContext(access_token=await begun.future, description="", expires_at=self.expires_at)
+        return await super().authenticate(*args, **kwargs)
 
-    async def refresh(
-        self, auth_req: AuthenticateRequest, context: AuthContext, *args: Any, **kwargs: Any
-    ) -> AuthContext:
+    async def refresh(self, auth_req: AuthenticateRequest, context: AuthContext, **kwargs: Any) -> AuthContext:
         await self._work()
         return OwnContext(access_token=f"{context.access_token}+", description="", expires_at=None)
 

@@ -11,45 +11,24 @@ from typing import Any
 import pytest
 
 from toolcrib.core import SetupError
-from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
+from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory, SessionConfigRedis
 from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
 from toolcrib.dialects.hyperpocket.session.interface import BaseSessionValue, SessionStorageInterface
 from toolcrib.dialects.hyperpocket.session.redis import RedisSessionStorage
 
 from .conftest import Settings
+from .own_handler import OwnContext
 
 Storage = SessionStorageInterface[Any, Any]
 SLACK, GITHUB, CLARITY = AuthProvider.SLACK, AuthProvider.GITHUB, AuthProvider.MICROSOFT_CLARITY
-UNUSUAL = [
-    "user.",
-    "user*",
-    "[a-z]",
-    "a__b",
-    "a_",
-    "_b",
-    "__",
-    "_",
-    "%5F",
-    "a%b",
-    "ä ö",
-    "",
-    "x\ny",
-    "\\",
-    "a__default",
-]
+UNUSUAL = [*("user.", "user*", "[a-z]", "a__b", "a_", "_b", "__", "_", "%5F", "a%b", "ä ö", "x\ny", "\\"), ""]
 
 
-class OwnContext(AuthContext):
-    """A context that a program wrote."""
+class TeamContext(OwnContext):
+    """A context with a field of its own."""
 
     team: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        return {"OWN_TOKEN": self.access_token}
-
-    def to_profiled_dict(self, profile: str) -> dict[str, str]:
-        return {f"{profile}_OWN_TOKEN": self.access_token}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +57,8 @@ def storage(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Stor
     storage.client.close()
 
 
-def own(token: str) -> OwnContext:
-    return OwnContext(access_token=token, description="mine", expires_at=None, team="t1")
+def own(token: str) -> TeamContext:
+    return TeamContext(access_token=token, description="mine", expires_at=None, team="t1")
 
 
 def put(storage: Storage, thread: str, token: str, provider: AuthProvider = SLACK, profile: str = "default") -> Any:
@@ -160,7 +139,7 @@ def test_sessions_are_shared_by_several_clients_of_one_server(
     first.client.flushdb()
     made = put(first, "t1", "token-1")
     assert second.get(SLACK, "t1", "default") == made
-    assert json.loads(second.client.get("SLACK__t1__default"))["auth_context_type"] == "OwnContext"
+    assert json.loads(second.client.get("SLACK__t1__default"))["auth_context_type"] == "TeamContext"
     for storage in (first, second):
         storage.client.close()
 

@@ -95,6 +95,8 @@ def test_a_taken_name_is_refused() -> None:
     with pytest.raises(ValueError, match="Tool name 'search' already exists"):
         registry.register_tool(other)
     assert registry.get_tool("search") is search
+    with pytest.raises(KeyError, match="nothing"):
+        registry.get_tool("nothing")
 
 
 @pytest.mark.parametrize(("first", "second"), [("my-tool", "my_tool"), ("my_tool", "my-tool")])

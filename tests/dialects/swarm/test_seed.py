@@ -72,34 +72,6 @@ async def test_the_documents_tools_run_and_get_all_that_it_lists(names: dict[str
     assert second.abort_signal.aborted is False
 
 
-async def test_the_last_call_of_a_turn_is_marked(names: dict[str, Any]) -> None:
-    calls = [call("calculate", str(number), a=number, b=0) for number in range(3)]
-    await execute_tools("client", "agent", calls, [names["Calculate"]()])
-    assert [dto.is_last for dto in names["seen"] if isinstance(dto, IToolCallDto)] == [False, False, True]
-
-
-async def test_required_keys_types_and_enums_are_enforced_before_validate(names: dict[str, Any]) -> None:
-    called: list[Any] = []
-    tool = {**names["search_tool"], "validate": lambda dto: called.append(dto) or True}
-    for arguments, message in [
-        ({}, "Tool 'search': 'query' is missing. Expected string."),
-        ({"query": ["x"]}, "Tool 'search': 'query': expected string, got array."),
-        ({"query": "x", "scope": "old"}, "Tool 'search': 'scope': expected one of \"all\", \"new\", got string."),
-    ]:
-        done = await execute_tools("client", "agent", [call("search", "1", **arguments)], [tool])
-        assert (done.status, done.results["1"].text) == ("refused", message)
-    assert (called, names["seen"]) == ([], [])
-
-
-async def test_a_tool_is_found_by_the_name_of_its_function_and_known_by_its_tool_name(names: dict[str, Any]) -> None:
-    done = await execute_tools("client", "agent", [call("search-tool", "1", query="x")], [names["search_tool"]])
-    assert (done.status, dict(done.outputs)) == ("refused", {})
-    assert "'search-tool'" in done.results["1"].text
-    done = await execute_tools("client", "agent", [call("search", "1", query="x")], [names["search_tool"]])
-    assert (done.status, [*done.outputs]) == ("success", ["1"])
-    assert agent_tool(names["search_tool"]).tool_name == "search-tool"
-
-
 async def test_a_model_sees_the_documented_parts_of_a_function(names: dict[str, Any]) -> None:
     resolved = await resolve_tools("client", "agent", [names["search_tool"], names["Calculate"]()])
     assert [tool.to_dict() for tool in resolved] == [
@@ -123,19 +95,6 @@ async def test_callbacks_and_validate_are_optional(names: dict[str, Any]) -> Non
     done = await execute_tools("client", "agent", [call("search", "1", query="")], [bare])
     assert (done.status, dict(done.outputs)) == ("success", {"1": "results for "})
     assert [getattr(IAgentToolCallbacks(), name) for name in IAgentToolCallbacks.__slots__] == [None] * 4
-
-
-async def test_a_tool_may_be_available_to_some_only(names: dict[str, Any]) -> None:
-    called: list[Any] = []
-
-    def is_available(*arguments: str) -> bool:
-        called.append(arguments)
-        return arguments[0] == "alice"
-
-    tool = IAgentTool(tool_name="t", function={"name": "f"}, call=lambda dto: "done", is_available=is_available)
-    assert [each.tool_name for each in await resolve_tools("alice", "agent", [tool])] == ["t"]
-    assert await resolve_tools("bob", "agent", [tool]) == []
-    assert called == [("alice", "agent", "t"), ("bob", "agent", "t")]
 
 
 def test_the_interfaces_have_the_documented_members() -> None:
