@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Tool, formats
+from toolcrib import Call, Result, SetupError, Tool, formats
 
 
 def run(code: str) -> list[object]:
@@ -55,13 +55,27 @@ def _asked(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+FORMATS = pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "gemini", "bedrock"])
+
+
+@FORMATS
+def test_a_choice_of_no_tool_names_the_nearest_and_calls_without_results_are_refused(name: str) -> None:
+    form, specs = getattr(formats, name), [Tool(lambda: 1, name="double").spec]
+    with pytest.raises(SetupError, match=r"The tool choice 'duoble' .* Did you mean 'double'"):
+        form.tool_choice("duoble", specs)
+    with pytest.raises(ValueError, match="The calls t1 have no results: the conversation ends"):
+        form.conversation([formats.Reply("", (Call("double", {}, "t1"),))], specs)
+    with pytest.raises(ValueError, match=r"results\[0\] \('double'\) has no call_id"):
+        form.messages([Result(2, (), tool="double")])
+
+
 def test_a_format_that_nobody_has_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'opnai'"):
         _ = formats.opnai  # type: ignore[attr-defined]
     assert {"openai", "mcp", "Reply"} <= set(dir(formats))
 
 
-@pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "gemini", "bedrock"])
+@FORMATS
 def test_what_is_no_turn_is_refused_and_never_left_out(name: str) -> None:
     with pytest.raises(ValueError, match=r"User, Reply and Results .*, not of a dict"):
         getattr(formats, name).conversation([{"role": "user", "content": "x"}])

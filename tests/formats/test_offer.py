@@ -8,7 +8,7 @@ import pytest
 from toolcrib import Tool, ToolSpec, Workbench, tool
 from toolcrib.core import NameConflictError
 from toolcrib.formats.accepts import ANTHROPIC, BEDROCK, GEMINI, MCP, OPENAI
-from toolcrib.formats.offer import offer
+from toolcrib.formats.offer import Offer
 from toolcrib.schema.lower import Accepts
 
 
@@ -23,42 +23,42 @@ PYTHON = Accepts(name="Python", source="", names=r"(?!import\Z)[A-Za-z_][A-Za-z0
 @pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP, PYTHON], ids=lambda accepts: accepts.name)
 def test_every_name_is_one_that_the_provider_takes_and_leads_back(accepts: Accepts) -> None:
     specs = [spec(name) for name in ODD]
-    offered = offer(specs, accepts)
+    offered = Offer.of(specs, accepts)
     names = [tool.name for tool in offered.tools]
     assert all(re.fullmatch(accepts.names, name) for name in names)
     assert len(set(names)) == len(ODD)
     assert [offered.tool_of(name) for name in names] == ODD
     assert [offered.name_of(tool) for tool in ODD] == names
     assert offered.name_of("ok") == "ok"
-    assert [tool.name for tool in offer([spec(name) for name in ODD], accepts).tools] == names
+    assert [tool.name for tool in Offer.of([spec(name) for name in ODD], accepts).tools] == names
 
 
 def test_a_name_that_is_fine_stays_though_another_would_become_it() -> None:
     for order in (["a.b", "a_b"], ["a_b", "a.b"]):
-        offered = offer([spec(name) for name in order], OPENAI)
+        offered = Offer.of([spec(name) for name in order], OPENAI)
         assert offered.name_of("a_b") == "a_b"
         assert offered.name_of("a.b") != "a_b"
 
 
 def test_the_name_of_a_tool_that_is_no_longer_offered_can_still_be_sent() -> None:
-    assert offer([], OPENAI).name_of("gone.tool") == "gone_tool"
-    assert offer([], OPENAI).tool_of("gone_tool") == "gone_tool"
+    assert Offer.of([], OPENAI).name_of("gone.tool") == "gone_tool"
+    assert Offer.of([], OPENAI).tool_of("gone_tool") == "gone_tool"
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(NameConflictError, match="'add'"):
-        offer([spec("add"), spec("add")], OPENAI)
+        Offer.of([spec("add"), spec("add")], OPENAI)
 
 
 def test_the_same_tools_are_offered_once() -> None:
     bench = Workbench([Tool(lambda: None, name="a"), Tool(lambda: None, name="b")])
-    assert offer(bench.specs(), OPENAI) is offer(bench.specs(), OPENAI)
-    assert offer(bench.specs(), OPENAI) is not offer(bench.specs(), ANTHROPIC)
+    assert Offer.of(bench.specs(), OPENAI) is Offer.of(bench.specs(), OPENAI)
+    assert Offer.of(bench.specs(), OPENAI) is not Offer.of(bench.specs(), ANTHROPIC)
 
 
 def test_losses_are_reported_by_tool() -> None:
     specs = [spec("free"), spec("bound", properties={"n": {"type": "integer", "multipleOf": 2}})]
-    offered = offer(specs, GEMINI)
+    offered = Offer.of(specs, GEMINI)
     assert [(name, [loss.keyword for loss in losses]) for name, losses in offered.losses.items()] == [
         ("bound", ["multipleOf"])
     ]
@@ -68,7 +68,7 @@ def test_the_heaviest_losses_come_first() -> None:
     far = {"$ref": "https://example.com/a.json", "type": "string"}
     open_object = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 2}, "far": far}}
     properties = {"a": open_object, "tags": {"type": "array", "items": {"type": "string"}}}
-    losses = offer([spec("bound", properties=properties)], ANTHROPIC, strict=True).losses["bound"]
+    losses = Offer.of([spec("bound", properties=properties)], ANTHROPIC, strict=True).losses["bound"]
     assert [(loss.weight, loss.keyword) for loss in losses] == [
         ("high", "$ref"),
         ("medium", "minimum"),
@@ -90,25 +90,21 @@ def test_the_heaviest_losses_come_first() -> None:
 def test_strict_mode_is_asked_for_by_the_tool_or_the_host(
     asked: bool | None, by_spec: bool | None, strict: bool
 ) -> None:
-    (offered,) = offer([spec("a", strict=by_spec)], OPENAI, strict=asked).tools
+    (offered,) = Offer.of([spec("a", strict=by_spec)], OPENAI, strict=asked).tools
     assert (offered.strict, offered.losses) == (strict, ())
 
 
 def test_anthropic_takes_only_so_many_strict_tools_in_one_request() -> None:
     specs = [spec(f"t{number}") for number in range(22)]
-    offered = offer(specs, ANTHROPIC, strict=True)
+    offered = Offer.of(specs, ANTHROPIC, strict=True)
     assert [tool.strict for tool in offered.tools] == [True] * 20 + [False] * 2
     assert list(offered.losses) == ["t20", "t21"]
     assert "at most 20 tools" in offered.losses["t20"][0].meaning
     optional = {f"m{number}": {"type": "string"} for number in range(20)}
-    small, large = offer([spec("a", properties=optional), spec("b", properties=optional)], ANTHROPIC, strict=True).tools
+    small, large = Offer.of(
+        [spec("a", properties=optional), spec("b", properties=optional)], ANTHROPIC, strict=True
+    ).tools
     assert (small.strict, large.strict) == (True, False)
-
-
-def test_a_call_goes_back_under_the_tools_own_name() -> None:
-    offered = offer([spec("math.add")], OPENAI)
-    assert offered.name_of("math.add") == "math_add"
-    assert offered.call("c", "math_add", "{}").tool == "math.add"
 
 
 async def test_a_call_goes_back_with_its_arguments_lifted() -> None:
@@ -117,7 +113,7 @@ async def test_a_call_goes_back_with_its_arguments_lifted() -> None:
         return a + b + sum(weights or ())
 
     async with Workbench([add]) as bench:
-        offered = offer(bench.specs(), OPENAI)
+        offered = Offer.of(bench.specs(), OPENAI)
         name = offered.name_of("add")
         assert offered.tools[0].strict
         text = '{"a": 1, "b": null, "weights": [10]}'
@@ -136,7 +132,7 @@ async def test_what_cannot_be_lifted_is_left_for_the_workbench_to_explain() -> N
         return a + b
 
     async with Workbench([add]) as bench:
-        offered = offer(bench.specs(), OPENAI)
+        offered = Offer.of(bench.specs(), OPENAI)
         for broken in ('{"a": 1', '{"a": 1, "a": null}', "[1]", '{"a": NaN}', "[" * 100_000):
             call = offered.call("c", "add", broken)
             assert call.arguments is broken

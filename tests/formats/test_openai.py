@@ -1,14 +1,13 @@
 """OpenAI Chat Completions, as OpenAI speaks it and as others do."""
 
 import base64
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from toolcrib import Call, File, Image, Pending, Result, SetupError, Text, ToolError, ToolSpec, Workbench, formats, tool
+from toolcrib import Call, File, Image, Pending, Result, Text, ToolError, ToolSpec, formats
 from toolcrib.core import Audio, Data
 from toolcrib.core.result import EPOCH
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
@@ -53,18 +52,6 @@ def shown(call: Call) -> tuple[str, str, Any]:
 # Tools and choices
 
 
-async def test_a_workbench_offers_its_tools() -> None:
-    @tool
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    async with Workbench([add]) as bench:
-        assert format.tools(bench.specs()) == [
-            {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": ADD}}
-        ]
-
-
 def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was() -> None:
     [_, listed] = format.tools(SPECS)
     name = listed["function"]["name"]
@@ -92,11 +79,6 @@ def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was(
 )
 def test_a_choice_is_written_in_openais_terms(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
     assert format.tool_choice(choice, SPECS, parallel=parallel) == parameters
-
-
-def test_a_choice_of_no_tool_names_the_nearest() -> None:
-    with pytest.raises(SetupError, match="Did you mean 'add'"):
-        format.tool_choice("ad", SPECS)
 
 
 def test_a_strict_tool_asks_for_every_argument_and_null_is_absent() -> None:
@@ -507,19 +489,3 @@ def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], made:
     with pytest.raises(ValueError) as raised:
         format.conversation(turns)
     assert str(raised.value).startswith(made)
-
-
-async def test_a_round_through_a_workbench() -> None:
-    @tool
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    async with Workbench([add]) as bench:
-        got = format.reply(
-            json.loads(json.dumps(answer(tool_calls=[tool_call(), tool_call("c2", arguments="{")]))), bench.specs()
-        )
-        results = await bench.call_many(got.calls)
-    assert [made["tool_call_id"] for made in format.messages(results)] == ["c1", "c2"]
-    assert format.messages(results)[0]["content"] == "3"
-    assert format.messages(results)[1]["content"].startswith("Error (invalid_arguments): ")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from toolcrib import Call, File, Image, Result, SetupError, Text, ToolError, ToolSpec, Workbench, formats, tool
+from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec, formats
 from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
@@ -42,20 +42,11 @@ def shown(call: Call) -> tuple[str, str, Any]:
     return call.id, call.tool, call.arguments
 
 
-async def test_a_workbench_offers_its_tools_and_says_that_they_are_not_strict() -> None:
-    @tool
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    async with Workbench([add]) as bench:
-        assert format.tools(bench.specs()) == [
-            {"type": "function", "name": "add", "description": "Add two numbers.", "parameters": ADD, "strict": False}
-        ]
-
-
 def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was() -> None:
-    assert format.tools(SPECS)[1]["name"] == "files_list"
+    assert format.tools(SPECS) == [
+        {"type": "function", "name": "add", "description": "Add two numbers.", "parameters": ADD, "strict": False},
+        {"type": "function", "name": "files_list", "parameters": SPECS[1].input_schema, "strict": False},
+    ]
     assert format.tool_choice("files.list", SPECS) == {"tool_choice": {"type": "function", "name": "files_list"}}
     assert [call.tool for call in format.calls(answer(tool_call(name="files_list")), SPECS)] == ["files.list"]
 
@@ -72,11 +63,6 @@ def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was(
 )
 def test_a_choice_is_written_in_openais_terms(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
     assert format.tool_choice(choice, SPECS, parallel=parallel) == parameters
-
-
-def test_a_choice_of_no_tool_names_the_nearest() -> None:
-    with pytest.raises(SetupError, match="Did you mean 'add'"):
-        format.tool_choice("ad", SPECS)
 
 
 REFUSED = {"type": "message", "content": [{"type": "refusal", "refusal": "I may not."}]}
@@ -106,7 +92,7 @@ ANSWERS = {
     ),
     "tools of other kinds": (
         answer({"type": "web_search_call", "id": "ws"}, {"type": "custom_tool_call", "call_id": "z", "input": "x"}),
-        Reply(),
+        Reply(native=[{"type": "web_search_call", "id": "ws"}]),
     ),
 }
 
@@ -115,6 +101,7 @@ ANSWERS = {
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
 def test_a_whole_answer_is_read(whole: dict[str, Any], expect: Reply, sdk: bool) -> None:
     got = format.reply(Response.construct(**whole) if sdk else whole, SPECS)
+    assert expect.native in (None, got.native)
     assert (got.text, got.calls, got.stop, got.usage) == (expect.text, expect.calls, expect.stop, expect.usage)
 
 
@@ -291,18 +278,6 @@ def test_what_an_answer_says_as_null_is_not_sent_back() -> None:
     assert format.reply(answer({**THOUGHT, "status": None})).native == [THOUGHT]
 
 
-def test_a_call_that_nobody_will_answer_is_not_sent_back() -> None:
-    got = format.reply(answer({"type": "custom_tool_call", "call_id": "z", "name": "sql", "input": "x"}, made("Hi.")))
-    assert (got.stop, got.native) == ("end", [made("Hi.")])
-
-
-def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None:
-    got = format.reply(answer(tool_call(""), tool_call("c1"), tool_call("c1")), SPECS)
-    ids = [call.id for call in got.calls]
-    assert (ids[1], len(set(ids))) == ("c1", 3)
-    assert [item["call_id"] for item in got.native] == ids
-
-
 @pytest.mark.parametrize(
     "native",
     [
@@ -315,16 +290,3 @@ def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None
 def test_another_providers_message_is_written_again(native: Any) -> None:
     turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
     assert format.conversation(turns, SPECS)["input"][0] == tool_call(arguments="{}")
-
-
-@pytest.mark.parametrize(
-    ("turns", "made"),
-    [
-        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results: the conversation ends."),
-        ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
-    ],
-)
-def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], made: str) -> None:
-    with pytest.raises(ValueError) as raised:
-        format.conversation(turns)
-    assert str(raised.value).startswith(made)

@@ -15,7 +15,6 @@ from toolcrib import Call, Result, Text, ToolSpec
 from toolcrib.formats import (
     Reply,
     Results,
-    TextDelta,
     Turn,
     Usage,
     User,
@@ -25,7 +24,6 @@ from toolcrib.formats import (
     openai,
     openai_responses,
 )
-from toolcrib.formats.openai_parts import LeadingThoughts, without_thoughts
 from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
 
 SPEC = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -265,12 +263,6 @@ def test_thoughts_at_the_beginning_of_a_content_are_no_text_however_they_are_cut
         assert reply.native["content"] == content  # the server gets back what it wrote
 
 
-def test_thoughts_one_character_at_a_time() -> None:
-    for content, text in THOUGHTS.items():
-        thoughts = LeadingThoughts()
-        assert "".join(map(thoughts.add, content)) + thoughts.end() == text == without_thoughts(content)
-
-
 def test_a_blank_space_without_end_is_text_and_not_held_back() -> None:
     stream = openai.Stream()
     assert sum(len(out.text) for _ in range(500) for out in stream.add(chunk(content=" "))) > 300
@@ -377,8 +369,3 @@ def test_many_pieces_after_a_long_text_cost_no_copy_of_it(name: str) -> None:
     text = reply.calls[0].arguments if reply.calls else reply.text
     assert isinstance(text, str)
     assert (len(text), text[-5_000:]) == (len(BIG) + 5_000, "y" * 5_000)
-
-
-def test_text_that_is_streamed_is_seen_at_once() -> None:
-    stream = bedrock.Stream()
-    assert stream.add(delta(0, text="It ")) == [TextDelta("It ")]

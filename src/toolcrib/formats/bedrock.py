@@ -10,6 +10,7 @@ calls or results; Converse has no choice for "no tools", see `without_tools`. To
 images and documents, have a `status`, and are together in the next message.
 """
 
+import json
 import re
 from base64 import b64decode
 from collections import Counter
@@ -19,7 +20,7 @@ from typing import Any
 from ..core import Audio, Call, Content, Data, File, Image, Result, SetupError, Text, ToolError
 from . import history, reading
 from .accepts import BEDROCK
-from .content import arguments_object, arguments_of, data_content, decoded, json_text, json_value, text_of_file
+from .content import arguments_object, arguments_of, decoded, json_text, json_value, text_of_file
 from .format import BlockFormat, BlockStream, Entry, Object, ReadableFormat, ReplyStream
 from .history import ToolOutput
 from .offer import Offer, Offered
@@ -274,7 +275,7 @@ def read_block(block: Mapping[str, Any], where: str) -> Content:
     if "text" in block:
         return Text(reading.require(block, "text", str, where))
     if "json" in block:
-        return data_content(block["json"], where)
+        return Data(json.dumps(reading.json_data(block["json"], where), ensure_ascii=False, separators=(",", ":")))
     kind = next((kind for kind in ("image", "audio", "document") if kind in block), None)
     if kind is None:
         raise ValueError(f"{where} must have one of text, json, image, audio, document or toolResult.")

@@ -89,11 +89,6 @@ def _refuse_constant(constant: str) -> None:
 # Reading content back
 
 
-def data_content(value: Any, where: str) -> Data:
-    """Return a JSON value as content. Raises ValueError for a value that is not JSON."""
-    return Data(json.dumps(reading.json_data(value, where), ensure_ascii=False, separators=(",", ":")))
-
-
 def decoded(data: Mapping[str, Any], key: str, where: str) -> bytes:
     """Return `data[key]`, which must be bytes or their base64 text. Raises ValueError, with the place."""
     value = data.get(key)

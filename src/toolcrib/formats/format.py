@@ -14,7 +14,7 @@ from ..schema.lower import Loss
 from . import history, reading
 from .accepts import Accepts
 from .history import ToolOutput
-from .offer import Offer, Offered, offer
+from .offer import Offer, Offered
 from .turns import Choice, Conversation, Reply, Results, TextDelta, Turn, User
 
 Entry = User | Reply | ToolOutput
@@ -27,7 +27,7 @@ class ReplyStream(ABC):
     accepts: ClassVar[Accepts]
 
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self.tools = offer(specs, self.accepts, strict=strict)
+        self.tools = Offer.of(specs, self.accepts, strict=strict)
 
     def add(self, chunk: Any) -> list[TextDelta]:
         """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
@@ -58,8 +58,6 @@ class Format(ABC):
     """A provider's JSON: tools, calls, results and conversations, to it and back."""
 
     stream: ClassVar[type[ReplyStream]]
-    key: ClassVar[str] = "messages"
-    """The parameter of a request that has the conversation."""
 
     def tools(self, specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
         """Return the provider's definitions of *specs*: the request's `tools`.
@@ -137,7 +135,7 @@ class Format(ABC):
         return self.request(self.joined(messages), instructions)
 
     def offer_of(self, specs: Iterable[ToolSpec], strict: bool | None = None) -> Offer:
-        return offer(specs, self.stream.accepts, strict=strict)
+        return Offer.of(specs, self.stream.accepts, strict=strict)
 
     # What a provider implements
 
@@ -182,7 +180,7 @@ class ReadableFormat(Format):
         user. Raises ValueError, with the place, where a message is malformed, or calls and results do not pair; the
         calls of the last message may be open.
         """
-        messages, parameters = reading.messages_in(request, self.key)
+        messages, parameters = reading.messages_in(request)
         instructions, entries = self.read_messages(messages, parameters, self.offer_of(specs, strict))
         return history.assemble(instructions, entries, repair=repair)
 

@@ -184,7 +184,6 @@ def _id(call_id: str) -> dict[str, str]:
 
 class _Gemini(BlockFormat):
     stream = Stream
-    key = "contents"
     content_key = "parts"
     model_role = "model"
 

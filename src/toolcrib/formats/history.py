@@ -97,44 +97,38 @@ def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *,
     Without it, both raise ValueError with the place.
     """
     turns: list[Turn] = []
-    waiting: list[Call] = []
-    outputs: dict[str, Result[Any]] = {}
+    open_calls: dict[str, Call] = {}
+    results: dict[str, Result[Any]] = {}
     strays: list[Content] = []
 
     def close(reason: str) -> None:
-        missing = [call for call in waiting if call.id not in outputs]
+        """Add the results of the last reply, and then what was no result of it."""
+        missing = [call for call_id, call in open_calls.items() if call_id not in results]
         if missing and not repair:
             raise ValueError(_unanswered(missing, reason))
-        outputs.update({call.id: _lost(call) for call in missing})
-        if waiting:
-            turns.append(Results(tuple(outputs[call.id] for call in waiting)))
+        if open_calls:
+            turns.append(Results(tuple(results.get(call.id) or _lost(call) for call in open_calls.values())))
         if strays:
             turns.append(User(tuple(strays)))
-        strays.clear()
-        waiting.clear()
-        outputs.clear()
+        for pending in (open_calls, results, strays):
+            pending.clear()
 
     for entry in entries:
-        if isinstance(entry, ToolOutput):
-            call = next((call for call in waiting if call.id not in outputs and call.id == entry.call_id), None)
-            if call is not None:
-                outputs[call.id] = Result(None, entry.content, entry.error, call_id=call.id, tool=call.tool)
-                if len(outputs) == len(waiting):
-                    close("")
-                continue
-            if not repair:
-                raise ValueError(f"{entry.where} is the result of a call '{entry.call_id}' that does not wait for one.")
+        if not isinstance(entry, ToolOutput):
+            close("another message comes first")
+            turns.append(entry)
+            if isinstance(entry, Reply):
+                open_calls.update({call.id: call for call in entry.calls})
+                if entry.stop == "other":  # a message does not have the reason that its answer had
+                    turns[-1] = replace(entry, stop="calls" if entry.calls else "end")
+        elif entry.call_id in open_calls and entry.call_id not in results:
+            call = open_calls[entry.call_id]
+            results[call.id] = Result(None, entry.content, entry.error, call_id=call.id, tool=call.tool)
+        elif repair:
             strays.append(Text(f"A tool's result: {text_of(entry.content)}"))
-            if not waiting:
-                close("")
-            continue
-        close("another message comes first")
-        turns.append(entry)
-        if isinstance(entry, Reply):
-            waiting.extend(entry.calls)
-            if entry.stop == "other":  # a message does not have the reason that its answer had
-                turns[-1] = replace(entry, stop="calls" if entry.calls else "end")
-    if outputs or repair:
+        else:
+            raise ValueError(f"{entry.where} is the result of a call '{entry.call_id}' that does not wait for one.")
+    if results or repair:
         close("the conversation ends")
     return Conversation(instructions, tuple(turns))
 

@@ -15,7 +15,7 @@ from ..schema import is_valid
 from ..schema.lower import Loss
 from . import reading
 from .accepts import MCP
-from .offer import offer
+from .offer import Offer
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -27,12 +27,12 @@ _HINTS = {
 
 def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
     """Return MCP's definitions of *specs*: the `tools` of a `tools/list` result. MCP has no strict mode."""
-    return [tool_definition(tool.spec, tool.name, tool.schema) for tool in offer(specs, MCP, strict=False).tools]
+    return [tool_definition(tool.spec, tool.name, tool.schema) for tool in Offer.of(specs, MCP, strict=False).tools]
 
 
 def losses(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
     """Return what `tools` could not express, by tool; only tools that lost something."""
-    return offer(specs, MCP, strict=False).losses
+    return Offer.of(specs, MCP, strict=False).losses
 
 
 def calls(request: Any, specs: Iterable[ToolSpec] = ()) -> list[Call]:
@@ -49,7 +49,7 @@ def calls(request: Any, specs: Iterable[ToolSpec] = ()) -> list[Call]:
     name = reading.require(params, "name", str, f"{where} (params)")
     arguments = reading.optional(params, "arguments", dict, f"{where} (params)")
     call_id = Call(name).id if whole.get("id") is None else str(whole["id"])
-    return [offer(specs, MCP, strict=False).call(call_id, name, arguments or {})]
+    return [Offer.of(specs, MCP, strict=False).call(call_id, name, arguments or {})]
 
 
 def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[dict[str, Any]]:

@@ -4,13 +4,14 @@ A call gets the tool's own name, and arguments as the tool's own schema describe
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
+
+from jiter import from_json
 
 from ..core import Call, NameConflictError, ToolSpec
 from ..schema.lower import Accepts, Lift, Loss, Lowered, heaviest_first, lower
@@ -43,7 +44,7 @@ class Offered:
 
 
 class Offer:
-    """Tools as they are sent to one provider, and the translation of its model's calls. Made by `offer`."""
+    """Tools as they are sent to one provider, and the translation of its model's calls. Made by `Offer.of`."""
 
     def __init__(self, specs: Sequence[ToolSpec], accepts: Accepts, *, strict: bool | None) -> None:
         names = _names([spec.name for spec in specs], accepts)
@@ -58,9 +59,14 @@ class Offer:
         self._lifts: dict[str, Lift] = {spec.name: low.lift for spec, low in pairs if low.lifts}
 
     @classmethod
-    def of(cls, specs: Iterable[ToolSpec], accepts: Accepts) -> "Offer":
-        """Return `offer(specs, accepts)`."""
-        return offer(specs, accepts)
+    def of(cls, specs: Iterable[ToolSpec], accepts: Accepts, *, strict: bool | None = None) -> "Offer":
+        """Return *specs* as they are sent to a provider. The same specs again cost a look-up.
+
+        *strict* None means as each spec says; False means no strict mode; True means strict mode for every tool whose
+        spec does not refuse it. A tool that strict mode would change is sent without it, and its losses say why.
+        Raises NameConflictError for two tools of one name.
+        """
+        return _offer(_SpecsKey(specs), accepts, strict)
 
     @cached_property
     def losses(self) -> dict[str, tuple[Loss, ...]]:
@@ -96,16 +102,6 @@ class Offer:
         call = self.call(call_id, native["name"], arguments)
         native["name"] = self.name_of(call.tool)
         return call
-
-
-def offer(specs: Iterable[ToolSpec], accepts: Accepts, *, strict: bool | None = None) -> Offer:
-    """Return *specs* as they are sent to a provider. The same specs again cost a look-up.
-
-    *strict* None means as each spec says; False means no strict mode; True means strict mode for every tool whose spec
-    does not refuse it. A tool that strict mode would change is sent without it, and its losses say why.
-    Raises NameConflictError for two tools of one name.
-    """
-    return _offer(_SpecsKey(specs), accepts, strict)
 
 
 class _SpecsKey:
@@ -195,21 +191,10 @@ def _lift(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mappin
     value: Any = arguments
     if isinstance(arguments, str):
         try:
-            value = json.loads(arguments, object_pairs_hook=_object, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+            value = from_json(arguments.encode(), allow_inf_nan=False, catch_duplicate_keys=True)
+        except ValueError:
             return arguments
     if not isinstance(value, dict):
         return arguments
     result = lift(value)
     return arguments if result is value else result
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("duplicate key")
-    return members
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not valid JSON")

@@ -9,20 +9,22 @@ and PDFs follow in a user message, and errors are described in the text.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
+from ..core import CODES, Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
 from . import openai_parts as shared
 from . import reading
 from .accepts import OPENAI
-from .content import from_data_url
+from .content import decoded, from_data_url
 from .format import Entry, Object, ReadableFormat, ReplyStream
 from .history import ToolOutput
 from .offer import Offer, Offered
 from .turns import Reply, Stop, User
 
 _ANSWER = "OpenAI's answer"
+_ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)  # as `result_text` writes one
 _DELTA = "OpenAI's chunk (choices[0].delta)"
 _STOPS: Mapping[str, Stop] = {
     "stop": "end",
@@ -309,6 +311,14 @@ def _part(part: Content) -> dict[str, Any]:
 # Messages as turns
 
 
+def _read_content(message: Mapping[str, Any], where: str) -> tuple[Content, ...]:
+    if isinstance(text := message.get("content"), str):
+        return (Text(text),)
+    reading.require(message, "content", list, where)
+    parts = reading.object_list(message, "content", where)
+    return tuple(_read_part(part, f"{where}.content[{number}]") for number, part in enumerate(parts))
+
+
 def _read_part(part: Mapping[str, Any], where: str) -> Content:
     match kind := part.get("type"):
         case "text":
@@ -317,9 +327,14 @@ def _read_part(part: Mapping[str, Any], where: str) -> Content:
             media_type, data = from_data_url(reading.require(part, "image_url", dict, where), "url", where)
             return Image(data, media_type)
         case "input_audio":
-            return shared.read_audio(part, where)
-        case "file":
-            return shared.read_file(reading.require(part, "file", dict, where), where)
+            audio = reading.require(part, "input_audio", dict, where)
+            form = reading.require(audio, "format", str, f"{where}.input_audio")
+            media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(form, f"audio/{form}")
+            return Audio(decoded(audio, "data", f"{where}.input_audio"), media_type)
+        case "file":  # whose bytes are in the message, and not stored at OpenAI
+            file = reading.require(part, "file", dict, where)
+            media_type, data = from_data_url(file, "file_data", where)
+            return File(data, media_type, reading.optional(file, "filename", str, where))
         case _:
             raise ValueError(f"{where}.type is {kind!r:.40}; it must be text, image_url, input_audio or file.")
 
@@ -385,15 +400,15 @@ class _Chat(ReadableFormat):
                 case "system" | "developer":
                     instructions.append(_text(message.get("content"), where))
                 case "user":
-                    entries.append(User(shared.read_content(message, "content", _read_part, where)))
+                    entries.append(User(_read_content(message, where)))
                 case "assistant":
                     entries.append(_reply(message, offered, where))
                 case "tool":
                     text = _text(message.get("content"), where)
-                    error = shared.read_error(text)
-                    output = (Text(text if error is None else error.message),)
                     call_id = reading.require(message, "tool_call_id", str, where)
-                    entries.append(ToolOutput(where, output, call_id, error=error))
+                    match = _ERROR.fullmatch(text)
+                    error = ToolError(match[2], match[1]) if match and match[1] in CODES else None
+                    entries.append(ToolOutput(where, (Text(error.message if error else text),), call_id, error))
                 case role:
                     raise ValueError(
                         f"{where}.role is {role!r:.40}; it must be system, developer, user, assistant or tool."

@@ -2,22 +2,19 @@
 
 import json
 import mimetypes
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..core import CODES, Audio, Call, Content, File, Image, Result, Text, ToolError
+from ..core import Audio, Call, Content, File, Image, Result
 from . import reading
-from .content import arguments_of, decoded, from_data_url, text_of_file
+from .content import arguments_of, text_of_file
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 PDF = "application/pdf"
 
-_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _THOUGHTS = "<think>", "</think>"
 _MAX_BLANK = 100  # how much blank space may come before thoughts
-_ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)
 
 
 def broken_off(error: Any) -> reading.IncompleteReply:
@@ -108,12 +105,6 @@ def result_text(result: Result[Any]) -> str:
     return text if result.error is None else f"Error ({result.error.code}): {text}"
 
 
-def read_error(text: str) -> ToolError | None:
-    """Return the error that `result_text` wrote; None for the text of any other result."""
-    match = _ERROR.fullmatch(text)
-    return ToolError(match[2], match[1]) if match and match[1] in CODES else None
-
-
 def data_url(part: Image | Audio | File) -> str:
     return f"data:{part.media_type};base64,{part.base64}"
 
@@ -121,27 +112,3 @@ def data_url(part: Image | Audio | File) -> str:
 def file_name(part: File) -> str:
     """Return the name of *part*, with an extension: OpenAI recognizes the kinds of files by these."""
     return part.name or f"file{mimetypes.guess_extension(part.media_type) or ''}"
-
-
-def read_content(
-    message: Mapping[str, Any], key: str, read_part: Callable[[dict[str, Any], str], Content], where: str
-) -> tuple[Content, ...]:
-    """Return the content `message[key]`, which is text or a list of parts. Raises ValueError, with the place."""
-    if isinstance(text := message.get(key), str):
-        return (Text(text),)
-    reading.require(message, key, list, where)
-    parts = reading.object_list(message, key, where)
-    return tuple(read_part(part, f"{where}.{key}[{number}]") for number, part in enumerate(parts))
-
-
-def read_audio(part: Mapping[str, Any], where: str) -> Audio:
-    """Return the audio of an `input_audio` part. Raises ValueError, with the place, where it is malformed."""
-    audio = reading.require(part, "input_audio", dict, where)
-    form = reading.require(audio, "format", str, f"{where}.input_audio")
-    return Audio(decoded(audio, "data", f"{where}.input_audio"), _AUDIO_TYPES.get(form, f"audio/{form}"))
-
-
-def read_file(file: Mapping[str, Any], where: str) -> File:
-    """Return the file whose bytes are in *file*, and not stored at OpenAI. Raises ValueError, with the place."""
-    media_type, data = from_data_url(file, "file_data", where)
-    return File(data, media_type, reading.optional(file, "filename", str, where))

@@ -108,38 +108,39 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], too
         raise shared.broken_off(response.get("error"))
     if status not in ("completed", "incomplete"):
         raise ValueError(f"{_ANSWER} has not ended: its status is '{status}'. Ask for it again, not in the background.")
-    native: list[Object] = []
+    items: list[Object] = reading.json_data(output, _ANSWER)
     calls: list[Call] = []
     parts: list[tuple[str, str]] = []
     used_ids: set[str] = set()
-    for number, data in enumerate(reading.json_data(output, _ANSWER)):
+    for number, item in enumerate(items):
         where = f"{_ANSWER} (output[{number}])"
-        item = {name: value for name, value in data.items() if value is not None}
         if item.get("type") == "function_call":
-            item["call_id"] = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
-            arguments = shared.read_arguments(item.get("arguments"))
-            reading.require(data, "name", str, where)
-            item["arguments"] = shared.arguments_text(arguments)
-            calls.append(tools.read_call(item, item["call_id"], arguments))
+            calls.append(_call(item, used_ids, tools, where))
         elif item.get("type") == "message" or item.get("role") == "assistant":
             parts += _text_parts(item, where)
-        if str(item.get("type")) not in _UNANSWERED:
-            native.append(item)
-    if response.get("store") is False:
-        native = _without_stored(native)
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, Mapping) else None
-    stop: Stop = "calls" if calls else "refused" if any(kind == "refusal" for kind, _ in parts) else "end"
+    stop: Stop = "calls" if calls else "refused" if "refusal" in dict(parts) else "end"
+    reason = None
     if status == "incomplete":
+        details = response.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, Mapping) else None
         stop = reading.stop_reason(reason, _INCOMPLETE)
     return reading.finished_reply(
         "".join(text for _, text in parts),
         calls,
         stop,
         reading.read_usage(response.get("usage"), _USAGE),
-        native,
+        _native(items, is_stored=response.get("store") is not False),
         reason=str(reason or "incomplete"),
     )
+
+
+def _call(item: Object, used_ids: set[str], tools: Offer, where: str) -> Call:
+    """Return the call in *item*, which gets what can be sent back."""
+    item["call_id"] = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
+    arguments = shared.read_arguments(item.get("arguments"))
+    reading.require(item, "name", str, where)
+    item["arguments"] = shared.arguments_text(arguments)
+    return tools.read_call(item, item["call_id"], arguments)
 
 
 def _text_parts(item: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
@@ -152,15 +153,20 @@ def _text_parts(item: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
     ]
 
 
-def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *items* without references to what OpenAI did not store.
+def _native(items: Sequence[Object], *, is_stored: bool) -> list[Object]:
+    """Return *items* as they can be sent back: without calls that get no answer, and members that are null.
 
-    Ids, and reasoning without its encrypted content.
+    Of a response that OpenAI has not stored, there are no ids, and no reasoning without its encrypted content.
     """
     return [
-        {name: value for name, value in item.items() if name != "id" or item.get("type") == "reasoning"}
+        {
+            name: value
+            for name, value in item.items()
+            if value is not None and (is_stored or name != "id" or item.get("type") == "reasoning")
+        }
         for item in items
-        if item.get("type") != "reasoning" or item.get("encrypted_content")
+        if str(item.get("type")) not in _UNANSWERED
+        and (is_stored or item.get("type") != "reasoning" or item.get("encrypted_content"))
     ]
 
 
@@ -214,7 +220,6 @@ def _text_part(text: str) -> dict[str, Any]:
 
 class _Responses(Format):
     stream = Stream
-    key = "input"
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
         # `strict` always: left out, it means strict here.

@@ -84,18 +84,16 @@ def chunks_of(answer: Any) -> Iterable[Any] | None:
     return None if hasattr(answer, "model_dump") else answer
 
 
-def messages_in(request: Any, key: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """Return the messages of *request*, a list of them or parameters that have them under *key*; and the parameters.
+def messages_in(request: Any) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """Return the messages of *request*, a list of them or parameters that have them; and the parameters.
 
     Raises ValueError for anything else, with the place.
     """
-    parameters: Mapping[str, Any] = request if isinstance(request, Mapping) else {key: request}
-    messages = parameters.get(key)
-    if key == "input" and isinstance(messages, str):  # the Responses API accepts text alone
-        messages = [{"role": "user", "content": messages}]
+    parameters: Mapping[str, Any] = request if isinstance(request, Mapping) else {"messages": request}
+    messages = parameters.get("messages")
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-        raise ValueError(f"A conversation must be a list of messages, or an object with one as '{key}'.")
-    return [as_mapping(message, f"{key}[{number}]") for number, message in enumerate(messages)], parameters
+        raise ValueError("A conversation must be a list of messages, or an object with one as 'messages'.")
+    return [as_mapping(message, f"messages[{number}]") for number, message in enumerate(messages)], parameters
 
 
 def json_data(value: Any, where: str) -> Any:
