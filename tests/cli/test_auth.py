@@ -188,8 +188,8 @@ def test_a_code_is_entered_on_another_device(provider: LoopbackProvider, toolcri
 
 @pytest.mark.parametrize(
     ("typed", "status"),
-    [(b"", 2), (b" \n", 2), (b"abc", 1), (b"\xff" * 20, 2), (b"x" * 1_000_000, 2), (b"key\x00\x1b[31m", 2)],
-    ids=["nothing", "blanks", "short", "not UTF-8", "large", "control characters"],
+    [(b"", 2), (b" \n", 2), (b"abc", 1), (b"\xff" * 20, 2), (b"key\x00\x1b[31m", 2)],
+    ids=["nothing", "blanks", "short", "not UTF-8", "control characters"],
 )
 def test_what_cannot_be_a_key_is_refused(typed: bytes, status: int, provider: LoopbackProvider, toolcrib: Run) -> None:
     done = toolcrib("auth", "login", "test", "--token", "-", typed=typed)
@@ -222,27 +222,6 @@ def test_providers_are_listed_with_what_they_lack_and_their_date(provider: Loopb
     found = {one["name"]: one for one in json.loads(toolcrib("auth", "providers", "--json").stdout)}
     assert (found["test"]["missing"], found["github"]["missing"]) == ([], ["client_id", "client_secret"])
     assert (found["test"]["checked"], found["lever"]["checked"]) == ("2026-01-01", None)
-
-
-def _damage(folder: Path) -> None:
-    for file in (folder / "data").glob("store.db*"):
-        file.unlink()
-    (folder / "data" / "store.db").write_bytes(b"this is no database" * 500)
-
-
-def _lose_the_key(folder: Path) -> None:
-    (folder / "data" / "store.key").unlink()
-
-
-@pytest.mark.parametrize("spoil", [_damage, _lose_the_key])
-def test_a_store_that_cannot_be_used_is_named(
-    spoil: Callable[[Path], None], provider: LoopbackProvider, toolcrib: Run, folder: Path
-) -> None:
-    assert toolcrib("auth", "login", "test", "--token", "-", typed=b"canary-key").returncode == 0
-    spoil(folder)
-    done = toolcrib("auth", "login", "test", "--token", "-", typed=b"another-key")
-    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False), done.stderr
-    assert "store" in done.stderr and "canary" not in done.stderr
 
 
 def test_a_store_is_named_on_the_command_line_or_by_a_variable(

@@ -14,8 +14,8 @@ def test_all_arguments_may_come_as_one_json_object(toolcrib: Run, folder: Path) 
     (folder / "arguments.json").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": 2}')
     for argument, typed in (('{"a": 1, "b": 2}', b""), ("@arguments.json", b""), ("-", b'{"a": 1, "b": 2}')):
         done = toolcrib("call", "-s", "tools.py", "add", argument, typed=typed)
-        assert (done.returncode, done.stderr) == (0, LOADING)
-        assert done.stdout == "printed by the tool\nprinted by a program\n3\n"
+        assert (done.returncode, done.stdout) == (0, "3\n")
+        assert done.stderr == f"{LOADING}printed by the tool\nprinted by a program\n"
 
 
 def test_repairs_of_json_are_named_and_those_of_text_are_not(toolcrib: Run) -> None:
@@ -55,9 +55,7 @@ def test_json_output_is_the_result_and_nothing_else(toolcrib: Run) -> None:
     assert json.loads(failed.stdout)["error"]["code"] == "unknown_tool"
 
 
-def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
-    (folder / "binary").write_bytes(b"ab\xff")
-
+def test_errors_name_the_way_out(toolcrib: Run) -> None:
     def run(*arguments: str | bytes, typed: bytes = b"") -> tuple[int, str, str]:
         done = toolcrib("call", "-s", "tools.py", *arguments, typed=typed)
         return done.returncode, done.stdout, done.stderr.removeprefix(LOADING)
@@ -74,23 +72,6 @@ def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
     status, stdout, broken = run("echo", '{"text": ')
     assert (status, stdout) == (1, "")
     assert broken.startswith("Error (invalid_arguments): Tool 'echo': the arguments are not valid JSON: EOF")
-    forms = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
-    assert run("echo", "text") == (
-        2,
-        "",
-        f"Error: 'text' is not an argument. Write {forms}. If 'echo' is a source, write: -s echo\n",
-    )
-    beside = "Error: '{}' gives all arguments at once, so nothing can be beside it.\n"
-    assert run("echo", "{}", "text=1") == (2, "", beside)
-    assert run("echo", "text=@absent") == (
-        1,
-        "",
-        "Error: 'absent' cannot be read: No such file or directory. "
-        'To send text that begins with @, write the arguments as JSON: \'{"text": "@..."}\'.\n',
-    )
-    binary = "is not UTF-8 text (at byte"
-    assert run("echo", "@binary") == (1, "", f"Error: 'binary' {binary} 3), so it cannot be sent.\n")
-    assert run("echo", "-", typed=b"\xff") == (1, "", f"Error: standard input {binary} 1), so it cannot be sent.\n")
     assert run("echo", b"text=\xff") == (
         2,
         "",
@@ -110,8 +91,8 @@ def test_the_text_of_an_exception_is_shown_when_asked_for(toolcrib: Run) -> None
 
 def test_a_timeout_ends_the_process_though_the_work_goes_on(toolcrib: Run) -> None:
     done = toolcrib("call", "-s", "tools.py", "executor", "--timeout", "1")
-    assert (done.returncode, done.stdout) == (1, "begun\n")
-    assert done.stderr.startswith(f"{LOADING}Error (timeout): Tool 'executor' did not answer in time.")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{LOADING}begun\nError (timeout): Tool 'executor' did not answer in time.")
 
 
 def test_what_is_no_text_is_named_and_saved(toolcrib: Run, folder: Path) -> None:

@@ -37,14 +37,3 @@ def test_a_key_is_shown_once_and_listed_and_revoked_by_its_id(toolcrib: Run, fol
     for wrong in (["add", "a b"], *map(str.split, wrong_lines)):
         done = toolcrib("keys", *wrong, *options)
         assert (done.returncode in (1, 2), done.stdout) == (True, ""), wrong
-
-
-def test_what_the_settings_lack_for_a_server_that_identifies_its_clients_is_named(toolcrib: Run, folder: Path) -> None:
-    for text, message in [
-        ('[server]\nissuer = "https://id.example.com"\n', "'issuer' needs what its tokens are for: set 'audience'"),
-        ('[server]\naudience = "x"\n', "'audience' and 'scopes' in [server] are of the tokens of an 'issuer'"),
-        ('[server]\nissuer = "id"\naudience = "x"\n', "An issuer is a URL without a query"),
-    ]:
-        (folder / "toolcrib.toml").write_text(text)
-        done = toolcrib("serve", "toolcrib.demo", "--port", "0")
-        assert (done.returncode, message in done.stderr) == (1, True), done.stderr

@@ -106,12 +106,6 @@ Call it
     assert shown.endswith("\nCall it\n  toolcrib call -s tools.py echo text=STRING\n")
 
 
-def test_show_names_the_nearest_tool(toolcrib: Run) -> None:
-    done = toolcrib("show", "-s", "tools.py", "ecko")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "Error: There is no tool 'ecko'. Did you mean 'echo'? The tools are: add, echo, wipe," in done.stderr
-
-
 def test_a_command_line_that_cannot_be_understood_ends_with_2_and_one_line(toolcrib: Run) -> None:
     lines = {
         "lst": "No such command 'lst'. Did you mean 'list'? Try: toolcrib --help",

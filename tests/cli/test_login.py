@@ -1,15 +1,12 @@
 """`toolcrib auth login` where the address matters, and stores that a command cannot use, at a provider on loopback."""
 
 import asyncio
-import ctypes
 import json
-import os
 import re
 import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -224,42 +221,4 @@ def test_a_store_of_a_newer_version_is_named_and_left_as_it_is(
         assert file.read_bytes() == before
         with closing(sqlite3.connect(file)) as database, database:
             database.execute("UPDATE toolcrib_versions SET version = ? WHERE room = ?", (version, room))
-    assert toolcrib("auth", "list").stdout == "test\ttoken\tdefault\t\t\n"
-
-
-def without_roots_rights() -> None:
-    """For the child: root, too, may write only what its mode lets it."""
-    if os.geteuid() == 0:
-        ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
-
-
-@pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="modes of files do not hold for root elsewhere")
-def test_a_store_that_may_not_be_written_is_named_and_left_as_it_is(
-    provider: LoopbackProvider, toolcrib: Run, folder: Path, environment: dict[str, str]
-) -> None:
-    file = stored(toolcrib, folder)
-    before = file.read_bytes()
-    file.chmod(0o444)
-    file.parent.chmod(0o555)
-    try:
-        for command in COMMANDS:
-            done = subprocess.run(
-                [sys.executable, "-m", "toolcrib", *command],
-                input=b"canary-other-key",
-                capture_output=True,
-                cwd=folder,
-                env=environment,
-                preexec_fn=without_roots_rights,
-                timeout=60,
-            )
-            errors = done.stderr.decode()
-            assert (done.returncode, done.stdout) == (1, b""), (command, errors)
-            key_or_store = f"({file} cannot be used: it may not|{file.with_suffix('.key')} cannot be written)"
-            assert re.search(key_or_store, errors), (command, errors)
-            assert "Traceback" not in errors and "canary" not in errors, (command, errors)
-    finally:
-        file.parent.chmod(0o700)
-        file.chmod(0o600)
-    assert file.read_bytes() == before
     assert toolcrib("auth", "list").stdout == "test\ttoken\tdefault\t\t\n"

@@ -59,8 +59,8 @@ def test_a_secret_for_all_serves_those_who_have_none(toolcrib: Run) -> None:
 
 @pytest.mark.parametrize(
     "typed",
-    [b"", b"\n", b"abc", b"\xff\xfe\xff\xfe", b"x" * 1_000_000],
-    ids=["nothing", "a line break", "short", "not UTF-8", "large"],
+    [b"", b"\n", b"abc", b"\xff\xfe\xff\xfe", b"\x00abc"],
+    ids=["nothing", "a line break", "short", "not UTF-8", "control characters"],
 )
 def test_what_cannot_be_a_secret_is_refused(typed: bytes, toolcrib: Run) -> None:
     done = toolcrib("secrets", "set", "NAME", typed=typed)
@@ -68,12 +68,12 @@ def test_what_cannot_be_a_secret_is_refused(typed: bytes, toolcrib: Run) -> None
     assert toolcrib("secrets", "list").stdout == ""
 
 
-def test_a_secret_may_have_lines_and_at_most_64_kib(toolcrib: Run, folder: Path) -> None:
+def test_a_secret_may_have_lines_and_be_long(toolcrib: Run, folder: Path) -> None:
     (folder / "tools.py").write_text(TOOLS.replace('"the key is " + ', "str(len(").replace(".secret\n", ".secret))\n"))
     lines = b"-----BEGIN-----\nabcd\n-----END-----\n"
-    for typed, status, length in ((b"x" * 65536, 0, 65536), (b"x" * 65537, 2, 65536), (lines, 0, len(lines) - 1)):
+    for typed, length in ((b"x" * 65537, 65537), (lines, len(lines) - 1)):
         done = toolcrib("secrets", "set", "WEATHER_KEY", typed=typed)
-        assert (done.returncode, toolcrib("call", "weather").stdout) == (status, f"{length}\n"), done.stderr
+        assert (done.returncode, toolcrib("call", "weather").stdout) == (0, f"{length}\n"), done.stderr
     assert [file.name for file in folder.glob("store.db*")] == ["store.db"]
 
 

@@ -149,18 +149,6 @@ def test_the_file_is_found_by_option_by_variable_or_here(toolcrib: Run, folder: 
     assert shown.stdout.endswith("Call it\n  toolcrib call -c deep/toolcrib.toml my_idle\n")
 
 
-def test_mistakes_in_settings_are_reported_with_their_lines(toolcrib: Run, folder: Path) -> None:
-    (folder / "toolcrib.toml").write_text('[[source]]\nfrm = "tools.py"\n[server]\nport = "x"\n')
-    done = toolcrib("list")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "Error: toolcrib.toml:2: There is no key 'frm' in [[source]]. Did you mean 'from'? "
-        "It takes: from, command, url, headers, env, required, trusted, allow, openapi, tools, without, tags, hint, "
-        "rename, prefix.\n"
-        "toolcrib.toml:4: 'server.port': expected integer (at most 65535, at least 0), got string.\n"
-    )
-
-
 def test_a_secret_in_the_error_of_a_source_is_redacted(toolcrib: Run, folder: Path) -> None:
     (folder / "tools.py").write_text("import os\nraise RuntimeError(f\"no entry with {os.environ['OTHER_KEY']}\")\n")
     done = toolcrib("list")

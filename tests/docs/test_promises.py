@@ -1,24 +1,20 @@
-"""Each promise of docs/promises.md has a test here; docs/maintainers/promises.md has which."""
+"""Each promise of docs/promises.md has tests, named in docs/maintainers/promises.md. Here are those of no one room."""
 
 import asyncio
-import base64
 import contextlib
 import json
-import logging
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
@@ -27,10 +23,6 @@ import mcp_types as wire
 import pytest
 import wasmtime
 from mcp import Client as MCPClient
-from mcp.shared.exceptions import MCPError
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import AliasChoices, BaseModel, Field
 
 from toolcrib import (
@@ -41,47 +33,37 @@ from toolcrib import (
     Crib,
     Depends,
     MCPSource,
-    Registry,
     Secret,
-    SetupError,
-    Source,
-    StatefulTool,
     Tool,
     ToolAuth,
-    ToolError,
     ToolSpec,
     Workbench,
     formats,
     tool,
 )
-from toolcrib.agent import Agent, ModelError, ScriptedModel
+from toolcrib.agent import Agent, ScriptedModel
 from toolcrib.auth import (
-    CallbackError,
     Client,
     CredentialBroker,
-    DatabaseVault,
     Grant,
     Owner,
     Provider,
     Vault,
     secret_owner,
 )
-from toolcrib.core import AnswerError, CancellationToken, Credential, Emitted, LoadError, Repair
-from toolcrib.core.source import Resource
-from toolcrib.formats import Reply, Results
-from toolcrib.record import CallLog, DatabaseCalls, Spans
-from toolcrib.serve import AuthenticationError, Authenticator, Form, Sample, ask_client, serve_http, server
-from toolcrib.serve.callers import Callers
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.core import Credential, LoadError, Repair
+from toolcrib.record import CallLog
+from toolcrib.serve import Form, Sample, ask_client, server
 from toolcrib.store import Store
 from toolcrib.tools import Permissions, load, openapi_source
 from toolcrib.tools.lock import LockedSource, definition_of
-from toolcrib.tools.watch import WatchedDocument
-from toolcrib.workbench import Limit, Retry, Rule, Rules, Stores, prefixed
+from toolcrib.workbench import Rule, Rules, Stores, prefixed
 
 from ..tools.repositories import Repository
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+TESTS = Path(__file__).resolve().parents[1]
+DOCS = TESTS.parent / "docs"
+_TESTS = re.compile(r" `((?:[\w/]+\.py::)?test_\w+)`(?= `|$)")
 
 
 def _listed(page: str) -> list[str]:
@@ -90,15 +72,18 @@ def _listed(page: str) -> list[str]:
 
 def test_every_promise_names_its_test_and_every_test_its_promise() -> None:
     promises = [line for line in _listed("maintainers/promises.md") if line.startswith("- ")]
-    named = [found[1] if (found := re.search(r"`(test_\w+)`$", line)) else line for line in promises]
+    assert [line for line in promises if not _TESTS.search(line)] == []
+    names = [name for line in promises for name in _TESTS.findall(line)]
     kept = [name for name in globals() if name.startswith("test_")]
     kept.remove("test_every_promise_names_its_test_and_every_test_its_promise")
     kept.remove("test_the_promises_to_users_are_those_that_have_tests")
-    assert sorted(named) == sorted(kept)
+    assert sorted(name for name in names if "::" not in name) == sorted(kept)
+    for file, name in (name.split("::") for name in names if "::" in name):
+        assert re.search(rf"^(async )?def {name}\(", (TESTS / file).read_text(), re.MULTILINE), f"{file}: no {name}"
 
 
 def test_the_promises_to_users_are_those_that_have_tests() -> None:
-    tested = [re.sub(r" `test_\w+`$", "", line) for line in _listed("maintainers/promises.md")]
+    tested = [_TESTS.sub("", line) for line in _listed("maintainers/promises.md")]
     assert _listed("promises.md") == tested
     assert len(tested) == len(set(tested))
 
@@ -137,23 +122,6 @@ async def test_a_denied_call_has_no_effect() -> None:
     result = await Workbench([erase], policy=lambda spec, arguments, caller: "deny").call("erase")
     assert result.error is not None
     assert (result.error.code, happened) == ("denied", [])
-
-
-@pytest.mark.parametrize("answer", [RuntimeError, None, True, "yes", "ALLOW"])
-async def test_a_policy_that_fails_lets_nothing_run(answer: Any) -> None:
-    ran: list[int] = []
-
-    def erase() -> None:
-        ran.append(1)
-
-    def policy(spec: Any, arguments: Any, caller: Any) -> Any:
-        if answer is RuntimeError:
-            raise answer
-        return answer
-
-    result = await Workbench([erase], policy=policy).call("erase")
-    assert result.error is not None
-    assert (result.error.code, ran) == ("denied", [])
 
 
 async def test_an_approval_runs_one_call_once_with_the_arguments_that_were_approved() -> None:
@@ -221,76 +189,6 @@ async def test_rules_and_people_see_what_a_type_hides() -> None:
     assert (await bench.call("pay", {"order": {"amount": 2}})).status == "pending"
     assert (await bench.call("pay", {"order": {"amount": 1}})).status == "success"
     assert paid == [1]
-
-
-async def test_nobody_approves_their_own_call_where_the_policy_requires_others() -> None:
-    rules = Rules([Rule(do="ask", others_only=True)])
-    bench = Workbench([add], policy=rules, caller=Caller("ada"), may_answer=lambda pending, by: True)
-    waits = (await bench.call("add", {"a": 1})).pending
-    assert waits is not None
-    with pytest.raises(AnswerError, match="The caller may not answer it"):
-        await bench.answer(waits.id, Approve(), by="ada")
-    assert (await bench.call("add", {"a": 1})).status == "pending"
-
-
-async def test_nobody_enters_a_server_without_a_valid_key(tmp_path: Path) -> None:
-    for host in ("0.0.0.0", "::", "192.0.2.1", "tools.example.com"):
-        with pytest.raises(SetupError, match="Identify who calls"):
-            await serve_http(Crib([add]), host=host)
-    store = Store(tmp_path / "store.db")
-    keys = AccessKeys(store)
-    text, key = await keys.add("ada")
-    identify = Authenticator(keys)
-    assert (await identify({"authorization": f"Bearer {text}"})).principal == "key:ada"
-    for headers in (
-        {},
-        *(
-            {"authorization": each}
-            for each in ("", "Bearer", text, f"Basic {text}", f"Bearer {text[:-1]}", "Bearer local")
-        ),
-        {"x-user": "ada", "toolcrib-thread": "default", "mcp-session-id": "x", "host": "127.0.0.1"},
-    ):
-        with pytest.raises(AuthenticationError):
-            await identify(headers)
-    await keys.revoke(key.id)
-    with pytest.raises(AuthenticationError):
-        await identify({"authorization": f"Bearer {text}"})
-    store.close()
-    secret = text.rpartition("_")[2].encode()
-    assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
-
-
-async def test_a_thread_belongs_to_one_principal(tmp_path: Path) -> None:
-    @tool
-    def long() -> str:
-        return "of ada's thread " * 5_000
-
-    store = Store(tmp_path / "store.db")
-    keys = AccessKeys(store)
-    ada, bob = [(await keys.add(name))[0] for name in ("ada", "bob")]
-    async with Crib([long], policy=Rules([Rule(tools="long", do="allow")]), store=store) as crib:
-        callers = Callers(crib, Authenticator(keys))
-
-        async def bench(key: str, **thread: str) -> Workbench:
-            return await callers.workbench({"Authorization": f"Bearer {key}", **thread})
-
-        for name in ("Toolcrib-Thread", "Mcp-Session-Id"):
-            handle = (await (await bench(ada, **{name: "t1"})).call("long")).metadata["handle"]
-            assert (
-                await (await bench(ada, **{name: "t1"})).call("read_result", {"handle": handle})
-            ).status == "success"
-            for other in (await bench(bob, **{name: "t1"}), await bench(ada, **{name: "t2"}), await bench(bob)):
-                with pytest.raises(ToolError):
-                    await other.stored_result(handle)
-    store.close()
-
-
-def test_a_registry_from_data_imports_only_what_is_trusted() -> None:
-    with pytest.raises(LoadError, match="outside the trusted packages"):
-        Registry.from_dict({"tools": [{"ref": "antigravity:fly"}]}, trusted=["toolcrib.demo"])
-    with pytest.raises(LoadError, match="not defined in the trusted packages"):
-        Registry.from_dict({"tools": [{"ref": "toolcrib.demo.dates:available_timezones"}]}, trusted=["toolcrib.demo"])
-    assert "antigravity" not in sys.modules
 
 
 async def test_a_misspelt_argument_is_refused_with_the_right_name() -> None:
@@ -375,44 +273,6 @@ async def test_a_nested_type_arrives_as_an_instance() -> None:
     assert (await Workbench([shift]).call("shift", '{"points": {"a": [{"x": 3}]}}')).value == 3
 
 
-async def test_whatever_a_tool_raises_the_call_ends_with_a_result() -> None:
-    class Nameless(Exception):
-        def __str__(self) -> str:
-            raise ValueError
-
-    class Uninitialized(ToolError):
-        def __init__(self) -> None: ...
-
-    endless: dict[Any, Any] = {(1, 2): "pair"}
-    endless["self"] = endless
-    for refused in (Uninitialized(), ToolError("x", details=endless), ExceptionGroup("x", [ToolError("y")])):
-
-        def refuse(error: BaseException = refused) -> None:
-            raise error
-
-        async def call() -> None:
-            refuse()
-
-        json.dumps((await Workbench([call]).call("call")).to_dict())
-    for raised in (ValueError("x"), Nameless(), SystemExit(1), StopIteration(), MemoryError(), GeneratorExit("x")):
-
-        def work(raised: BaseException = raised) -> None:
-            raise raised
-
-        def fail() -> None:
-            work()
-
-        async def afail() -> None:
-            work()
-
-        for broken in (fail, afail):
-            result = await Workbench([broken]).call(broken.__name__)
-            assert result.error is not None
-            assert result.error.code == "failed"
-            # Python itself makes a RuntimeError of a StopIteration that leaves a coroutine.
-            assert type(raised).__name__ in result.text or isinstance(raised, StopIteration)
-
-
 async def test_the_text_of_an_exception_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise RuntimeError("db password=hunter2")
@@ -427,61 +287,6 @@ async def test_a_structured_value_is_shown_as_json() -> None:
         return {"ok": True, "points": [Point(1)], "none": None, "set": {1}}
 
     assert (await Workbench([look]).call("look")).text == '{"ok":true,"points":[{"x":1}],"none":null,"set":[1]}'
-
-
-async def test_a_registered_secret_is_redacted_everywhere(caplog: pytest.LogCaptureFixture) -> None:
-    secret = 'p&ss "wörd"?'
-    encoded = base64.b64encode(f"user:{secret}".encode()).decode()
-
-    def tell() -> dict[str, str]:
-        return {"plain": secret, "hex": secret.encode().hex(), "basic": encoded, "url": "?p%26ss%20%22w%C3%B6rd%22%3F"}
-
-    def refuse() -> None:
-        raise ToolError(f"no: {secret}", details={"tried": secret})
-
-    def fail() -> None:
-        raise RuntimeError(secret)
-
-    bench = Workbench([tell, refuse, fail], secrets=[secret], show_errors=True)
-    with caplog.at_level(logging.DEBUG):
-        results = await bench.call_many([(name, None) for name in ("tell", "refuse", "fail")])
-    shown = "".join(f"{result.to_dict()}" for result in results)
-    for spelling in (secret, 'p&ss \\"w', secret.encode().hex(), encoded[8:20], "p%26ss"):
-        assert spelling not in shown
-        assert spelling not in caplog.text
-
-
-async def test_what_is_redacted_in_json_is_still_valid_json() -> None:
-    def orders() -> dict[str, Any]:
-        return {"order": 12345, "1234": [1234, "no 1234"], "rate": 1.5}
-
-    result = await Workbench([orders], secrets=["1234"]).call("orders")
-    assert json.loads(result.text) == {"order": "[secret]5", "[secret]": ["[secret]", "no [secret]"], "rate": 1.5}
-
-
-async def test_a_deadline_is_answered_on_time_and_the_loop_stays_free() -> None:
-    go_on = threading.Event()
-
-    def block() -> None:
-        go_on.wait(30)
-
-    beats = 0
-
-    async def heart() -> None:
-        nonlocal beats
-        while True:
-            beats += 1
-            await asyncio.sleep(0.01)
-
-    beating = asyncio.create_task(heart())
-    started = time.monotonic()
-    result = await Workbench([block], timeout_s=0.3).call("block")
-    assert time.monotonic() - started < 25
-    go_on.set()
-    beating.cancel()
-    assert result.error is not None
-    assert result.error.code == "timeout"
-    assert beats >= 3
 
 
 def build(pids: str) -> None:
@@ -511,90 +316,6 @@ def _lives(pid: int) -> bool:
         return False
     status = Path(f"/proc/{pid}/stat")
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def crash() -> None:
-    os._exit(3)
-
-
-def breathe(s: float) -> str:
-    time.sleep(s)
-    return "alive"
-
-
-async def test_a_worker_that_dies_takes_no_other_call_with_it() -> None:
-    async with Workbench([Tool(fn, isolation="process") for fn in (crash, breathe)]) as bench:
-        calls = [("breathe", {"s": 0.2}), ("crash", None), ("breathe", {"s": 0.3}), ("crash", None)]
-        results = await bench.call_many(calls)
-        assert [result.error.code if result.error else result.text for result in results] == [
-            *("alive", "lost", "alive", "lost")
-        ]
-        assert (await bench.call("breathe", {"s": 0})).text == "alive"
-
-
-async def test_what_a_tool_calls_has_no_more_time_than_the_tool() -> None:
-    left: list[float] = []
-
-    def inner(context: Context) -> None:
-        assert context.time_left_s is not None
-        left.append(context.time_left_s)
-
-    async def outer() -> None:
-        await bench.call("inner")
-
-    bench = Workbench([Tool(inner, timeout_s=60), Tool(outer, timeout_s=10)])
-    assert (await bench.call("outer")).status == "success"
-    assert left[0] <= 10
-
-
-async def test_a_cancelled_token_ends_a_call_with_a_result() -> None:
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
-    token = CancellationToken()
-    waiting = asyncio.ensure_future(Workbench([wait]).call(Call("wait", cancellation=token)))
-    await asyncio.to_thread(token.cancel)
-    result = await waiting
-    assert result.error is not None
-    assert result.error.code == "cancelled"
-
-
-@pytest.mark.parametrize("cut", range(1, 8))
-async def test_a_secret_that_is_split_over_two_pieces_is_redacted(cut: int) -> None:
-    async def tell(context: Context) -> None:
-        await context.emit("the key is " + "hunter2!"[:cut])
-        await context.emit("hunter2!"[cut:] + " and so on")
-
-    bench = Workbench([tell], secrets=["hunter2!"])
-    events = [event async for event in bench.stream("tell")]
-    text = "".join(part.text for event in events if isinstance(event, Emitted) for part in event.content)
-    assert text == "the key is [secret] and so on"
-
-
-async def test_a_large_result_is_bounded_and_all_of_it_can_be_read_by_whom_it_is_for() -> None:
-    whole = "".join(f"line {n}\n" for n in range(200_000))
-
-    def read() -> str:
-        return whole
-
-    store = Stores()
-    ada, thread, bob = (
-        Workbench([read], store=store, caller=caller)
-        for caller in (Caller("ada"), Caller("ada", thread="other"), Caller("bob"))
-    )
-    result = await ada.call("read")
-    assert len(whole) > 2_000_000
-    assert len(result.text) <= 20_000
-    handle = result.metadata["handle"]
-    at = whole.index("line 123456\n")
-    part = await ada.call("read_result", {"handle": handle, "offset": at, "limit": 12})
-    assert part.text.endswith("\nline 123456\n")
-    places = await ada.call("read_result", {"handle": handle, "search": "line 123456"})
-    assert f"offset {at}: line 123456" in places.text
-    for other in (thread, bob):
-        refused = await other.call("read_result", {"handle": handle})
-        assert refused.error is not None
-        assert "line 0" not in refused.text
 
 
 DIALECTS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -723,115 +444,6 @@ def test_a_stream_that_ends_in_the_middle_gives_no_calls() -> None:
     assert formats.openai.calls([half, whole]) == [Call("add", '{"a": 1}', "c1")]
 
 
-async def test_every_call_of_a_run_has_exactly_one_result() -> None:
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
-    def fail() -> None:
-        raise RuntimeError
-
-    def erase() -> None:
-        raise AssertionError
-
-    asked = [
-        {"tool": "add", "arguments": {"a": 1}, "id": "c1"},
-        {"tool": "add", "arguments": '{"a": 1', "id": "c1"},
-        {"tool": "wait", "id": "c2"},
-        {"tool": "no such tool", "id": ""},
-        {"tool": "fail", "id": "c3"},
-        {"tool": "erase", "id": "c4"},
-    ]
-    model = ScriptedModel([{"calls": asked}, "So be it."])
-    tools = [add, Tool(wait, timeout_s=0.05), fail, erase]
-    policy = [Rule(tools="erase", do="deny"), Rule(do="allow")]
-    outcome = await Agent(model, Workbench(tools, policy=Rules(policy))).run("Go.")
-    _, reply, results = model.requests[-1].turns
-    assert isinstance(reply, Reply)
-    assert isinstance(results, Results)
-    ids = [call.id for call in reply.calls]
-    assert [result.call_id for result in results.results] == ids
-    assert (len(set(ids)), all(ids)) == (6, True)
-    codes = [call.code for call in outcome.trace]
-    assert codes == [None, "invalid_arguments", "timeout", "unknown_tool", "failed", "denied"]
-
-
-async def waiting_run() -> tuple[list[str], Callable[[], Agent], dict[str, Any], str]:
-    """What has been done, agents as other processes would have them, a stored state, and what it waits for."""
-    done: list[str] = []
-
-    def erase(disk: str) -> str:
-        done.append(f"erased {disk}")
-        return done[-1]
-
-    def look() -> str:
-        done.append("looked")
-        return done[-1]
-
-    def agent(*script: Any) -> Agent:
-        policy = Rules([Rule(tools="erase", do="ask"), Rule(do="allow")])
-        return Agent(ScriptedModel(script or ["Done."]), Workbench([erase, look], policy=policy))
-
-    waits = await agent({"calls": [("erase", {"disk": "a"}), ("look", {})]}).run("Go.")
-    assert (waits.status, done) == ("pending", ["looked"])
-    return done, agent, json.loads(json.dumps(waits.state)), waits.pendings[0].id
-
-
-async def test_a_run_that_waits_goes_on_and_makes_no_call_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLCRIB_KEY", "a-secret-of-all-processes")
-    done, agent, state, pending = await waiting_run()
-    outcome = await agent().resume(state, {pending: Approve()}, by="ada")
-    assert (outcome.status, outcome.text, done) == ("done", "Done.", ["looked", "erased a"])
-
-    monkeypatch.delenv("TOOLCRIB_KEY")
-    done, agent, state, pending = await waiting_run()
-    outcome = await agent().resume(state, {pending: Approve()}, by="ada")
-    assert (outcome.status, outcome.pendings[0].arguments, done) == ("pending", '{"disk": "a"}', ["looked"])
-    assert outcome.pendings[0].id != pending
-
-
-def other_disk(state: dict[str, Any]) -> dict[str, Any]:
-    """*state*, in which another call stands where the approved one stood."""
-    changed = json.loads(json.dumps(state))
-    changed["turns"][1]["calls"][0]["arguments"] = {"disk": "b"}
-    return dict(changed)
-
-
-async def test_an_approval_counts_for_no_other_call_of_a_changed_state() -> None:
-    done, agent, state, pending = await waiting_run()
-    outcome = await agent().resume(other_disk(state), {pending: Approve()}, by="ada")
-    assert (outcome.status, outcome.pendings[0].arguments) == ("pending", '{"disk": "b"}')
-    # Nor where what was shown and the digest are changed as well: both can be had by asking.
-    changed = other_disk(state)
-    shown = {"digest": outcome.pendings[0].digest, "arguments": '{"disk": "b"}'}
-    changed["turns"][2]["results"][0]["pending"] |= shown
-    again = await agent().resume(changed, {pending: Approve()}, by="ada")
-    assert (again.status, done) == ("pending", ["looked"])
-
-
-async def test_a_signed_state_that_was_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLCRIB_KEY", "a-secret-of-all-processes")
-    done, agent, state, pending = await waiting_run()
-    with pytest.raises(SetupError, match="not signed with a key"):
-        await agent().resume(other_disk(state), {pending: Approve()}, by="ada")
-    assert done == ["looked"]
-    assert (await agent().resume(state, {pending: Approve()}, by="ada")).status == "done"
-
-
-async def test_where_a_model_fails_nothing_that_was_done_is_lost() -> None:
-    ran: list[int] = []
-
-    def pay(amount: int) -> str:
-        ran.append(amount)
-        return "paid"
-
-    agent = Agent(ScriptedModel([{"calls": [("pay", {"amount": 5})]}, {"error": "unavailable"}, "Paid."]), [pay])
-    with pytest.raises(ModelError) as raised:
-        await agent.run("Pay.")
-    assert raised.value.so_far is not None
-    assert [call.text for call in raised.value.so_far.trace] == ["paid"]
-    assert ((await agent.run(raised.value.so_far.turns)).text, ran) == ("Paid.", [5])
-
-
 async def test_what_is_not_done_is_not_done() -> None:
     paused = formats.Reply("Searching.", stop="paused", native={"role": "assistant", "content": []})
     unread = formats.gemini.reply({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]})
@@ -859,167 +471,6 @@ async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
     results = await bench.call_many([("add", {"a": 2}), ("add", {"c": 2}), ("erase", {"disk": "a"})])
     codes = [result.error and result.error.code for result in results]
     assert (results[0].value, codes) == (3, [None, "invalid_arguments", "denied"])
-
-
-async def test_no_more_calls_run_at_a_time_than_a_limit_allows() -> None:
-    running = most = 0
-    order: list[int] = []
-
-    async def work(number: int) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        order.append(number)
-        await asyncio.sleep(0)
-        running -= 1
-
-    bench = Workbench([work], limits=[Limit(concurrency=3)])
-    results = await bench.call_many([("work", {"number": number}) for number in range(50)])
-    assert {result.status for result in results} == {"success"}
-    assert (most, order) == (3, list(range(50)))
-
-
-async def test_only_a_tool_that_declares_it_can_be_repeated_is_tried_again() -> None:
-    tried: list[str] = []
-
-    def send() -> None:
-        tried.append("send")
-        raise ConnectionError
-
-    def look() -> None:
-        tried.append("look")
-        raise ConnectionError
-
-    bench = Workbench([Tool(send), Tool(look, read_only=True)], retries=[Retry(times=2, first_s=0)])
-    assert [(await bench.call(name)).status for name in ("send", "look")] == ["error", "error"]
-    assert tried == ["send", "look", "look", "look"]
-
-
-async def test_many_calls_give_one_result_each_in_order() -> None:
-    async def later(turns: int) -> int:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        return turns
-
-    bench = Workbench([later])
-    turns = [9, 0, 5, 3]
-    results = await bench.call_many([("later", {"turns": n}) for n in turns] + [("no", None)])
-    assert [result.value for result in results] == [*turns, None]
-
-
-async def test_what_depends_opens_is_opened_once_and_closed_in_reverse() -> None:
-    happened: list[str] = []
-
-    def first() -> Iterator[str]:
-        happened.append("open first")
-        yield "first"
-        happened.append("close first")
-
-    def second(before: Annotated[str, Depends(first)]) -> Iterator[str]:
-        happened.append("open second")
-        yield f"{before}, second"
-        happened.append("close second")
-
-    def use(both: Annotated[str, Depends(second)], one: Annotated[str, Depends(first)]) -> str:
-        return both
-
-    async with Workbench([use]) as bench:
-        results = await bench.call_many([("use", None)] * 20)
-    assert {result.text for result in results} == {"first, second"}
-    assert happened == ["open first", "open second", "close second", "close first"]
-
-
-async def test_what_depends_opens_for_a_call_is_closed_whatever_becomes_of_it() -> None:
-    happened: list[str] = []
-
-    def first() -> Iterator[str]:
-        happened.append("open first")
-        yield "first"
-        happened.append("close first")
-
-    async def second(before: Annotated[str, Depends(first, scope="call")]) -> AsyncIterator[str]:
-        happened.append("open second")
-        yield f"{before}, second"
-        await asyncio.sleep(0.2)
-        happened.append("close second")
-
-    async def late(both: Annotated[str, Depends(second, scope="call")]) -> None:
-        await asyncio.sleep(60)
-
-    def late_in_a_thread(both: Annotated[str, Depends(second, scope="call")]) -> None:
-        time.sleep(2.5)
-
-    async with Workbench([late, late_in_a_thread]) as bench:
-        for name in ("late", "late_in_a_thread"):
-            happened.clear()
-            result = await bench.call(Call(name, timeout_s=2))
-            assert result.error is not None
-            assert result.error.code == "timeout"
-            async with asyncio.timeout(60):
-                while len(happened) < 4:
-                    await asyncio.sleep(0.01)
-            assert happened == ["open first", "open second", "close second", "close first"]
-
-
-async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
-    happened: list[str] = []
-
-    class Part(Source):
-        def __init__(self, name: str, works: bool = True) -> None:
-            self.name = name
-            self.works = works
-
-        def tools(self) -> list[Any]:
-            return []
-
-        async def start(self) -> None:
-            happened.append(f"start {self.name}")
-            if not self.works:
-                raise OSError("no")
-
-        async def stop(self) -> None:
-            happened.append(f"stop {self.name}")
-
-    with pytest.raises(SetupError, match="could not be started"):
-        await Workbench([Part("a"), Part("b"), Part("c", works=False), Part("d")]).start()
-    assert happened == ["start a", "start b", "start c", "stop b", "stop a"]
-
-
-class Total(BaseModel):
-    cents: int = 0
-
-
-class Till(StatefulTool[Total]):
-    @tool
-    def take(self, cents: int) -> int:
-        self.state.cents += cents
-        return self.state.cents
-
-
-async def test_saved_state_is_json_and_loads_all_or_nothing() -> None:
-    async with Workbench([Till]) as bench:
-        await bench.call("take", {"cents": 5})
-        saved = json.dumps(await bench.save_state())
-    async with Workbench([Till]) as bench:
-        wrong = {"version": 1, "sources": {"Till": {"cents": 9}, "Tills": {"cents": 9}}}
-        with pytest.raises(SetupError, match="Did you mean 'Till'"):
-            await bench.load_state(wrong)
-        await bench.load_state(json.loads(saved))
-        assert (await bench.call("take", {"cents": 1})).value == 6
-
-
-async def test_the_state_of_what_all_callers_share_is_the_crib_s() -> None:
-    async with Crib([Till()]) as crib:
-        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
-        await alice.call("take", {"cents": 5})
-        saved = await crib.save_state()
-        assert (saved["sources"], (await bob.save_state())["sources"]) == ({"Till": {"cents": 5}}, {})
-        with pytest.raises(SetupError, match=r"shared by all callers, so the crib loads it: crib\.load_state"):
-            await bob.load_state({"version": 1, "sources": {"Till": {"cents": 0}}})
-        await bob.reset()
-        assert (await alice.call("take", {"cents": 1})).value == 6
-        await crib.load_state(saved)
-        assert (await bob.call("take", {"cents": 0})).value == 5
 
 
 def test_nothing_of_a_source_from_outside_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1063,90 +514,6 @@ async def test_a_broken_file_does_not_take_the_others_along(tmp_path: Path) -> N
     assert str(problem) == f"{tmp_path / 'broken.py'}:2: SyntaxError: invalid syntax"
 
 
-async def test_sync_calls_work_from_everywhere() -> None:
-    bench = Workbench([add])
-    assert bench.call_sync("add", {"a": 1}).value == 2
-    assert await asyncio.to_thread(lambda: bench.call_sync("add", {"a": 2}).value) == 3
-    program = "from toolcrib import Workbench\nprint(Workbench([abs, len]).call_sync('len', {'obj': 'abc'}).text)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.returncode) == ("3\n", 0)
-    async with Workbench([add]) as bench:
-        with pytest.raises(SetupError, match="Await"):
-            bench.call_sync("add", {"a": 1})
-
-
-def test_a_sync_call_ends_with_a_result_also_without_its_loop() -> None:
-    begun, results = threading.Event(), list[Any]()
-
-    async def endless() -> None:
-        begun.set()
-        await asyncio.sleep(3600)
-
-    def inner(n: int) -> int:
-        return n
-
-    def outer(n: int) -> int:
-        return int(bench.call_sync("inner", {"n": n}).unwrap())
-
-    async def outermost(n: int) -> int:
-        return int((await bench.call("outer", {"n": n})).unwrap())
-
-    bench = Workbench([endless, inner, outer, outermost])
-    thread = threading.Thread(target=lambda: results.append(bench.call_sync("endless")), daemon=True)
-
-    async def shared() -> Any:
-        return (await bench.call("inner", {"n": 3})).value
-
-    async def main() -> list[Any]:
-        await bench.start()
-        thread.start()
-        await asyncio.to_thread(begun.wait, 30)
-        calls = [(name, {"n": n}) for n in range(40) for name in ("outer", "outermost")]
-        return [result.value for result in await bench.call_many(calls)]
-
-    expected = [n for n in range(40) for _ in range(2)]
-    assert asyncio.run(main()) == expected
-    thread.join(30)
-    with bench:
-        results_of_loops = list[Any]()
-        more = [threading.Thread(target=lambda: results_of_loops.append(asyncio.run(shared()))) for _ in range(4)]
-        for other in more:
-            other.start()
-        for other in more:
-            other.join(30)
-    assert results_of_loops == [3] * 4
-    assert [result.error.code for result in results] == ["lost"]
-
-
-def test_importing_toolcrib_imports_little() -> None:
-    program = (
-        "import sys, toolcrib; heavy = ('pydantic', 'jsonschema_rs', 'griffe', 'mcp', 'uvicorn', 'typer'); "
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "[]\n"
-
-
-async def test_a_source_that_is_not_required_affects_only_its_own_tools() -> None:
-    class Remote(Source):
-        required = False
-
-        async def start(self) -> None:
-            raise ConnectionError("no server")
-
-        def tools(self) -> list[Any]:
-            return [search]
-
-    def search() -> str:
-        return "found"
-
-    async with Workbench([Remote(), add]) as bench:
-        found, added = await bench.call("search"), await bench.call("add", {"a": 1})
-        assert any("no server" in str(problem) for problem in bench.problems)
-    assert found.error is not None
-    assert (found.error.code, added.value) == ("unavailable", 2)
-
-
 async def test_a_recorder_gets_no_known_secret() -> None:
     def read(key: str) -> str:
         return f"{key} and token-of-ada"
@@ -1166,111 +533,6 @@ async def test_a_recorder_gets_no_known_secret() -> None:
     assert "[secret]" in record.arguments
     assert "hush" not in repr(record)
     assert "token-of" not in repr(record)
-
-
-async def test_a_call_is_in_the_log_before_its_work_begins(tmp_path: Path) -> None:
-    @tool
-    def look() -> int:
-        with sqlite3.connect(tmp_path / "store.db") as connection:
-            (row,) = connection.execute("SELECT tool, status FROM toolcrib_calls").fetchall()
-        connection.close()
-        assert row == ("look", "started")
-        return 1
-
-    async with Crib([look], store=tmp_path / "store.db") as crib:
-        assert (await crib.workbench().call("look")).value == 1
-
-
-async def test_a_call_goes_on_without_the_call_log(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    async with Crib([tool(lambda: 1, name="one")], store=tmp_path / "file" / "store.db") as crib:
-        assert (await crib.workbench().call("one")).value == 1
-        (log,) = crib.recorders
-        assert isinstance(log, DatabaseCalls)
-        assert log.unconfirmed == 1
-
-
-async def test_content_is_in_no_log_and_no_span_unless_it_is_asked_for(tmp_path: Path) -> None:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    for with_content in (False, True):
-        store = Store(tmp_path / f"{with_content}.db")
-        calls = DatabaseCalls(store, with_content=with_content)
-        spans = Spans(provider=provider, with_content=with_content)
-        async with Crib([tool(lambda text: text[::-1], name="turn")], recorder=[calls, spans]) as crib:
-            await crib.workbench().call("turn", {"text": "canary"})
-        (record,) = await calls.newest()
-        (span,) = exporter.get_finished_spans()
-        exporter.clear()
-        for shown in (repr(record), span.to_json()):
-            assert ("canary" in shown, "yranac" in shown) == (with_content, with_content)
-        store.close()
-    provider.shutdown()
-
-
-async def test_a_rule_that_can_never_match_lets_nothing_through() -> None:
-    registry = Registry()
-    registry.add(Tool(lambda amount=1: f"paid {amount}", name="pay"))
-    for where in ({"/amuont": {"gt": 100}}, {"/order/amount": 5}):
-        with pytest.raises(SetupError, match="can never match: 'pay' takes nothing at"):
-            await Workbench([registry["pay"]], policy=Rules([Rule(tools="pay", do="ask", where=where)])).start()
-    async with Workbench(registry, policy=Rules([Rule(tools="give", do="ask", where={"/amount": 5})])) as bench:
-        registry.add(Tool(lambda sum=1: f"given {sum}", name="give"))
-        results = [await bench.call("pay", {"amount": 5}), await bench.call("give", {"sum": 5})]
-        assert [result.error and result.error.code for result in results] == [None, "denied"]
-        assert "'give' takes nothing at '/amount'" in str(bench.problems[0])
-
-
-async def test_credentials_are_asked_for_only_after_a_call_is_allowed() -> None:
-    asked: list[str] = []
-
-    class Tokens:
-        async def authorize(self, requirements: Any, caller: Caller, call: Call, /) -> list[Credential]:
-            asked.append(call.tool)
-            return [Credential(one.provider, "token-of-ada") for one in requirements]
-
-    def read(path: str) -> str:
-        return path
-
-    tools = [Tool(read, auth=ToolAuth("github"))]
-    bench = Workbench(tools, broker=Tokens(), policy=Rules([Rule(where={"/path": "/etc/*"}, do="deny")]))
-    denied = await bench.call("read", {"path": "/etc/passwd"})
-    assert denied.error is not None
-    assert (denied.error.code, asked) == ("denied", [])
-    assert (await bench.call("read", {"path": "notes"})).value == "notes"
-    assert asked == ["read"]
-
-
-class TokenEndpoint(BaseHTTPRequestHandler):
-    """A provider that gives a refresh token for each that it gets, and counts."""
-
-    spent: ClassVar[list[str]]
-
-    def do_POST(self) -> None:
-        body = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        self.spent.append(body.get("refresh_token", body.get("code", [""]))[0])
-        time.sleep(0.2)  # the others arrive meanwhile
-        text = json.dumps({"access_token": "new-token", "refresh_token": "next-token", "expires_in": 3600}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[str]]]:
-    spent: list[str] = []
-    handler = type("Endpoint", (TokenEndpoint,), {"spent": spent})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/token", spent
-        server.shutdown()
-        thread.join()
 
 
 def broker_of(vault: Vault | None = None, token_url: str = "http://127.0.0.1/token") -> CredentialBroker:
@@ -1296,53 +558,6 @@ async def grant_to(broker: CredentialBroker, principal: str, profile: str = "def
     await broker.save(secret_owner(principal, profile, "KEY"), Grant(f"key-of-{principal}-{profile}"))
 
 
-async def test_each_callers_credentials_are_their_own() -> None:
-    given: list[str] = []
-
-    @tool(auth=[ToolAuth("notes"), Secret("KEY")])
-    def use(context: Context) -> None:
-        given.extend(one.secret for one in context.credentials.values())
-
-    broker = broker_of()
-    await grant_to(broker, "ada")
-    async with Crib([use], broker=broker) as crib:
-        for caller in (
-            Caller("bob"),
-            Caller("ad_"),
-            Caller("%"),
-            Caller("ada", "work"),
-            Caller("ada\0"),
-            Caller("ADA"),
-        ):
-            for arguments in ({}, {"principal": "ada"}, {"profile": "default"}, {"caller": {"principal": "ada"}}):
-                result = await crib.workbench(caller).call("use", arguments)
-                assert result.status == ("error" if arguments else "pending")
-        assert given == []
-        assert (await crib.workbench(Caller("ada")).call("use")).status == "success"
-    assert given == ["token-of-ada-default", "key-of-ada-default"]
-
-
-async def test_a_model_chooses_only_among_the_profiles_that_were_listed() -> None:
-    used: list[Caller] = []
-
-    @tool(auth=ToolAuth("notes"))
-    def use(context: Context) -> None:
-        used.append(context.caller)
-
-    broker = broker_of()
-    for principal, profile in (("ada", "work"), ("ada", "home"), ("ada", "admin"), ("bob", "work")):
-        await grant_to(broker, principal, profile)
-    async with Crib([use], broker=broker) as crib:
-        bench = crib.workbench(Caller("ada", "home", "t1"))
-        assert (await bench.call("use", {"profile": "work"})).status == "error"
-        (spec,) = bench.specs(profiles=["work", "home"])
-        assert spec.input_schema["properties"]["profile"]["enum"] == ["work", "home"]
-        for profile in ("work", "admin", "bob", "bob/work", "_ork", ".*"):
-            await bench.call("use", {"profile": profile})
-        assert (await bench.call("use", {"profile": "work", "principal": "bob"})).status == "error"
-    assert used == [Caller("ada", "work", "t1")]
-
-
 async def test_no_credential_is_shown_to_a_model(caplog: pytest.LogCaptureFixture) -> None:
     def fail(context: Context) -> None:
         raise ValueError(" ".join(one.secret for one in context.credentials.values()))
@@ -1363,40 +578,6 @@ async def test_no_credential_is_shown_to_a_model(caplog: pytest.LogCaptureFixtur
         texts = [*(one.text for one in (*shown, later, waits)), repr(waits.pending), repr(list(log)), caplog.text]
     for secret in ("token-of-ada", "key-of-ada", "refresh-of-ada", "client-secret"):
         assert not [text for text in texts if secret in text]
-
-
-async def test_a_refresh_token_is_spent_once(endpoint: tuple[str, list[str]], tmp_path: Path) -> None:
-    url, spent = endpoint
-    stores = [Store(tmp_path / "store.db") for _ in range(2)]  # as of two processes
-    brokers = [broker_of(DatabaseVault(store), url) for store in stores]
-    past = datetime.now(UTC) - timedelta(hours=1)
-    await grant_to(brokers[0], "ada", refresh_token="first-token", expires_at=past)
-    cribs = [Crib([read_notes], broker=broker) for broker in brokers]
-    benches = [crib.workbench(Caller("ada", thread=str(n))) for crib in cribs for n in range(8)]
-    results = await asyncio.gather(*(bench.call("read_notes") for bench in benches))
-    assert ({result.status for result in results}, spent) == ({"success"}, ["first-token"])
-    for crib, store in zip(cribs, stores, strict=True):
-        await crib.stop()
-        store.close()
-
-
-async def test_an_authorization_completes_once_and_for_whom_it_was_made(endpoint: tuple[str, list[str]]) -> None:
-    url, spent = endpoint
-    ada = Caller("ada")
-    async with Crib([read_notes], broker=broker_of(token_url=url)) as crib:
-        (asked, _) = sorted(await crib.authorize(["read_notes"], ada), key=lambda one: one.url or "")
-        assert asked.url is not None
-        state = parse_qs(urlsplit(asked.url).query)["state"][0]
-        back = f"https://tools.example/auth/callback?state={state}&code=the-code"
-        with pytest.raises(CallbackError, match="started by another person"):
-            await crib.complete(back, caller=Caller("bob"))
-        completed = await crib.complete(back, caller=ada)
-        assert (completed.owner.principal, completed.pending_ids) == ("ada", (asked.id,))
-        for caller in (ada, Caller("bob"), None):
-            with pytest.raises(CallbackError, match="not known, or has expired"):
-                await crib.complete(back, caller=caller)
-        assert spent == ["the-code"]
-        assert len(await crib.authorize(["read_notes"], Caller("bob"))) == 2
 
 
 _WASI = """
@@ -1437,92 +618,6 @@ async def test_a_module_is_stopped_at_its_deadline(tmp_path: Path) -> None:
     assert [result.error and result.error.code for result in results] == ["timeout", "timeout"]
 
 
-async def test_a_search_finds_only_what_its_caller_may_see() -> None:
-    def drop() -> str:
-        """Delete all invoices."""
-        return "gone"
-
-    def show() -> str:
-        """Show all invoices."""
-        return "shown"
-
-    async with Crib([Tool(drop, available=lambda caller: caller.principal == "root"), show], search=True) as crib:
-        for principal, expected in (("root", ["drop", "show"]), ("ada", ["show"])):
-            bench = crib.workbench(Caller(principal))
-            result = await bench.call("find_tools", {"query": "delete all invoices", "limit": 20})
-            assert [each["name"] for each in result.unwrap()] == expected
-            assert [spec.name for spec in bench.specs()] == ["find_tools", *expected]
-
-
-async def test_a_call_over_http_ends_with_its_client_or_with_the_server() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait() -> str:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return ""
-
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(Crib([wait]), port=0, grace_s=0.1, ready=ready.set_result))
-    address = urlsplit(await ready)
-    request = b"POST /api/tools/wait/call HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-    async with asyncio.timeout(60):
-        for leaves in (True, False):
-            reader, writer = await asyncio.open_connection(address.hostname, address.port)
-            writer.write(request)
-            await began.wait()
-            if leaves:
-                writer.transport.abort()
-            else:
-                serving.cancel()
-                assert (await reader.readline()).startswith(b"HTTP/1.1 503 ")
-                writer.close()
-            await ended.wait()
-            began.clear()
-            ended.clear()
-        await asyncio.wait([serving])
-
-
-async def test_an_approval_in_an_mcp_client_counts_once_for_what_it_was_asked_for() -> None:
-    ran: list[int] = []
-
-    @tool(destructive=True)
-    async def drop(n: int) -> int:
-        ran.append(n)
-        return n
-
-    async def person(*_: object) -> Any:
-        raise AssertionError("the client is not asked: the test answers")
-
-    who = ["ada"]
-    crib = Crib([drop], policy=Rules([Rule(hint="destructive", do="ask")]))
-    made = server(crib, lambda _: Caller(who[0]))
-    yes = {"approval": wire.ElicitResult(action="accept", content={"approve": True})}
-    async with crib, MCPClient(made, mode="2026-07-28", elicitation_callback=person) as client:
-
-        async def call(n: int, state: str | None) -> Any:
-            options = {"input_responses": yes, "request_state": state, "allow_input_required": True}
-            return await client.session.call_tool("drop", {"n": n}, **options)
-
-        state = (await call(1, None)).request_state
-        for changed in (state[:-1], state + "A", "v1.", "x", ""):
-            with pytest.raises(MCPError, match="Invalid or expired"):
-                await call(1, changed)
-        with pytest.raises(MCPError, match="Invalid or expired"):
-            await call(2, state)
-        who[0] = "bob"
-        with pytest.raises(MCPError, match="Invalid or expired"):
-            await call(1, state)
-        who[0] = "ada"
-        assert ran == []
-        assert (await call(1, state)).structured_content == {"result": 1}
-        assert (await call(1, state)).result_type == "input_required"
-        assert ran == [1]
-
-
 async def test_no_known_secret_reaches_an_mcp_client() -> None:
     secret = "the secret of the operator"
     seen: list[str] = []
@@ -1554,39 +649,6 @@ async def test_no_known_secret_reaches_an_mcp_client() -> None:
         seen.append((await client.get_prompt("one")).messages[0].content.text)  # type: ignore[union-attr]
     kinds = ("filled in", "form", "logged", "read", "sampled")
     assert sorted(seen) == [f"{kind} [secret]" for kind in kinds]
-
-
-async def test_only_its_caller_reads_a_large_result_over_mcp() -> None:
-    @tool
-    async def many() -> str:
-        return "0123456789" * 5_000
-
-    who = ["ada"]
-    crib = Crib([many])
-    async with crib, MCPClient(server(crib, lambda _: Caller(who[0]))) as client:
-        uri = (await client.call_tool("many")).content[-1].uri  # type: ignore[union-attr]
-        part = (await client.read_resource(f"{uri}?offset=49995")).contents[0]
-        assert part.text == "56789"  # type: ignore[union-attr]
-        who[0] = "bob"
-        with pytest.raises(MCPError, match="no result under this handle"):
-            await client.read_resource(str(uri))
-
-
-async def test_a_source_that_cannot_list_costs_only_its_own() -> None:
-    class Offers:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def tools(self) -> list[Any]:
-            return []
-
-        async def start(self) -> None: ...
-        async def stop(self) -> None: ...
-        async def resources(self) -> list[Any]:
-            return [Resource(uri=f"{self.name}://x", name=str(1 // len(self.name)))]
-
-    async with Crib([Offers(""), Offers("good")]) as crib, MCPClient(server(crib)) as client:
-        assert [str(one.uri) for one in (await client.list_resources()).resources] == ["good://x"]
 
 
 @contextlib.contextmanager
@@ -1771,19 +833,3 @@ async def test_a_key_of_a_server_is_shown_to_no_model() -> None:
         result = await bench.call("echo", {"n": 1})
     assert '"ITS_KEY": "[secret]"' in result.text
     assert "hush-hush" not in result.text
-
-
-async def test_a_document_that_is_saved_is_loaded_and_a_broken_one_keeps_its_tools(tmp_path: Path) -> None:
-    file = tmp_path / "api.json"
-    whole = _document(file, "api.example.com").read_text()
-    operation = {"get": {"operationId": "added", "responses": {"200": {"description": "ok"}}}}
-    added = json.loads(whole)
-    added["paths"]["/added"] = operation
-    watched = WatchedDocument(file, lambda: openapi_source(file), settle_s=0.01)
-    before = [tool.spec.name for tool in watched.tools()]
-    async with Workbench([watched]) as bench:
-        for text, names in ((json.dumps(added), [*before, "added"]), ("{", [*before, "added"]), (whole, before)):
-            file.write_text(text)
-            async with asyncio.timeout(60):
-                while [spec.name for spec in bench.specs()] != names or (text == "{") is not bool(bench.problems):
-                    await asyncio.sleep(0.01)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -137,61 +137,47 @@ class Session:
             self.output.members(data)
 
 
-def _shared(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
-
-
-_CONFIG = typer.Option(
-    "--config",
-    "-c",
-    metavar="FILE",
-    help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
-)
-_STORE = typer.Option(
-    "--store",
-    metavar="PATH",
-    help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
-)
-_JSON = typer.Option("--json", help="Print JSON, and nothing else, to standard output.")
-_CALL_OPTIONS = {
-    "timeout_s": (
+_SHARED: dict[str, Any] = {
+    "timeout_s": Annotated[
         float | None,
         typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take."),
-    ),
-    "repair": (
-        bool | None,
-        typer.Option("--repair/--no-repair", help="Repair arguments that the schema allows one reading of."),
-    ),
-    "show_errors": (
-        bool | None,
-        typer.Option("--show-errors/--no-show-errors", help="Show the text of exceptions. For development."),
-    ),
-    "max_result_chars": (
+    ],
+    "repair": Annotated[bool | None, typer.Option(help="Repair arguments that the schema allows one reading of.")],
+    "show_errors": Annotated[bool | None, typer.Option(help="Show the text of exceptions. For development.")],
+    "max_result_chars": Annotated[
         int | None,
         typer.Option(
-            "--max-result-chars",
             metavar="NUMBER",
             min=0,
             help="The characters of a result that are shown; a larger one is stored, and read by parts. 0 shows all.",
         ),
-    ),
-}
-"""How calls run, of the commands that make them. Where one is left out, the settings say it."""
-_SHARED = {
-    "calls": [_shared(name, kind, None, option) for name, (kind, option) in _CALL_OPTIONS.items()],
-    "config": [_shared("config", Path | None, None, _CONFIG)],
-    "store": [_shared("store", str | None, None, _STORE)],
-    "caller": [
-        _shared(
-            "principal", str, "local", typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")
-        ),
-        _shared(
-            "profile", str, "default", typer.Option("--profile", metavar="NAME", help="Which of their identities.")
+    ],
+    "config": Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
         ),
     ],
-    "json": [_shared("as_json", bool, False, _JSON)],
+    "store": Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
+        ),
+    ],
+    "principal": Annotated[str, typer.Option(metavar="NAME", help="Who calls, or whose it is.")],
+    "profile": Annotated[str, typer.Option(metavar="NAME", help="Which of their identities.")],
+    "as_json": Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")],
 }
-"""The options that commands share, by the words of `command(takes=...)`; the Session has their values."""
+"""The options that commands share; the Session has their values."""
+_DEFAULTS = {"principal": "local", "profile": "default", "as_json": False}
+_CALL_OPTIONS = ("timeout_s", "repair", "show_errors", "max_result_chars")
+"""How calls run, of the commands that make them. Where one is left out, the settings say it."""
+_WORDS = {"calls": _CALL_OPTIONS, "caller": ("principal", "profile"), "json": ("as_json",)}
+"""Words of `command(takes=...)`, and the options that each stands for; any other is that of its name."""
 
 
 class _Command(TyperCommand):
@@ -222,24 +208,23 @@ def command(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        hints = get_type_hints(function, include_extras=True)
-        _, *own = inspect.signature(function).parameters.values()
-        shared_options = [option for word in takes.split() for option in _SHARED[word]]
+        shared = [option for word in takes.split() for option in _WORDS.get(word, (word,))]
 
         @wraps(function)
         def run(context: typer.Context, **values: Any) -> int:
             session: Session = context.find_root().obj
-            for name in [option.name for option in shared_options]:
-                options = session.call_options if name in _CALL_OPTIONS else vars(session)
-                options[name] = values.pop(name)
+            for option in shared:
+                options = session.call_options if option in _CALL_OPTIONS else vars(session)
+                options[option] = values.pop(option)
             status = function(session, **values)
             return (session.run(status) if inspect.iscoroutine(status) else status) or 0
 
-        first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        first, *own = inspect.signature(function, eval_str=True).parameters.values()
+        keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [
-            first,
-            *(parameter.replace(annotation=hints[parameter.name]) for parameter in own),
-            *shared_options,
+            first.replace(name="context", annotation=typer.Context),
+            *own,
+            *(inspect.Parameter(it, keyword, default=_DEFAULTS.get(it), annotation=_SHARED[it]) for it in shared),
         ]
         vars(run).update(
             __signature__=inspect.Signature(parameters),

@@ -26,7 +26,7 @@ from .app import Session, command, group
 from .arguments import CallWords, Source, ToolName, read_arguments, read_words, require_tool, to_json
 from .interrupts import DEFAULT_GRACE_S
 from .prompts import Prompter, has_person
-from .terminal import Output, UsageError, echo, indented_json, is_terminal, log_to_stderr, prints_to_stderr
+from .terminal import UsageError, echo, indented_json, is_terminal, log_to_stderr
 from .transcript import CallTranscript
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def call(
     read = read_words(words or (), tool)
     name = require_tool(read, "call")
     interrupts = session.interrupts
-    output = Output(exclusive=session.as_json)
+    output = session.output  # claimed before what the sources print
     arguments = read_arguments(read.arguments, tool=name)
     if save_to is not None:
         _require_writable(save_to)
@@ -67,15 +67,14 @@ def call(
     # At a terminal sits the developer, who is shown where the tool failed.
     log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause)
     prompter = Prompter(transcript.pause)
-    with prints_to_stderr():
-        sources = session.open(
-            [*read.sources, *(source or ())],
-            example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
-            # A preview is for models, who can read on from it.
-            defaults={"max_result_chars": None},
-            ask=prompter.ask_at_once,
-            caller=session.caller,
-        )
+    sources = session.open(
+        [*read.sources, *(source or ())],
+        example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
+        # A preview is for models, who can read on from it.
+        defaults={"max_result_chars": None},
+        ask=prompter.ask_at_once,
+        caller=session.caller,
+    )
     sources.echo_problems()
     bench = sources.bench
 

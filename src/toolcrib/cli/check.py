@@ -136,15 +136,14 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
     except SettingsError as error:
         if not session.as_json:
             raise
-        findings = [Finding("problem", problem.message, problem.place, problem.line) for problem in error.problems]
-        return _Report(str(file), [], findings, {})
+        return _Report(str(file), [], [_of_settings_file("problem", problem) for problem in error.problems], {})
     listings = load_sources(settings.sources, settings)
     specs = [tool.spec for listing in listings for tool in listing.tools]
     findings = [
-        *(_of_source(listing, message) for listing in listings for message in listing.problems),
+        *(_of_source("problem", listing, message) for listing in listings for message in listing.problems),
         *_wrong_rules(settings, specs),
         *_wrong_clients(settings),
-        *map(_warning, unknown_variables()),
+        *(_of_settings_file("warning", problem) for problem in unknown_variables()),
         *_weak_sources(settings, listings),
         *_idle_tables(settings, specs),
         *_plain_secrets(settings, settings.written.get("variables", {}), ("variables",)),
@@ -161,8 +160,13 @@ def _source_data(listing: LoadedSource) -> dict[str, Any]:
     return data | ({"no_tools": "its tools are known when it is connected to"} if listing.is_listed_at_start else {})
 
 
-def _of_source(listing: LoadedSource, message: str) -> Finding:
-    return Finding("problem", message.removeprefix(f"{listing.named.place}: "), str(listing.named.place))
+def _of_source(level: Level, listing: LoadedSource, message: str) -> Finding:
+    place = str(listing.named.place)
+    return Finding(level, message.removeprefix(f"{place}: "), place, None if level == "problem" else listing.named.line)
+
+
+def _of_settings_file(level: Level, problem: SettingsProblem) -> Finding:
+    return Finding(level, problem.message, problem.place, problem.line)
 
 
 def _at(settings: Settings, level: Level, message: str, *keys: str | int) -> Finding:
@@ -183,7 +187,7 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
     if not settings.values.auth and settings.values.providers is None:
         return
     try:
-        from ..auth import load_catalogue
+        from ..auth import Client, CredentialBroker, load_catalogue
 
         file = settings.path(settings.values.providers)
         catalogue = load_catalogue(None if file is None else Path(file))
@@ -191,28 +195,17 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
         yield _at(settings, "problem", str(error), "auth" if settings.values.providers is None else "providers")
         return
     for name, table in settings.values.auth.items():
-        for message, *keys in _wrong_client(name, table, catalogue):
-            yield _at(settings, "problem", message, "auth", name, *keys)
-
-
-def _wrong_client(name: str, table: Mapping[str, Any], catalogue: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield messages about the client of one provider, each with the key that it is about, if any."""
-    from ..auth import Client, CredentialBroker
-
-    if (entry := catalogue.get(name)) is None:
-        yield (f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them.",)
-        return
-    keys = ("client_id", "client_secret", *entry.settings)
-    for key in (key for key in table if key not in keys):
-        message = no_such("There is no key", key, keys, f" in [auth.{name}]")
-        yield f"{message} It takes: {', '.join(keys)}.", key
-    broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
-    if missing := broker.missing(name):
-        yield (f"[auth.{name}] needs {' and '.join(missing)}.",)
-
-
-def _warning(problem: SettingsProblem) -> Finding:
-    return Finding("warning", problem.message, problem.place, problem.line)
+        if (entry := catalogue.get(name)) is None:
+            message = f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them."
+            yield _at(settings, "problem", message, "auth", name)
+            continue
+        keys = ("client_id", "client_secret", *entry.settings)
+        for key in (key for key in table if key not in keys):
+            message = f"{no_such('There is no key', key, keys, f' in [auth.{name}]')} It takes: {', '.join(keys)}."
+            yield _at(settings, "problem", message, "auth", name, key)
+        broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
+        if missing := broker.missing(name):
+            yield _at(settings, "problem", f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
 
 
 def _weak_sources(settings: Settings, listings: Sequence[LoadedSource]) -> Iterator[Finding]:
@@ -220,8 +213,7 @@ def _weak_sources(settings: Settings, listings: Sequence[LoadedSource]) -> Itera
         yield _at(settings, "warning", "There is no [[source]], so there are no tools.")
     for listing in listings:
         if not listing.tools and not listing.problems and not listing.is_listed_at_start:
-            message = "The filters of this source leave none of its tools."
-            yield Finding("warning", message, str(listing.named.place), listing.named.line)
+            yield _of_source("warning", listing, "The filters of this source leave none of its tools.")
 
 
 def _idle_tables(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Finding]:

@@ -2,16 +2,15 @@
 
 import asyncio
 import getpass
+import os
 import sys
-import threading
 import webbrowser
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core import Caller, SetupError, ToolAuth, ToolcribError
 from ..workbench import Crib
@@ -22,7 +21,7 @@ from .terminal import UsageError, echo, is_terminal
 if TYPE_CHECKING:
     from ..auth import Needed, Owner
 
-MAX_SECRET_BYTES = 64 * 1024
+_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\n\r\n"
 _PAGE = "<!doctype html><meta charset=utf-8><title>{0}</title><p>{0}. You can close this window."
 _AGAIN = "The address is good for ten minutes: log in again for a new one."
 
@@ -88,11 +87,8 @@ def read_secret(prompt: str) -> str:
     if is_terminal(0):
         text = getpass.getpass(prompt)
     else:
-        content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
-        if len(content) > MAX_SECRET_BYTES:
-            raise UsageError(f"A secret has at most {MAX_SECRET_BYTES} bytes.")
         try:
-            text = content.decode("utf-8-sig").rstrip("\r\n")
+            text = sys.stdin.buffer.read().decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
             raise UsageError("Standard input is not UTF-8 text, so it cannot be sent as a secret.") from None
     if not text.strip():
@@ -122,78 +118,61 @@ async def _by_device(crib: Crib, need: "Needed", caller: Caller) -> None:
 
 async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
     broker = crib.credentials.broker
-    is_elsewhere = port is None and broker.redirect_uri is not None
-    with ExitStack() as stack:
-        callback = None if is_elsewhere else stack.enter_context(_callback(crib, caller, port or 0))
-        question = await broker.ask(need, caller, need.provider, redirect_uri=callback.url if callback else None)
+    completion: asyncio.Future[None] = asyncio.Future()
+    server = address = None
+    if port is not None or broker.redirect_uri is None:
+        server = await _listen(crib, caller, port or 0, completion)
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
+    try:
+        question = await broker.ask(need, caller, need.provider, redirect_uri=address)
         pending = await crib.credentials.open(question)
         if pending.url is None:
             raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
         echo(f"Open this address in a browser, and grant access:\n{pending.url}")
         if browser and has_person():
             await asyncio.to_thread(webbrowser.open, pending.url)
-        if callback is None:
-            # The registered address is that of another server: it completes the login, in the shared store.
-            if not await crib.credentials.wait_for(pending, None):
-                raise ToolcribError(f"Nothing was granted at {need.entry.title}, or not in time. {_AGAIN}")
-            return
-        try:
-            await asyncio.wait_for(callback.completion, (pending.expires_at - crib.pending.clock()).total_seconds())
-        except TimeoutError:
-            raise ToolcribError(f"Nothing was granted at {need.entry.title} in time. {_AGAIN}") from None
-        await asyncio.sleep(0.1)  # for the page, which a thread writes
-
-
-@dataclass(frozen=True, slots=True)
-class _Callback:
-    """An address on loopback that a provider sends the browser back to; *completion* is done when a grant is stored."""
-
-    url: str
-    completion: asyncio.Future[None]
-
-
-@contextmanager
-def _callback(crib: Crib, caller: Caller, port: int) -> Generator[_Callback]:
-    """Listen for the answer of a provider. Raises SetupError where the port is taken."""
-    loop = asyncio.get_running_loop()
-    completion: asyncio.Future[None] = loop.create_future()
-
-    async def complete(url: str) -> str:
-        """Complete the authorization that *url* belongs to. Returns the text of the page."""
-        from ..auth import CallbackError
-
-        try:
-            await crib.credentials.complete(url, caller)
-        except CallbackError as error:
-            if error.reason not in ("unknown", "foreign") and not completion.done():
-                completion.set_exception(error)
-            return str(error).rstrip(".")
-        if not completion.done():
-            completion.set_result(None)
-        return "Granted"
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != CALLBACK_PATH:
-                self.send_error(404)
-                return
-            text = asyncio.run_coroutine_threadsafe(complete(self.path), loop).result(60)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.end_headers()
-            self.wfile.write(_PAGE.format(escape(text)).encode())
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called
-            return
-
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    except OSError as error:
-        raise SetupError(f"Port {port} cannot be listened on: {error.strerror}. Take another: --port") from None
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield _Callback(f"http://127.0.0.1:{server.server_port}{CALLBACK_PATH}", completion)
+        if server is not None:
+            await asyncio.wait_for(completion, (pending.expires_at - crib.pending.clock()).total_seconds())
+        # Else the registered address is that of another server: it completes the login, in the shared store.
+        elif not await crib.credentials.wait_for(pending, None):
+            raise ToolcribError(f"Nothing was granted at {need.entry.title}, or not in time. {_AGAIN}")
+    except TimeoutError:
+        raise ToolcribError(f"Nothing was granted at {need.entry.title} in time. {_AGAIN}") from None
     finally:
-        server.shutdown()
-        server.server_close()
+        if server is not None:
+            server.close()
+
+
+async def _listen(crib: Crib, caller: Caller, port: int, completion: asyncio.Future[None]) -> asyncio.Server:
+    """Listen on loopback for the answer of a provider; *completion* is done when a grant is stored.
+
+    Raises SetupError where the port is taken.
+    """
+    from ..auth import CallbackError
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        error: CallbackError | None = None
+        # A browser may open a connection that it does not use.
+        with closing(writer), suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            _, url, *_ = (await reader.readuntil(b"\r\n\r\n")).decode().split()
+            if url.partition("?")[0] != CALLBACK_PATH:
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                return
+            try:
+                await crib.credentials.complete(url, caller)
+            except CallbackError as problem:
+                error = problem
+            page = _PAGE.format("Granted" if error is None else escape(str(error).rstrip(".")))
+            writer.write(f"{_HEAD}{page}".encode())
+            with suppress(OSError):
+                await writer.drain()
+            if completion.done() or (error is not None and error.reason in ("unknown", "foreign")):
+                return
+            completion.set_result(None) if error is None else completion.set_exception(error)
+
+    try:
+        return await asyncio.start_server(answer, "127.0.0.1", port)
+    except OSError as error:
+        raise SetupError(
+            f"Port {port} cannot be listened on: {os.strerror(error.errno or 0)}. Take another: --port"
+        ) from None

@@ -24,9 +24,6 @@ from .terminal import Line, Output, UsageError, clean, no_such, one_line
 if TYPE_CHECKING:
     from ..workbench.settings import Settings
 
-MAX_DEPTH = 8
-"""How deep the members of objects in objects are shown."""
-
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mcp")
 
 _DESCRIBED = frozenset(
@@ -206,8 +203,6 @@ def _without_handle(view: SchemaView) -> tuple[Mapping[str, Any], str]:
 
 def _inside(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozenset()) -> list[Line]:
     """Return the members of the objects that a schema leads to. Of several objects, each is under its name."""
-    if depth > MAX_DEPTH:
-        return []
     objects = [form for form in _forms(view) if form.members and form not in above]
     if len(objects) == 1:
         return _members(objects[0], depth, above)

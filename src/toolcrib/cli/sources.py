@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, ToolcribError
 from ..tools import load
-from ..tools.loading import webassembly_in
-from ..tools.watch import Watched
 from ..workbench import Crib, Workbench
 from ..workbench.views import only_named
 from .arguments import SOURCE_FORMS
@@ -202,8 +200,11 @@ def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_comple
 
 def _followed(source: Any, named_source: "NamedSource") -> Any:
     """Return *source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
+    # Imported here, as not every command follows files.
     from ..tools.git import DOCUMENT, is_document
+    from ..tools.loading import webassembly_in
     from ..tools.remote import is_remote
+    from ..tools.watch import Watched, WatchedDocument, WatchedSandboxed
 
     if not isinstance(source, str | Path) or not str(source).strip():
         return source
@@ -212,14 +213,11 @@ def _followed(source: Any, named_source: "NamedSource") -> Any:
         if is_remote(source) or not document.is_file():
             return source
         from ..tools.openapi import openapi_source
-        from ..tools.watch import WatchedDocument
 
         read = partial(openapi_source, document, permissions=named_source.permissions, **named_source.openapi)
         return WatchedDocument(document, read)
     file, colon, _ = str(source).rpartition(":")
     path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
     if webassembly_in(path) and path.exists():
-        from ..tools.watch import WatchedSandboxed
-
         return WatchedSandboxed(path, named_source.permissions)
     return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source

@@ -189,15 +189,14 @@ def _is_ours(file: str) -> bool:
 
 
 class Output:
-    """Standard output.
+    """Standard output, for results alone: whatever else is written to it from now on goes to standard error.
 
-    An *exclusive* one is for results alone: whatever else is written to it from now on (prints of tools, of the modules
-    that sources import, of programs that they start) goes to standard error.
+    That is what tools print, the modules that sources import, and the programs that they start.
     """
 
-    def __init__(self, *, exclusive: bool = True) -> None:
+    def __init__(self) -> None:
         sys.stdout.flush()
-        self._stream = _claimed() if exclusive else sys.stdout
+        self._stream = _claimed()
         self.is_terminal = self._stream.isatty()
         self._is_rich = is_rich(self._stream)
 

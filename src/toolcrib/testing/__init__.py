@@ -7,9 +7,8 @@ Nothing else here needs pytest.
 from typing import TYPE_CHECKING
 
 from ..machinery import lazy_names
-from .bench import Bench, MakeBench
+from .bench import Bench, MakeBench, doubles
 from .cassette import Cassette, CassetteError
-from .doubles import doubles
 from .faults import Fault, Faults, InjectedFault, failing, garbled, late, oversized
 
 if TYPE_CHECKING:

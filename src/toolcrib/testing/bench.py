@@ -1,15 +1,17 @@
-"""Workbenches for tests: made in a line, and stopped when the test ends.
+"""Workbenches for tests, made in a line and stopped when the test ends; and doubles of what they use.
 
 This file does not import pytest.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Unpack
 
 from ..core import Caller
+from ..sandbox import Processes
 from ..workbench import Options, Registry, Workbench
-from .doubles import doubles
+from ..workbench.options import DOUBLES, Doubles
 
 
 class Bench(Workbench):
@@ -85,3 +87,24 @@ class MakeBench:
         """Stop every bench that was made, the newest first."""
         while self._benches:
             self._benches.pop().finish()
+
+
+@contextmanager
+def doubles(
+    *,
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
+    clock: Callable[[], datetime] | None = None,
+    processes: Processes | None = None,
+) -> Generator[None]:
+    """Have each Workbench and Crib that is made in the `with` block use these doubles, for as long as it lives.
+
+    *overrides* are providers of `Depends` in place of others; *clock* is the time by which pending calls expire, as an
+    aware datetime; *processes* run tools with `isolation="process"`, and are closed by the test.
+    """
+    outer = DOUBLES.get() or Doubles()
+    inner = Doubles(overrides or outer.overrides, clock or outer.clock, processes or outer.processes)
+    token = DOUBLES.set(inner)
+    try:
+        yield
+    finally:
+        DOUBLES.reset(token)
