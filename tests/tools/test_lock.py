@@ -72,7 +72,7 @@ def test_a_damaged_file_locks_what_it_did_or_nothing(data: st.DataObject, tmp_pa
     ("text", "why"),
     [
         ("version = 2\n", "not of version 1"),
-        ('version = 1\n[[source]]\nfrom = "a"\ncommit = "main"\n', "line 4"),
+        ('version = 1\n[[source]]\nfrom = "a"\ncommit = "main"\n', "source.0.commit"),
         ('version = 1\n[[source]]\nfrom = "a"\n[[source]]\nfrom = "a"\n', "two entries"),
         (
             f'{ENTRY}[[source.tool]]\nname = "t"\nsha256 = "{"0" * 64}"\ndefinition = "{{}}"\n',
@@ -80,7 +80,7 @@ def test_a_damaged_file_locks_what_it_did_or_nothing(data: st.DataObject, tmp_pa
         ),
     ],
 )
-def test_a_file_that_is_not_one_is_refused_with_the_line(text: str, why: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_one_is_refused_with_the_place(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "toolcrib.lock").write_text(text)
     with pytest.raises(LoadError, match=why):
         read_lock(tmp_path / "toolcrib.lock")

@@ -39,25 +39,19 @@ _CLOSE_TIMEOUT_S = 5.0
 _running: set[asyncio.Task[Any]] = set()
 
 
-class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
-    """*overrides*, which find a provider by where it is defined, too.
+class Replacements(dict[Callable[..., Any], Callable[..., Any]]):
+    """*overrides*, which `get` finds by where a provider is defined, too.
 
     A `.py` file that is loaded by its path is a module of its own: its provider is another object than the one that a
     test imports from the same file.
     """
 
     def __init__(self, overrides: Overrides) -> None:
-        self._overrides = dict(overrides)
-        self._places = {place: provider for provider in self._overrides if (place := _place_of(provider)) is not None}
+        super().__init__(overrides)
+        self._places = {place: provider for provider in self if (place := _place_of(provider)) is not None}
 
-    def __getitem__(self, provider: Callable[..., Any]) -> Callable[..., Any]:
-        return self._overrides[self._key(provider)]
-
-    def __iter__(self) -> Iterator[Callable[..., Any]]:
-        return iter(self._overrides)
-
-    def __len__(self) -> int:
-        return len(self._overrides)
+    def get(self, provider: Callable[..., Any], default: Any = None) -> Any:
+        return super().get(self._key(provider), default)
 
     def unused(self, needs: Iterable[Needs | None]) -> list[Callable[..., Any]]:
         """Return the providers that nothing with these *needs* uses, with replacements or without."""
@@ -66,13 +60,13 @@ class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
         while waiting:
             need = waiting.pop()
             key = self._key(need.how.provider)
-            replacement = self._overrides.get(key)
+            replacement = super().get(key)
             used_keys.add(key)
             waiting += (*need.needs.depends, *(() if replacement is None else _needs_of(replacement).depends))
-        return [provider for provider in self._overrides if provider not in used_keys]
+        return [provider for provider in self if provider not in used_keys]
 
     def _key(self, provider: Callable[..., Any]) -> Callable[..., Any]:
-        if provider in self._overrides or (place := _place_of(provider)) is None:
+        if provider in self or (place := _place_of(provider)) is None:
             return provider
         return self._places.get(place, provider)
 

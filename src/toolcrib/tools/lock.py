@@ -19,8 +19,8 @@ from pydantic import Field, ValidationError
 from ..core import Hints, LoadError
 from ..machinery import canonical
 from ..sandbox import MAX_BYTES, content_hash
-from ..schema.declared import Strict, mistakes_in
-from ..schema.toml import line_at, lines_of, parse_toml
+from ..schema.declared import Strict
+from ..schema.toml import parse_toml
 from .content import bytes_of
 from .function import Tool
 from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
@@ -181,7 +181,7 @@ class Lock:
 def read_lock(file: Path) -> Lock | None:
     """Return what is in *file*; None where there is no such file.
 
-    Raises LoadError, with the line, for what `toolcrib lock` does not write: a file that was damaged locks nothing.
+    Raises LoadError for what `toolcrib lock` does not write: a file that was damaged locks nothing.
     """
     if not file.exists():
         return None
@@ -197,10 +197,8 @@ def read_lock(file: Path) -> Lock | None:
     try:
         document = _File.model_validate(data)
     except ValidationError as error:
-        mistakes, lines = mistakes_in(_File, data, error), lines_of(text)
-        raise _damaged(
-            file, "; ".join(f"line {line_at(lines, mistake.keys)}: {mistake.message}" for mistake in mistakes)
-        ) from None
+        keys = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
+        raise _damaged(file, f"its '{keys}' is not as it was written") from None
     sources: dict[str, LockedSource] = {}
     for source in document.source:
         tools = {mistake.name: _definition(file, mistake) for mistake in source.tool}

@@ -10,7 +10,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from ..core import Caller, DefinitionError, LoadError, ToolcribError
@@ -60,7 +60,7 @@ class StatefulTool(Generic[S]):
         for base in vars(cls).get("__orig_bases__", ()):
             if get_origin(base) is StatefulTool and not isinstance(state_type := get_args(base)[0], TypeVar):
                 cls._state_type = _require_model(state_type, cls)
-        if cls._state_type is None and not _parameters(cls):
+        if cls._state_type is None and not getattr(cls, "__parameters__", ()):
             raise DefinitionError(
                 f"{cls.__name__} does not declare its state. Write class {cls.__name__}(StatefulTool[State]), "
                 "with State a pydantic model."
@@ -126,11 +126,11 @@ class ObjectSource:
 
     def tools(self) -> list[Tool[..., Any]]:
         if self._tools is None:
-            self._tools = []
-            for name, definition in marked_methods(type(self.instance)).items():
-                _require_method(definition, name, type(self.instance))
-                method = self.instance if name == "__call__" else getattr(self.instance, name)
-                self._tools.append(definition.over(method).offered_by(self))
+            cls = type(self.instance)
+            self._tools = [
+                definition.over(self.instance if name == "__call__" else getattr(self.instance, name)).offered_by(self)
+                for name, definition in _methods(cls)
+            ]
             for name in _HOOKS:
                 self._hook(name)
         return self._tools
@@ -236,8 +236,7 @@ class ClassSource:
     def tools(self) -> list[Tool[..., Any]]:
         if self._tools is None:
             self._tools = []
-            for name, definition in marked_methods(self._cls).items():
-                _require_method(definition, name, self._cls)
+            for name, definition in _methods(self._cls):
                 if name == "__call__":
                     raise DefinitionError(
                         f"{self.name}.__call__ is a tool of an instance only. Give an instance, {self.name}(...)."
@@ -319,16 +318,15 @@ def _mark(value: Any) -> Definition | None:
     return mark if isinstance(mark, Definition) else None
 
 
-def _require_method(definition: Definition, name: str, cls: type) -> None:
-    if definition.options.get("isolation") is not None:
-        raise DefinitionError(
-            f"{cls.__name__}.{name} is a tool of an object, which stays in this process: it cannot have "
-            'isolation="process". Leave that out, or make it a function at the top of a module.'
-        )
-
-
-def _parameters(cls: Any) -> tuple[Any, ...]:
-    return getattr(cls, "__parameters__", ())
+def _methods(cls: type) -> Iterator[tuple[str, Definition]]:
+    """Yield the methods of *cls* that are tools. Raises DefinitionError for one that cannot be."""
+    for name, definition in marked_methods(cls).items():
+        if definition.options.get("isolation") is not None:
+            raise DefinitionError(
+                f"{cls.__name__}.{name} is a tool of an object, which stays in this process: it cannot have "
+                'isolation="process". Leave that out, or make it a function at the top of a module.'
+            )
+        yield name, definition
 
 
 def _require_model(declared: Any, cls: type) -> "type[BaseModel]":

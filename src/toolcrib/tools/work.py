@@ -27,10 +27,15 @@ Body = Callable[[dict[str, Any], Context], Any]
 
 def work_of(fn: Callable[..., Any], runs: Runs, needs: Needs | None) -> Work:
     """Return the work that calls *fn* with checked arguments by name, and with its *needs*."""
-    body = _BODIES.get(runs)
-    if body is not None and needs is not None and needs.depends:
-        return partial(in_one_thread, body(fn), needs)
-    work = _KINDS[runs](fn)
+    work: Work
+    if (body := _body(fn, runs)) is not None:
+        if needs is not None and needs.depends:
+            return partial(in_one_thread, body, needs)
+        work = _threaded(body)
+    elif runs == "async_generator":
+        work = lambda arguments, context: _last(fn(**arguments), context.port)  # noqa: E731
+    else:
+        work = lambda arguments, _: fn(**arguments)  # noqa: E731
     if needs is None:
         return work
     if needs.depends:
@@ -45,47 +50,24 @@ def needs_context(runs: Runs, needs: Needs | None) -> bool:
     return needs is not None or runs in ("async_generator", "generator")
 
 
-def _async(fn: Callable[..., Any]) -> Work:
-    return lambda arguments, _: fn(**arguments)
+def _body(fn: Callable[..., Any], runs: Runs) -> Body | None:
+    """Return what calls *fn* in a thread; None where it runs on the event loop."""
+    match runs:
+        case "sync":
+            return lambda arguments, _: fn(**arguments)
+        case "generator":
+            return lambda arguments, context: _last_in_thread(fn(**arguments), context)
+        case _:
+            return None
 
 
-def _sync(fn: Callable[..., Any]) -> Work:
-    async def work(arguments: dict[str, Any], _: Context | None) -> Any:
-        value = await in_thread(partial(fn, **arguments))
+def _threaded(body: Body) -> Work:
+    async def work(arguments: dict[str, Any], context: Context) -> Any:
+        value = await in_thread(partial(body, arguments, context))
         # A plain function may still return an awaitable: a wrapper around a coroutine function does.
         return await value if hasattr(type(value), "__await__") else value
 
     return work
-
-
-def _async_generator(fn: Callable[..., Any]) -> Work:
-    return lambda arguments, context: _last(fn(**arguments), context.port)
-
-
-def _generator(fn: Callable[..., Any]) -> Work:
-    body = _generator_body(fn)
-
-    async def work(arguments: dict[str, Any], context: Context) -> Any:
-        return await in_thread(partial(body, arguments, context))
-
-    return work
-
-
-def _generator_body(fn: Callable[..., Any]) -> Body:
-    return lambda arguments, context: _last_in_thread(fn(**arguments), context)
-
-
-_KINDS: dict[Runs, Callable[[Callable[..., Any]], Work]] = {
-    "async": _async,
-    "sync": _sync,
-    "async_generator": _async_generator,
-    "generator": _generator,
-}
-
-_BODIES: dict[Runs, Callable[[Callable[..., Any]], Body]] = {
-    "sync": lambda fn: lambda arguments, _: fn(**arguments),
-    "generator": _generator_body,
-}
 
 
 async def _last(items: Any, port: Port) -> Any:
