@@ -245,7 +245,7 @@ async def test_a_pointer_goes_by_rfc_6901() -> None:
         assert {error.code for error in errors} == {"invalid_arguments"}
         assert [error.message for error in errors] == [
             "'big' is not a JSON pointer: one begins with '/', as in /rows/0/name.",
-            "'/a~2b' is not a JSON pointer: in a name, write '~' as '~0' and '/' as '~1'.",
+            "There is no 'a~2b' in the result. It has: a/b, big.",
             "There is no 'bog' in the result. Did you mean 'big'? It has: a/b, big.",
             "There is no item '2' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
             "There is no item '-' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
@@ -550,14 +550,14 @@ async def test_an_approval_holds_for_the_value_and_not_for_its_handle() -> None:
     def policy(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Any:
         return Ask() if spec.name == "add_up" else "allow"
 
-    async with Workbench([find_rows, add_up], policy=policy) as bench:
-        first = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 2000})}}
-        same = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 2000})}}
-        other = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 2001})}}
+    async with Workbench([find_rows, add_up], policy=policy, max_result_chars=1000) as bench:
+        first = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 100})}}
+        same = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 100})}}
+        other = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 101})}}
         waiting = await bench.call("add_up", first)
         assert waiting.pending is not None
         assert '"name":"name 7"' in waiting.pending.arguments.replace(" ", "").replace("name7", "name 7")
         await bench.answer(waiting.pending.id, Approve(), by="alice")
         assert (await bench.call("add_up", other)).status == "pending"
-        assert (await bench.call("add_up", same)).value == 1_999_000
+        assert (await bench.call("add_up", same)).value == 4950
         assert (await bench.call("add_up", first)).status == "pending"

@@ -140,15 +140,7 @@ def test_what_a_view_cannot_show_is_refused_and_named(view: View, kind: type[Exc
 
 
 def test_bad_data_is_refused_when_the_view_is_made() -> None:
-    for wrong in (
-        {"a": 3},
-        {"a": ("b", "c", "d")},
-        {"a": ()},
-        {"a": (1, "x")},
-        {1: "b"},
-        {"a": None},
-        {"a": ("b", None)},
-    ):
+    for wrong in ({"a": 3}, {"a": ("b", "c", "d")}, {"a": ()}, {"a": (1, "x")}, {1: "b"}, {"a": ("b", None)}):
         with pytest.raises(SetupError, match=r"is renamed to a name, or to \(name, description\)"):
             renamed(USERS, wrong)
     for wrong_names in ("get_user", ["get_user"], None, 3):

@@ -37,6 +37,7 @@ class Semaphore:
     """
 
     __slots__ = (
+        "__weakref__",
         *("_burst", "_clock", "_held_s", "_inside", "_lock", "_per_s", "_refilled", "_room", "_size", "_tokens"),
         "_waiters",
     )

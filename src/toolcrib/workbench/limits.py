@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 from time import monotonic
 from typing import Annotated, Any, Literal
+from weakref import WeakValueDictionary
 
 from annotated_doc import Doc
 from annotated_types import Ge
@@ -99,7 +100,6 @@ class Limiter:
         async def limited(tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
             outer = tuple(permit for permit in held_permits.get() if permit.holders)
             permits: list[Permit] = []
-            visits: list[tuple[_Counts, Hashable]] = []
             has_begun = False
             try:
                 # The lock first: who waits for it must not keep others from what they could use.
@@ -109,9 +109,7 @@ class Limiter:
                     if limit.names.fullmatch(tool.spec.name):
                         counts = own if limit.per == "workbench" else self._shared
                         key: Hashable = (number, {"tool": tool.spec.name, "principal": caller.principal}.get(limit.per))
-                        semaphore = counts.visit(key, limit)
-                        visits.append((counts, key))
-                        permits.append(await _acquire(semaphore, limit, tool, call))
+                        permits.append(await _acquire(counts.semaphore(key, limit), limit, tool, call))
                 token = held_permits.set((*outer, *permits))
                 has_begun = True
                 try:
@@ -122,8 +120,6 @@ class Limiter:
             finally:
                 for permit in reversed(permits):
                     permit.semaphore.release(permit, unused=not has_begun)
-                for counts, visited in visits:
-                    counts.leave(visited)
 
         return limited
 
@@ -135,45 +131,36 @@ class Limiter:
 
 
 class _Counts:
-    """Semaphores by key, each made when it is needed; now and then those are dropped that are as good as new."""
+    """Semaphores by key, each made when it is needed; now and then those are dropped that are as good as new.
+
+    A call in another thread may just have got one that is dropped: it counts again if it is asked for meanwhile.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = RLock()
-        self._visited: dict[Hashable, _Visited] = {}
+        self._semaphores: dict[Hashable, Semaphore] = {}
+        self._dropped: WeakValueDictionary[Hashable, Semaphore] = WeakValueDictionary()
         self._sweep_at = 64
 
-    def visit(self, key: Hashable, limit: Limit) -> Semaphore:
+    def semaphore(self, key: Hashable, limit: Limit) -> Semaphore:
         with self._lock:
-            visited = self._visited.get(key)
-            if visited is None:
-                if len(self._visited) >= self._sweep_at:
+            semaphore = self._semaphores.get(key)
+            if semaphore is None:
+                if len(self._semaphores) >= self._sweep_at:
                     self._sweep()
-                    self._sweep_at = max(64, 2 * len(self._visited))
-                visited = self._visited[key] = _Visited(limit.semaphore(self._clock))
-            visited.visitors += 1
-            return visited.semaphore
-
-    def leave(self, key: Hashable) -> None:
-        with self._lock:
-            self._visited[key].visitors -= 1
+                    self._sweep_at = max(64, 2 * len(self._semaphores))
+                semaphore = self._semaphores[key] = self._dropped.get(key) or limit.semaphore(self._clock)
+            return semaphore
 
     def __len__(self) -> int:
         with self._lock:
             self._sweep()
-            return len(self._visited)
+            return len(self._semaphores)
 
     def _sweep(self) -> None:
-        self._visited = {key: visited for key, visited in self._visited.items() if not visited.is_idle()}
-
-
-@dataclass(slots=True)
-class _Visited:
-    semaphore: Semaphore
-    visitors: int = 0
-
-    def is_idle(self) -> bool:
-        return self.visitors == 0 and self.semaphore.is_idle()
+        for key in [key for key, semaphore in self._semaphores.items() if semaphore.is_idle()]:
+            self._dropped[key] = self._semaphores.pop(key)
 
 
 async def _acquire(semaphore: Semaphore, limit: Limit, tool: Tool, call: Call) -> Permit:

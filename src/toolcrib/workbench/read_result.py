@@ -18,6 +18,7 @@ from pydantic_core import from_json, to_json
 from ..core import Content, Data, Redaction, Text, Tool, ToolError
 from ..machinery import RESULT_CHARS, in_thread, redacted_content
 from ..schema import closest_match, did_you_mean, display_name
+from ..schema.view import steps
 from ..tools import Tool as FunctionTool
 
 LONG_CHARS = 1024 * 1024
@@ -87,14 +88,9 @@ class ResultContent:
                 "invalid_arguments",
             )
         value, walked = self.value, ""
-        for token in pointer.split("/")[1:]:
-            if re.search(r"~(?![01])", token):
-                raise ToolError(
-                    f"'{display_name(pointer)}' is not a JSON pointer: in a name, write '~' as '~0' and '/' as '~1'.",
-                    "invalid_arguments",
-                )
-            value = _member(value, token.replace("~1", "/").replace("~0", "~"), walked)
-            walked += "/" + token
+        for name in steps(pointer):
+            value = _member(value, name, walked)
+            walked += "/" + escaped(name)
         return value
 
     def json_text(self, pointer: str) -> str:

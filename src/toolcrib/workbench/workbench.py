@@ -1182,6 +1182,10 @@ class Workbench(Startable):
             self._search.forget()
 
 
+class _Stopped(Exception):
+    """A call failed, and those after it are not to be made."""
+
+
 async def _call_each(
     make: Callable[[Call], Awaitable[Result[Any]]], calls: Sequence[Call], limit: int, *, stop_on_error: bool
 ) -> list[Result[Any]]:
@@ -1191,27 +1195,22 @@ async def _call_each(
     """
     results: list[Result[Any] | None] = [None] * len(calls)
     waiting = iter(enumerate(calls))
-    tasks: set[asyncio.Task[None]] = set()
-    is_stopped = False
 
     async def work() -> None:
-        nonlocal is_stopped
         for index, call in waiting:
             result = results[index] = await make(call)
             if stop_on_error and result.error is not None:
-                is_stopped = True
-                for task in tasks:
-                    if task is not asyncio.current_task():
-                        task.cancel()
-            if is_stopped:
-                return
+                raise _Stopped
 
-    if limit == 1:
-        await work()
-    else:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(limit, len(calls))):
-                tasks.add(group.create_task(work()))
+    try:
+        if limit == 1:
+            await work()
+        else:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(limit, len(calls))):
+                    group.create_task(work())
+    except* _Stopped:
+        pass
     error = ToolError("This call was not finished, because another call failed before it.", "cancelled")
     return [results[index] or error_result(call, error, datetime.now(UTC)) for index, call in enumerate(calls)]
 
