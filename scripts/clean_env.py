@@ -1,17 +1,17 @@
 """A clean environment with what a user would install: python scripts/clean_env.py FOLDER [--extra serve] [--with PKG]
 
 FOLDER/dist gets the source distribution and the wheel, unless they are there. FOLDER/env gets a new virtual
-environment with the wheel in it, by uv where it is there, else by pip. With --lowest every version is the lowest that
-pyproject.toml allows, and uv is fetched where it is missing; with --free they are the newest that fit; otherwise those
-of constraints.txt.
+environment with the wheel in it. With --lowest every version is the lowest that pyproject.toml allows; with --free they
+are the newest that fit; otherwise those of constraints.txt.
 """
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+from uv import find_uv_bin
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -58,21 +58,11 @@ def required(extras: list[str]) -> list[str]:
 
 
 def install(env: Path, packages: list[str], lowest: bool, free: bool) -> None:
-    python = env / "bin" / "python"
-    uv = shutil.which("uv")
-    if lowest and uv is None:
-        tool = env.with_name(f"{env.name}-uv")
-        run(sys.executable, "-m", "venv", tool)
-        run(tool / "bin" / "python", "-m", "pip", "install", "-q", "uv")
-        uv = str(tool / "bin" / "uv")
     constraints = [] if free else ["-c", REPOSITORY / "constraints.txt"]
     versions = ["--resolution", "lowest-direct"] if lowest else constraints
-    if uv is not None:
-        run(uv, "venv", "-q", "--python", sys.executable, env)
-        run(uv, "pip", "install", "-q", "--python", python, *versions, *packages)
-    else:
-        run(sys.executable, "-m", "venv", env)
-        run(python, "-m", "pip", "install", "-q", *versions, *packages)
+    uv = find_uv_bin()
+    run(uv, "venv", "-q", "--python", sys.executable, env)
+    run(uv, "pip", "install", "-q", "--python", env / "bin" / "python", *versions, *packages)
 
 
 def run(*command: object) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from uv import find_uv_bin
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -18,8 +20,9 @@ def python_with(*requirements: str) -> str:
     with Path(f"{home}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes wait
         if not done.is_file():
-            _run(sys.executable, "-m", "venv", "--clear", str(home))
-            _run(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements)
+            uv = find_uv_bin()
+            _run(uv, "venv", "-q", "--clear", "--seed", "--python", sys.executable, str(home))
+            _run(uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(python), *requirements)
             done.touch()
     return str(python)
 
