@@ -76,6 +76,7 @@ async def ask(
         "type": "http",
         "method": "POST",
         "scheme": "http",
+        "client": ("127.0.0.1", 1),
         "path": path,
         "query_string": b"",
         "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()],

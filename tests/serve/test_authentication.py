@@ -13,11 +13,15 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from pydantic import BaseModel
-from starlette.types import Receive, Scope, Send
+from starlette.responses import PlainTextResponse
+from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from toolcrib import Caller, Context, Crib, StatefulTool, tool
-from toolcrib.serve import Authentication, AuthenticationError, Authenticator, serve_http, throttle
+from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app, serve_http, throttle
 from toolcrib.serve import authentication as module
+from toolcrib.serve.authentication import PUBLIC
 from toolcrib.serve.callers import CALLER
 from toolcrib.serve.keys import AccessKeys
 from toolcrib.store import Store
@@ -318,7 +322,7 @@ async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path:
     def identify(headers: Mapping[str, str]) -> Any:
         return {"a": Caller("ada"), "n": None}[headers["x-user"]]
 
-    guarded = Authentication(app, identify)
+    guarded = Authentication(app, identify, public=PUBLIC)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guarded), base_url="http://h") as client:
         for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret"):
             assert (await client.get(path)).status_code == 200
@@ -326,6 +330,13 @@ async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path:
             assert (await client.get("/api/tools", headers=headers)).status_code == status
         answer = await client.get("/.well-known/oauth-protected-resource")
         assert answer.status_code == 401  # without an issuer there is no such document
+    assert await messages(guarded, {"type": "lifespan"}) == []
+    public = [("http", path, None) for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret")]
+    assert seen == [*public, ("http", "/api/tools", Caller("ada")), ("lifespan", None, None)]
+
+
+async def messages(app: ASGIApp, scope: Scope) -> list[Any]:
+    """What *app* sends to a client that connects."""
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -334,11 +345,56 @@ async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await guarded({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
-    await guarded({"type": "lifespan"}, receive, send)
-    assert sent == [{"type": "websocket.close", "code": 1008}]
-    public = [("http", path, None) for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret")]
-    assert seen == [*public, ("http", "/api/tools", Caller("ada")), ("lifespan", None, None)]
+    await app(scope, receive, send)
+    return sent
+
+
+CLOSED = {"type": "websocket.close", "code": 1008}
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Somebody's own application, with a path for each that a server of ours has open."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": scope[CALLER].principal})
+    else:
+        await PlainTextResponse(scope[CALLER].principal)(scope, receive, send)
+
+
+async def test_around_an_application_of_somebody_else_no_path_is_open() -> None:
+    guarded = Authentication(echo, by_user)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guarded), base_url="http://h") as http:
+        for path in ("/", *PUBLIC):
+            assert (await http.get(path)).status_code == 401
+            assert (await http.get(path, headers={"x-user": "ada"})).text == "ada"
+
+
+async def test_a_websocket_needs_a_caller_as_a_request_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def socket(*headers: tuple[bytes, bytes]) -> Scope:
+        return {"type": "websocket", "path": "/livez", "headers": [(b"host", b"localhost"), *headers]}
+
+    ada, mallory = (b"x-user", b"ada"), (b"origin", b"https://mallory.example")
+
+    async def greet(socket: WebSocket) -> None:
+        await echo(socket.scope, socket.receive, socket.send)
+
+    route = WebSocketRoute("/livez", greet)
+    async with Crib([]) as crib:
+        for app in (Authentication(echo, by_user), asgi_app(crib, by_user, routes=[route])):
+            assert await messages(app, socket()) == [CLOSED]
+            accepted = await messages(app, socket(ada))
+            assert accepted == [{"type": "websocket.accept"}, {"type": "websocket.send", "text": "ada"}]
+        # A page of another origin, in the browser of somebody whose cookie would let them in.
+        assert await messages(app, socket(ada, mallory)) == [CLOSED]
+        local = asgi_app(crib, routes=[route])
+        assert [await messages(local, socket() | {"client": (host, 1)}) for host in ("192.0.2.1", "")] == [[CLOSED]] * 2
+    seen = iter([Caller("ada"), Caller("bob")])
+    monkeypatch.setattr(module, "_RETRY_INTERVAL_S", -1.0)
+    assert await messages(Authentication(echo, lambda _: next(seen)), socket()) == [CLOSED]
+
+
+def by_user(headers: Mapping[str, str]) -> Caller:
+    return Caller(headers["x-user"])
 
 
 class Answer:

@@ -66,6 +66,30 @@ async def test_a_principal_sees_their_own_calls_page_by_page(crib: Crib) -> None
         assert (len(exactly["calls"]), exactly["next"]) == (3, None)
 
 
+@pytest.mark.parametrize(
+    ("client", "headers", "status"),
+    [
+        (("127.0.0.1", 1), {}, 200),
+        (("192.0.2.1", 1), {}, 403),
+        (None, {}, 403),  # a socket without an address
+        (("127.0.0.1", 1), {"X-Forwarded-For": "127.0.0.1"}, 403),  # behind a proxy that is believed
+        (("127.0.0.1", 1), {"Forwarded": "for=127.0.0.1"}, 403),
+    ],
+)
+async def test_calls_of_the_person_at_this_computer_are_shown_to_no_other(
+    client: tuple[str, int] | None, headers: dict[str, str], status: int, tmp_path: Path
+) -> None:
+    async with Crib([add], store=tmp_path / "store.db") as crib:
+        await crib.workbench().call("add", {"a": 1, "b": 2})
+        await crib.recorders[0].flush()
+        app = Starlette(routes=call_routes(crib))
+        transport = httpx2.ASGITransport(app, client=client)  # type: ignore[arg-type]
+        async with httpx2.AsyncClient(transport=transport, base_url="http://h") as http:
+            answer = await http.get("/api/calls", headers=headers)
+    assert answer.status_code == status
+    assert ("principal" in answer.text) is (status == 200)
+
+
 async def test_a_call_log_that_cannot_be_read_is_a_problem_of_the_server(crib: Crib, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "store.db")) as database, database:
         database.execute("DROP TABLE toolcrib_calls")

@@ -190,8 +190,8 @@ async def test_a_key_is_read_in_its_header_alone() -> None:
 @pytest.mark.parametrize(
     ("address", "is_here"),
     [
-        *((each, True) for each in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "")),
-        *((each, False) for each in ("192.0.2.1", "10.0.0.1", "::ffff:192.0.2.1", "2001:db8::1", "0.0.0.0", "odd")),
+        *((each, True) for each in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1")),
+        *((each, False) for each in ("192.0.2.1", "10.0.0.1", "::ffff:192.0.2.1", "2001:db8::1", "0.0.0.0", "odd", "")),
     ],
 )
 async def test_where_nobody_is_identified_only_this_computer_is_served_however_the_application_is_run(

@@ -228,7 +228,14 @@ async def test_the_application_runs_under_any_asgi_server() -> None:
     app = server(Crib([add]), name="mine", version="7").streamable_http_app()
     twice = body("tools/call", name="add", arguments={"a": 1, "b": 2}).replace(b'"a": 1', b'"a": 1, "a": 3')
     headers = [(name.lower().encode(), value.encode()) for name, value in {**SOUND, "Host": "127.0.0.1:1"}.items()]
-    request = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+    request = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "client": ("127.0.0.1", 1),
+        "headers": headers,
+    }
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:

@@ -23,11 +23,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..machinery import log_failure, redacted_data
 from ..workbench import Crib
 from .api import api_routes
-from .authentication import Authentication
+from .authentication import PUBLIC, Authentication
 from .authorization import authorization_routes, name_pages
 from .callers import CALLER, Callers, Identify, local_caller
 from .calls import recorded_routes
-from .hosts import Hosts
+from .hosts import Hosts, refuse
 from .mcp import server_of
 from .mcp_streams import Sessions
 from .messages import ExactMessages
@@ -104,7 +104,7 @@ class Application:
             exception_handlers={Refused: refused, HTTPException: http_problem, Exception: unexpected},
             lifespan=lambda _: self.lifespan(),
         )
-        self._entered = Authentication(self._enter, identify, base_url=base_url, path=path)
+        self._entered = Authentication(self._enter, identify, base_url=base_url, path=path, public=PUBLIC)
         self._web.router.redirect_slashes = False  # it would lead to whatever host the request names
 
     @asynccontextmanager
@@ -126,27 +126,26 @@ class Application:
             self._starting = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._web(scope, receive, send)
-            return
-        if (refusal := self._hosts.refusal(scope)) is not None:
-            await refusal(scope, receive, send)
-            return
-        await self._entered(scope, receive, send)
+        elif (refusal := self._hosts.refusal(scope)) is not None:
+            await refuse(refusal, scope, receive, send)
+        else:
+            await self._entered(scope, receive, send)
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = get_route_path(scope)
         if path != "/livez" and self._mcp is None and not self._is_stopping:
             await self._start()
         if (self._is_stopping or self._mcp is None) and path not in ("/livez", "/readyz"):
-            await _stopping()(scope, receive, send)
-        elif scope["method"] == "POST" and not _listens(scope):
+            await refuse(_stopping(), scope, receive, send)
+        elif scope.get("method") == "POST" and not _listens(scope):
             await self._answer_work(path, scope, receive, send)
         else:
             await self._answer(path, scope, receive, send)
 
     async def _answer(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        if path == self._path and self._mcp is not None:
+        if path == self._path and self._mcp is not None and scope["type"] == "http":
             await self._mcp(scope, receive, send)
             return
         if path.startswith("/api/tools/"):

@@ -6,7 +6,7 @@ What it knows goes to the application, as a Caller in the scope. Neither a key n
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -19,8 +19,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import Caller, SetupError, StoreError
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
-from .callers import CALLER, AuthenticationError, Identify, identified, local_caller, log_unidentified, thread_of
-from .hosts import is_loopback
+from .callers import (
+    CALLER,
+    AuthenticationError,
+    Identify,
+    identified,
+    local_caller,
+    log_unidentified,
+    require_local,
+    thread_of,
+)
+from .hosts import refuse
 from .problems import problem
 from .throttle import Throttle, TooManyTries
 
@@ -33,8 +42,8 @@ if TYPE_CHECKING:
 METADATA = "/.well-known/oauth-protected-resource"
 READY = "/readyz"
 """Open to everybody who shows no key; its application sees whether there is a Caller."""
-PUBLIC = frozenset({"/livez", CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
-"""Open to everybody: whether the server lives, and the pages of browsers, which an unguessable state protects."""
+PUBLIC = frozenset({"/livez", READY, CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
+"""What the server of a crib has open to everybody: health, and the pages of browsers, which a secret state protects."""
 
 _UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
 _MAX_TOKEN_CHARS = 16 * 1024
@@ -124,15 +133,25 @@ class Authentication:
     """*app*, which gets only requests for whose headers *identify* returns a Caller, and that in their scope.
 
     Others are answered with 401 and a challenge, 403 where scopes are missing, 429 where too many wrong keys came from
-    their address, and 503 while no caller can be identified. Where *identify* is `local_caller`, everybody who comes
-    from another computer is answered with 403. A stream that stays open is identified again as it goes
-    on, and ends where that fails. With tokens of issuers, it answers for RFC 9728: *base_url* is the public address of
-    the server, else that which a request names, and *path* where its MCP endpoint is.
+    their address, and 503 while no caller can be identified; a WebSocket is closed. Where *identify* is `local_caller`,
+    every request that is not known to come from this computer is answered with 403. A stream that stays open is
+    identified again as it goes on, and ends where that fails. Only the paths in *public* are open to everybody. With
+    tokens of issuers, it answers for RFC 9728: *base_url* is the public address of the server, else that which a
+    request names, and *path* where its MCP endpoint is.
     """
 
-    def __init__(self, app: ASGIApp, identify: Identify, *, base_url: str | None = None, path: str = "/mcp") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        identify: Identify,
+        *,
+        base_url: str | None = None,
+        path: str = "/mcp",
+        public: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._identify = identify
+        self._public = frozenset(public)
         self._base_url = None if base_url is None else base_url.rstrip("/")
         self._path = path
         self._issuers = identify.issuers if isinstance(identify, Authenticator) else {}
@@ -141,35 +160,35 @@ class Authentication:
         self._throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = get_route_path(scope) if scope["type"] == "http" else ""
-        if scope["type"] == "lifespan" or path in PUBLIC:
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        if path in self._documents:
-            await self._metadata(scope)(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if path == READY and "authorization" not in headers and self._identify is not local_caller:
-            await self._app(scope, receive, send)
-            return
+        if scope["type"] == "http":
+            path = get_route_path(scope)
+            if path in self._public and not self._wants_caller(path, headers):
+                await self._app(scope, receive, send)
+                return
+            if path in self._documents:
+                await self._metadata(scope)(scope, receive, send)
+                return
         try:
             caller = await self._admitted(scope, headers)
         except AuthenticationError as refused:
-            await self._refusal(refused, scope)(scope, receive, send)
+            await refuse(self._refusal(refused, scope), scope, receive, send)
         except TooManyTries as tries:
-            await _too_many(tries.wait_s)(scope, receive, send)
+            await refuse(_too_many(tries.wait_s), scope, receive, send)
         else:
             scope = {**scope, CALLER: caller, "user": _user(caller)}
             await self._app(scope, receive, self._rechecked(headers, caller, send))
 
+    def _wants_caller(self, path: str, headers: Headers) -> bool:
+        return path == READY and ("authorization" in headers or self._identify is local_caller)
+
     async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
         """Return who makes a request. Raises AuthenticationError, and TooManyTries."""
+        require_local(scope, self._identify)
         address, key = (scope.get("client") or ("",))[0], headers.get("authorization")
-        if self._identify is local_caller and address and not is_loopback(address):
-            raise AuthenticationError(_NOT_HERE, None, status=403)
         if key is None:
             return await self._caller(headers)
         if not self._throttle.was_right(key):
@@ -212,7 +231,8 @@ class Authentication:
                     _log.info("An answer was ended, since its caller is not let in any more")
                     if message["type"] == "http.response.start":
                         await send({"type": "http.response.start", "status": 401, "headers": []})
-                    message = {"type": "http.response.body", "body": b"", "more_body": False}
+                    is_socket = message["type"].startswith("websocket.")
+                    message = _CLOSED if is_socket else {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         return checked
@@ -254,10 +274,7 @@ class Authentication:
         return JSONResponse(document, headers={"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"})
 
 
-_NOT_HERE = (
-    "Without keys or an issuer, this server answers programs on its own computer only. In a program, `identify` says "
-    "who calls."
-)
+_CLOSED: Message = {"type": "websocket.close", "code": 1008}
 _TITLES = {400: "Bad request", 401: "Not authenticated", 403: "Not authorized", 503: "Not available"}
 
 

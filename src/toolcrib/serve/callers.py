@@ -9,12 +9,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from inspect import isawaitable
+from typing import cast
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from ..core import Caller, SetupError, ToolcribError
 from ..workbench import Crib, Workbench
+from .hosts import is_loopback
 from .mcp_pending import asking
+from .wire import header
 
 Identify = Callable[[Mapping[str, str]], Caller | Awaitable[Caller]]
 """The caller of a request, by its HTTP headers (names in lower case; none over stdio). Raises where there is none."""
@@ -27,6 +31,7 @@ CALLER = "toolcrib.caller"
 _MAX_COUNT, _MAX_OF_PRINCIPAL = 1000, 100
 _MAX_THREAD_CHARS = 128
 _ONCE = ("authorization", "mcp-session-id", "toolcrib-thread")
+_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 
 
 class AuthenticationError(ToolcribError):
@@ -47,6 +52,23 @@ class AuthenticationError(ToolcribError):
 def local_caller(headers: Mapping[str, str]) -> Caller:
     """Return the person at this computer, in the thread that *headers* name, as the caller."""
     return Caller(thread=thread_of(headers))
+
+
+def require_local(scope: Scope, identify: Identify) -> None:
+    """Raise AuthenticationError where `local_caller` is to identify a request that another computer may have sent.
+
+    A server on a Unix socket gives no address, and one behind a proxy may give the address that the client wrote.
+    """
+    address = (scope.get("client") or ("",))[0]
+    is_forwarded = any(header(scope, name) for name in _FORWARDED)
+    if identify is local_caller and (is_forwarded or not address or not is_loopback(address)):
+        raise AuthenticationError(_NOT_HERE, None, status=403)
+
+
+_NOT_HERE = (
+    "Without keys or an issuer, this server answers programs on its own computer only, and none behind a proxy. In a "
+    "program, `identify` says who calls."
+)
 
 
 def thread_of(headers: Mapping[str, str]) -> str:
@@ -104,14 +126,15 @@ async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> 
 async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify: Identify) -> Caller:
     """Return who made *request*, or a request with these headers.
 
-    A caller that `Authentication` has identified is not identified again. Raises what *identify* raises, and
-    SetupError.
+    A caller that `Authentication` has identified is not identified again. Raises what *identify* and `require_local`
+    raise, and SetupError.
     """
-    caller: Caller | None = request.scope.get(CALLER) if isinstance(request, HTTPConnection) else None
-    if caller is None:
-        headers = request.headers if isinstance(request, HTTPConnection) else request or {}
-        caller = await identified(identify, headers.items())
-    return caller
+    if not isinstance(request, HTTPConnection):
+        return await identified(identify, (request or {}).items())
+    if (caller := request.scope.get(CALLER)) is not None:
+        return cast(Caller, caller)
+    require_local(request.scope, identify)
+    return await identified(identify, request.headers.items())
 
 
 class Callers:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from ..core import Caller, SetupError, StoreError
 from ..record.calls import call_data
 from ..workbench import Crib
-from .callers import Identify, caller_of, local_caller, log_unidentified
+from .callers import AuthenticationError, Identify, caller_of, local_caller, log_unidentified
 from .problems import problem
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class _Calls:
         """Return whose calls may be seen; None for everybody's."""
         try:
             caller = await caller_of(request, self._identify)
+        except AuthenticationError as refused:
+            raise _Refused(problem(refused.status, "Not let in", str(refused))) from None
         except Exception as error:
             log_unidentified(error)
             detail = "The caller of this request could not be identified."

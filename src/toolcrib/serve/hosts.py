@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from .problems import problem
 from .wire import header
@@ -49,6 +49,14 @@ class Hosts:
         name, colon, port = host.rpartition(":")
         # Of an IPv6 address without a port, the last colon is inside the brackets.
         return (name if colon and port.isdecimal() else host) in self._any_port
+
+
+async def refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send *answer*, or to a WebSocket, which has none before it is accepted, the end of it (RFC 6455, 7.4.1)."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+    else:
+        await answer(scope, receive, send)
 
 
 def is_loopback(host: str) -> bool:
