@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Iterator, Mapping
 from functools import partial
 from math import inf
 from time import monotonic
@@ -72,7 +72,6 @@ _LOOK_INTERVAL_S = 0.25
 """How often the watchdog looks. A call that is two looks past its deadline blocks the loop."""
 
 _detached_tasks: set[asyncio.Task[Any]] = set()
-_FOR_EVER_S = 1e9
 _PASSING = frozenset({"unavailable", "lost", "limited", "failed"})
 _CONNECTION = (ConnectionError, TimeoutError, socket.gaierror)
 
@@ -150,12 +149,12 @@ async def retry(
             if len(trail.failures) >= times or has_emitted or not may_pass(error):
                 raise
             pause_s = _pause_s(plan, len(trail.failures), error)
-            if _is_too_late(deadline, pause_s):
+            if deadline is not None and deadline.left_s <= pause_s:
                 raise
             name = error.code if isinstance(error, ToolError) else type(error).__name__
         _log.warning("Tool '%s' failed (%s) and is tried again in %.3f s", tool.spec.name, name, pause_s)
         trail.failures += ({"error": name, "after_s": round(pause_s, 3)},)
-        await _pause(pause_s, tool.spec.name, call.cancellation)
+        await Bounded(asyncio.sleep(pause_s), tool.spec.name, None, call.cancellation)
         arguments = copy.deepcopy(as_checked)
 
 
@@ -164,10 +163,6 @@ def _plan(tool: Tool, runtime: Runtime) -> Retry:
         if plan.names.fullmatch(tool.spec.name):
             return plan
     return Retry(times=0)
-
-
-def _is_too_late(deadline: Deadline | None, pause_s: float) -> bool:
-    return deadline is not None and deadline.left_s <= pause_s
 
 
 def may_be_repeated(spec: ToolSpec) -> bool:
@@ -198,23 +193,7 @@ def _pause_s(plan: Retry, number: int, error: Exception) -> float:
     # "Full jitter": calls that failed together do not come back together.
     pause_s = random.uniform(0, min(plan.most_s, plan.first_s * 2.0**number))  # noqa: S311 - nothing is guarded by it
     asked_s = error.details.get("retry_after_s") if isinstance(error, ToolError) else None
-    return max(pause_s, float(asked_s)) if isinstance(asked_s, int | float) and asked_s < _FOR_EVER_S else pause_s
-
-
-async def _pause(wait_s: float, tool: str, cancellation: CancellationToken | None) -> None:
-    if cancellation is None:
-        await asyncio.sleep(wait_s)
-        return
-    stop = asyncio.Event()
-    unlink = cancellation.add_callback(from_any_thread(stop.set))
-    try:
-        async with asyncio.timeout(wait_s):
-            await stop.wait()
-    except TimeoutError:
-        return
-    finally:
-        unlink()
-    raise ToolError(f"Tool '{tool}' was cancelled.", "cancelled")
+    return max(pause_s, float(asked_s)) if isinstance(asked_s, int | float) else pause_s
 
 
 class CallPort:
@@ -355,23 +334,8 @@ class Bounded:
                 dog.watched.pop(self, None)
 
     def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
-        """Go on with the work. From its first suspension there are timers, and a cancellation may be of another.
-
-        Ours comes up to twice: at the deadline, or by the token, and after the grace that the work has then.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        cancels_before = task.cancelling()
-        cancels = cancels_seen = 0
-
-        def cancel() -> None:
-            nonlocal cancels
-            cancels += 1
-            task.cancel()
-
-        timer = None if self._deadline is None else _Timer(self._deadline, cancel, task.get_loop().call_later)
-        unlink = None if self._token is None else self._token.add_callback(from_any_thread(cancel))
-        grace: asyncio.TimerHandle | None = None
+        """Go on with the work. From its first suspension there is an alarm, and a cancellation may be of another."""
+        alarm = _Alarm(self._deadline, self._token)
         is_detached = False
         try:
             while True:
@@ -380,40 +344,29 @@ class Bounded:
                 except BaseException as thrown:
                     # What was waited for has failed, or another cancels (a timeout inside the tool does): that is
                     # between them and the work.
-                    if cancels > cancels_seen and isinstance(thrown, asyncio.CancelledError):
-                        cancels_seen = cancels
-                        if grace is not None:
+                    if alarm.has_thrown(thrown):
+                        if alarm.is_grace:
                             is_detached = self._detach(thrown)
                             break
                         if self._cancellation is not None:
                             self._cancellation.cancel()
-                        if timer is not None:
-                            timer.cancel()
-                        grace = task.get_loop().call_later(_GRACE_S, cancel)
+                        alarm.begin_grace()
                     waiting = self._work.throw(thrown)
                 else:
                     waiting = self._work.send(value_sent)
         except StopIteration as ended:
-            if grace is None:
+            if not alarm.is_grace:
                 return ended.value
-        except BaseException as raised:
-            if grace is None:
-                if isinstance(raised, asyncio.CancelledError) and self._cancellation is not None:
-                    self._cancellation.cancel()
+        except BaseException:
+            if not alarm.is_grace:
                 raise
         finally:
-            for handle in (timer, grace):
-                if handle is not None:
-                    handle.cancel()
-            if unlink is not None:
-                unlink()
-            for _ in range(cancels):
-                task.uncancel()
-        if task.cancelling() > cancels_before:
+            is_cancelled_too = alarm.end()
+        if is_cancelled_too:
             raise asyncio.CancelledError
         raise self._error(is_detached)
 
-    def _detach(self, cancelled: asyncio.CancelledError) -> bool:
+    def _detach(self, cancelled: BaseException) -> bool:
         """Cancel the work once more. Return whether it goes on, in a task of its own."""
         try:
             waiting = self._work.throw(cancelled)
@@ -449,25 +402,59 @@ def resumed(work: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any,
         return ended.value
 
 
-class _Timer:
-    """Calls *cancel* when the deadline has passed. A pause may move it meanwhile, so it is looked at again then."""
+class _Alarm:
+    """Cancels the running task up to twice: at the deadline or by the token, and after the grace that follows.
 
-    def __init__(
-        self, deadline: Deadline, cancel: Callable[[], None], call_later: Callable[..., asyncio.TimerHandle]
-    ) -> None:
+    A pause may move the deadline meanwhile, so it is looked at again when its moment has come.
+    """
+
+    def __init__(self, deadline: Deadline | None, token: CancellationToken | None) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.is_grace = False
+        self._task = task
+        self._call_later = task.get_loop().call_later
         self._deadline = deadline
-        self._cancel = cancel
-        self._call_later = call_later
-        self._set(deadline.left_s)
+        self._others_before = task.cancelling()
+        self._cancels = self._cancels_seen = 0
+        self._unlink = None if token is None else token.add_callback(from_any_thread(self._cancel))
+        self._timer: asyncio.TimerHandle | None = None
+        if deadline is not None:
+            self._set(deadline.left_s)
 
-    def cancel(self) -> None:
-        self._handle.cancel()
+    def has_thrown(self, thrown: BaseException) -> bool:
+        """Return whether *thrown* is a cancellation of this alarm, and not of another."""
+        if self._cancels == self._cancels_seen or not isinstance(thrown, asyncio.CancelledError):
+            return False
+        self._cancels_seen = self._cancels
+        return True
+
+    def begin_grace(self) -> None:
+        self.is_grace = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._call_later(_GRACE_S, self._cancel)
+
+    def end(self) -> bool:
+        """Give the cancellations back. Return whether others have cancelled the task too."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._unlink is not None:
+            self._unlink()
+        for _ in range(self._cancels):
+            self._task.uncancel()
+        return self._task.cancelling() > self._others_before
+
+    def _cancel(self) -> None:
+        self._cancels += 1
+        self._task.cancel()
 
     def _set(self, left_s: float) -> None:
-        self._handle = self._call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
+        self._timer = self._call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
 
     def _ring(self) -> None:
-        if (left_s := self._deadline.left_s) > 0.001:
+        left_s = 0.0 if self._deadline is None else self._deadline.left_s
+        if left_s > 0.001:
             self._set(left_s)
         else:
             self._cancel()

@@ -58,52 +58,63 @@ NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
 
 
-async def run(
-    call: Call,
-    runtime: Runtime,
-    events: EventStream | None = None,
-    tool: Tool | None = None,
-    outer: Trail | None = None,
-) -> Result[Any]:
+async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -> Result[Any]:
     """Return the result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
-    Middleware wraps all that follows once the tool is resolved: it goes on by coming back here, with the *tool* and the
-    trail of the *outer* run.
+    Middleware wraps all that follows once the tool is resolved.
     """
-    started_at, request, trail = moment(), call, Trail()
+    started_at, trail = moment(), Trail()
     limit: Token[Deadline | None] | None = None
     try:
-        tool = tool or runtime.ready.get(call.tool) or await runtime.resolve(call)
-        if outer is None:
-            limit = _set_deadline(tool, call, runtime)
-        if outer is None and (runtime.wraps_all or tool.lock is not None):
-            result = await _through_middleware(runtime, tool, call, events, trail)
+        tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
+        limit = _set_deadline(tool, call, runtime)
+        if runtime.wraps_all or tool.lock is not None:
+            result = await _through_middleware(tool, call, runtime, events, trail)
         else:
-            if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
-                call = await _with_values(tool, call, runtime, trail)
-            arguments, repairs = tool.check(call.arguments, runtime.repair)
-            if repairs:
-                trail.repairs += repairs
-            if runtime.policy is not None or runtime.records_content:
-                await _decide(CheckedArguments(tool, call, arguments), request, runtime, trail, outer or trail)
-            credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
-            if runtime.start_recorders:
-                await record_started(request, tool, runtime, started_at, trail, outer or trail)
-            work = execute if tool.retries is None and runtime.retries is None else retry
-            value = await work(tool, arguments, call, runtime, events, credentials, trail)
-            content = _normalize(tool, value, runtime.redaction)
-            value = value.value if type(value) is Result else value  # it came with its own content
-            result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
-            if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
-                await runtime.handles.bound(result, tool.spec.name)
+            result = await _steps(tool, call, runtime, events, started_at, trail, trail)
     except BaseException as raised:
-        result = await _end(raised, request if outer is None else None, call, runtime, started_at, trail)
+        result = await _end(raised, call, call, runtime, started_at, trail)
     finally:
-        reset(current_deadline, limit)
+        if limit is not None:
+            reset(current_deadline, limit)
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
-    if outer is None and runtime.recorders:
-        await record_finished(request, runtime, started_at, result, trail)
+    if runtime.recorders:
+        await record_finished(call, runtime, started_at, result, trail)
+    return result
+
+
+async def _steps(
+    tool: Tool,
+    call: Call,
+    runtime: Runtime,
+    events: EventStream | None,
+    started_at: datetime,
+    trail: Trail,
+    outer: Trail,
+) -> Result[Any]:
+    """Check, approve, authorize, execute and normalize *call*. Return its result, or raise how it failed.
+
+    *outer* is the trail of the whole call, of which this may be one of several runs.
+    """
+    request = call
+    if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
+        call = await _with_values(tool, call, runtime, trail)
+    arguments, repairs = tool.check(call.arguments, runtime.repair)
+    if repairs:
+        trail.repairs += repairs
+    if runtime.policy is not None or runtime.records_content:
+        await _decide(CheckedArguments(tool, call, arguments), request, runtime, trail, outer)
+    credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
+    if runtime.start_recorders:
+        await record_started(request, tool, runtime, started_at, trail, outer)
+    work = execute if tool.retries is None and runtime.retries is None else retry
+    value = await work(tool, arguments, call, runtime, events, credentials, trail)
+    content = _normalize(tool, value, runtime.redaction)
+    value = value.value if type(value) is Result else value  # it came with its own content
+    result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
+    if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
+        await runtime.handles.bound(result, tool.spec.name)
     return result
 
 
@@ -165,15 +176,28 @@ def reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
 
 
 async def _through_middleware(
-    runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, trail: Trail
+    tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, trail: Trail
 ) -> Result[Any]:
     """Return the result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
-    go_on: Next = partial(run, call, runtime, events, tool, trail)
+    go_on: Next = partial(_within_middleware, tool, call, runtime, events, trail)
     for wrap in reversed(runtime.middleware):
         go_on = partial(wrap, tool, call, runtime.caller, go_on)
     result: Any = await go_on()
     if not isinstance(result, Result):
         raise TypeError(f"middleware returned {type(result).__name__}, not a Result")
+    return result
+
+
+async def _within_middleware(
+    tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, outer: Trail
+) -> Result[Any]:
+    """Return the result of *call* for middleware, which may go on several times."""
+    started_at, trail = moment(), Trail()
+    try:
+        result = await _steps(tool, call, runtime, events, started_at, trail, outer)
+    except BaseException as raised:
+        result = await _end(raised, None, call, runtime, started_at, trail)
+    _add_metadata(result, trail, runtime.redaction)
     return result
 
 

@@ -92,12 +92,8 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
         case "input" if data.keys() == {"value"}:
             return Input(data["value"])
         case str() if kind not in _ANSWERS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(kind[:40].lower(), _ANSWERS)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
             kinds = ", ".join(_ANSWERS)
-            raise AnswerError(f"{kind[:40]!r} is not a kind of answer.{hint} The kinds are: {kinds}.", "invalid")
+            raise AnswerError(f"{kind[:40]!r} is not a kind of answer. The kinds are: {kinds}.", "invalid")
         case _:
             raise AnswerError(
                 'An answer is Approve(), Deny("why") or Input(...), or as JSON {"kind": "approve"}, {"kind": "deny", '

@@ -4,7 +4,6 @@ Both are made for every call. So their moments are taken as seconds, which becom
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -184,17 +183,8 @@ def has_parts(value: Iterable[Any]) -> bool:
 
 # A store keeps one row for each id: so they are random whatever a program has seeded, and in processes that it forks.
 _random = Random()  # noqa: S311 - unique, and nothing to guess
-_making = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _making
-    _making = threading.Lock()  # a thread that is not in this process may have held the other one
-    _random.seed()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_random.seed)
 
 _new_id = map("run_%x".__mod__, iter(partial(_random.getrandbits, 64), None)).__next__
 
@@ -241,9 +231,7 @@ def _make_when_read(kind: type[Any], name: str) -> None:
     def read(record: Any) -> str:
         record_id: str = slot.__get__(record)
         if not record_id:
-            with _making:  # who reads it in another thread reads the same
-                record_id = slot.__get__(record) or _new_id()
-                slot.__set__(record, record_id)
+            slot.__set__(record, record_id := _new_id())
         return record_id
 
     setattr(kind, name, property(read, slot.__set__))

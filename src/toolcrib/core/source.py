@@ -25,6 +25,9 @@ class Source(Protocol):
 
     A source with a method `open(caller)` is opened for each workbench, when a tool of it is first called: the source
     that `open` returns, plain or awaited, starts and stops with that workbench, and does the work of the tools.
+
+    A source of resources has the async methods `resources`, `resource_templates` and `read_resource(uri)`; one of
+    prompts `prompts` and `get_prompt(name, arguments)`. They raise ToolError `unknown_tool` for what is not there.
     """
 
     required: bool = True
@@ -197,18 +200,3 @@ class OffersChange:
     what: Literal["resources", "prompts"]
     uri: str | None = None
     caller: Caller | None = None
-
-
-class OffersResources(Protocol):
-    """A source of resources. `read_resource` raises ToolError `unknown_tool` where there is none at the URI."""
-
-    async def resources(self) -> Sequence[Resource]: ...
-    async def resource_templates(self) -> Sequence[ResourceTemplate]: ...
-    async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]: ...
-
-
-class OffersPrompts(Protocol):
-    """A source of prompts. `get_prompt` raises ToolError: `unknown_tool`, or `invalid_arguments`."""
-
-    async def prompts(self) -> Sequence[Prompt]: ...
-    async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]: ...

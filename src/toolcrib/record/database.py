@@ -182,6 +182,8 @@ class _Writer:
         self._owner = token_hex(8)
         self._changed = threading.Condition()  # guards what is below, up to the empty line
         self._queue: list[_Item] = []
+        self._begun: set[str] = set()
+        """The calls whose start was taken, and whose end was not yet."""
         self._chars = 0
         self._thread: threading.Thread | None = None
         self._is_urgent = self._is_closing = False
@@ -199,10 +201,12 @@ class _Writer:
         item = _Item(record, is_start, done)
         with self._changed:
             is_full = len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS
-            # Of a call whose start is in the store the end always has room: else it would be kept as running.
-            if record is not None and is_full and (is_start or record.id not in self._open):
+            # Of a call whose start was taken the end always has room: else it would be kept as running.
+            if record is not None and is_full and (is_start or record.id not in self._begun):
                 self.dropped += not is_start  # a call has one end
                 return False
+            if record is not None:
+                (self._begun.add if is_start else self._begun.discard)(record.id)
             self._queue.append(item)
             self._chars += item.chars
             self._is_urgent = self._is_urgent or done is not None
