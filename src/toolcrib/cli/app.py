@@ -208,12 +208,12 @@ def command(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        shared = [option for word in takes.split() for option in _WORDS.get(word, (word,))]
+        names = [option for word in takes.split() for option in _WORDS.get(word, (word,))]
 
         @wraps(function)
         def run(context: typer.Context, **values: Any) -> int:
             session: Session = context.find_root().obj
-            for option in shared:
+            for option in names:
                 options = session.call_options if option in _CALL_OPTIONS else vars(session)
                 options[option] = values.pop(option)
             status = function(session, **values)
@@ -224,7 +224,7 @@ def command(
         parameters = [
             first.replace(name="context", annotation=typer.Context),
             *own,
-            *(inspect.Parameter(it, keyword, default=_DEFAULTS.get(it), annotation=_SHARED[it]) for it in shared),
+            *(inspect.Parameter(of, keyword, default=_DEFAULTS.get(of), annotation=_SHARED[of]) for of in names),
         ]
         vars(run).update(
             __signature__=inspect.Signature(parameters),

@@ -284,15 +284,15 @@ class Chat:
 async def _lines() -> AsyncIterator[str]:
     """Yield the lines of standard input, whatever it is: a pipe, a file, a terminal."""
     lines: asyncio.Queue[bytes] = asyncio.Queue()
-    put = from_any_thread(lines.put_nowait)
+    put_line = from_any_thread(lines.put_nowait)
 
     # A thread, since a file cannot be waited for on the event loop. Past `sys.stdin`, whose lock a read that nothing
     # can end would hold at the end of the process.
     def read() -> None:
         with suppress(OSError), open(0, "rb", closefd=False) as stdin:  # there may be none
             for line in iter(stdin.readline, b""):
-                put(line)
-        put(b"")
+                put_line(line)
+        put_line(b"")
 
     threading.Thread(target=read, name="toolcrib-lines", daemon=True).start()
     while line := await lines.get():
