@@ -308,15 +308,6 @@ def test_a_code_without_a_trigger_here_is_listed_as_not_yet_given() -> None:
     assert absent == set(CODES) - set(TRIGGERS)
 
 
-async def test_the_log_has_the_reference_that_the_model_got(caplog: pytest.LogCaptureFixture) -> None:
-    def fetch() -> str:
-        raise ConnectionError("db.internal refused admin")
-
-    message = error_message(await Workbench([fetch]).call("fetch"), "failed")
-    (reference,) = re.findall(r"reference (\w+)", message)
-    assert any(reference in line and "db.internal refused admin" in line for line in caplog.messages)
-
-
 async def test_a_tool_may_raise_every_code_itself() -> None:
     def fail(code: str) -> None:
         raise ToolError("In my own words.", code)
