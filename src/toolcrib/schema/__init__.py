@@ -22,7 +22,7 @@ from .signature import (
 )
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
 from .view import SchemaNames, SchemaView, inlined, is_valid
-from .written import display_arguments, to_json_values, written
+from .written import written
 
 __all__ = [
     "Document",
@@ -41,7 +41,6 @@ __all__ = [
     "arguments_model",
     "closest_match",
     "did_you_mean",
-    "display_arguments",
     "document_of",
     "display_name",
     "enclosing_names",
@@ -62,7 +61,6 @@ __all__ = [
     "returns_awaitable",
     "read_back",
     "serialize_any",
-    "to_json_values",
     "unwrap_partials",
     "with_documents",
     "with_handles",

@@ -28,14 +28,13 @@ _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Arguments after repair. *origins* maps places in *value* to those they were written at, if they moved.
+    """Arguments after repair. *respelled* are the numbers that Python writes in another way than they were sent.
 
     `gave_up` where it would have taken too long to tell whether they can be repaired.
     """
 
     value: Any
     repairs: tuple[Repair, ...]
-    origins: Mapping[tuple[str, str | int], str]
     respelled: Mapping[str, set[str]]
     gave_up: bool = False
 
@@ -52,14 +51,14 @@ def repair(value: Any, text: str, view: SchemaView, *, refused: frozenset[str] |
     search = _Search(respelled(text) if text.strip() else {})
     repairs: tuple[Repair, ...] = ()
     if isinstance(value, str):
-        inner, numbers = search.parsed(value)
+        inner = search.parsed(value)
         if not isinstance(inner, dict):
-            return Repaired(value, (), {}, {})
-        value, repairs, search.numbers = inner, (Repair("", "string", "object"),), numbers
+            return Repaired(value, (), {})
+        value, repairs = inner, (Repair("", "string", "object"),)
     if isinstance(value, dict):
         value, inner_repairs = search.arguments(value, view.resolved, refused)
         repairs += inner_repairs
-    return Repaired(value, repairs, search.origins, search.all_numbers, search.gave_up)
+    return Repaired(value, repairs, search.numbers, search.gave_up)
 
 
 def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> Repaired:
@@ -73,10 +72,7 @@ def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> 
         number = holder[path[-1]] if path else None
         if isinstance(number, float) and _is_whole(number, repaired.respelled):
             holder[path[-1]] = int(number)
-            origin = ""
-            for part in path:
-                origin = repaired.origins.get((origin, part), origin + pointer([part]))
-            repairs.append(Repair(origin, "number", "integer"))
+            repairs.append(Repair(pointer(path), "number", "integer"))
     if not repairs:
         return repaired
     return replace(repaired, value=value, repairs=(*repaired.repairs, *repairs))
@@ -95,24 +91,21 @@ class _Search:
     def __init__(self, numbers: dict[str, set[str]]) -> None:
         self._budget = Budget()
         self.gave_up = False
-        self._texts: dict[str, tuple[Any, dict[str, set[str]]]] = {}
+        self._texts: dict[str, Any] = {}
         self._known: dict[tuple[int, SchemaView, str], list[Reading]] = {}
         self.numbers = numbers
-        self.all_numbers = dict(numbers)
-        self.origins: dict[tuple[str, str | int], str] = {}
 
-    def parsed(self, text: str) -> tuple[Any, dict[str, set[str]]]:
-        """Return the JSON in a string (None where there is none), and how its numbers were spelled."""
-        reading = self._texts.get(text)
-        if reading is None:
+    def parsed(self, text: str) -> Any:
+        """Return the JSON in a string; None where there is none. Remember how its numbers were spelled."""
+        if text not in self._texts:
             try:
-                reading = parse_json(text), respelled(text)
+                self._texts[text] = parse_json(text)
             except JSONError:
-                reading = None, {}
-            self._texts[text] = reading
-            for again, spelled in reading[1].items():
-                self.all_numbers[again] = self.all_numbers.get(again, set()) | spelled
-        return reading
+                self._texts[text] = None
+            else:
+                for number, spellings in respelled(text).items():
+                    self.numbers.setdefault(number, set()).update(spellings)
+        return self._texts[text]
 
     def _require_time(self, depth: int = 0) -> None:
         if depth > MAX_NESTING or not self._budget.has_time():
@@ -150,20 +143,15 @@ class _Search:
                 yield from self._each_item(value, view, path, depth)
             if _may_be_item(value, view):
                 for item, repairs in self.readings(value, view.item(0), path, depth):
-                    self.origins[path, 0] = path
                     yield [item], (Repair(path, kind(value), "array"), *repairs)
 
     def _in_text(self, text: str, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
         self._require_time(depth)
-        value, numbers = self.parsed(text)
+        value = self.parsed(text)
         if value is None or isinstance(value, str):
             return
-        outside, self.numbers = self.numbers, numbers
-        try:
-            for reading, repairs in self.readings(value, view, path, depth):
-                yield reading, (Repair(path, "string", kind(value)), *repairs)
-        finally:
-            self.numbers = outside
+        for reading, repairs in self.readings(value, view, path, depth):
+            yield reading, (Repair(path, "string", kind(value)), *repairs)
 
     def _each_item(self, value: list[Any], view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
         items, repairs = list(value), list[Repair]()
@@ -216,10 +204,7 @@ class _Search:
         return [({name: reading}, (*renaming, *repairs)) for reading, repairs in readings]
 
     def _renaming(self, key: str, name: str, path: str) -> tuple[Repair, ...]:
-        if key == name:
-            return ()
-        place = self.origins[path, name] = path + pointer([key])
-        return (Repair(place, "key", "key"),)
+        return () if key == name else (Repair(path + pointer([key]), "key", "key"),)
 
     def _one_or_none(self, proposed: list[Reading], view: SchemaView) -> list[Reading]:
         """Return the reading with the fewest repairs, if all valid ones have the same value."""

@@ -37,19 +37,6 @@ def type_in_brackets(value: Any) -> str:
     return f"<{type(value).__name__}>"
 
 
-def to_json_values(value: Any, other: Callable[[Any], Any]) -> Any:
-    """Return *value* as JSON values, to be compared and not read; *other* converts what JSON cannot carry."""
-    return written(value, strict=False, other=other)
-
-
-def display_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return checked *arguments* as JSON text for a person, values of secret types masked. Exhausts iterators."""
-    values = pydantic_core.to_jsonable_python(
-        arguments, by_alias=True, serialize_unknown=True, bytes_mode="base64", inf_nan_mode="strings"
-    )
-    return json.dumps(values, ensure_ascii=False)
-
-
 def written(
     value: Any, *, mask: str | None = None, strict: bool = True, other: Callable[[Any], Any] = type_in_brackets
 ) -> Any:

@@ -201,6 +201,6 @@ def _garbled(value: Any, chance: random.Random) -> str:
 
 
 def _text(value: Any) -> str:
-    from ..schema import display_arguments
+    from ..schema import written
 
-    return json.dumps(json.loads(display_arguments({"value": value}))["value"], ensure_ascii=False)
+    return json.dumps(written(value, mask="**********", strict=False), ensure_ascii=False)

@@ -15,7 +15,7 @@ from annotated_types import MinLen
 from ..call import CheckedArguments
 from ..core import Caller, Decision, Hints, SetupError, ToolError, ToolSpec
 from ..machinery import Do
-from ..schema import closest_match, display_name, to_json_values
+from ..schema import closest_match, display_name, written
 from ..schema.declared import from_rows, require_fields
 from ..schema.describe import did_you_mean
 from ..schema.view import steps
@@ -110,7 +110,7 @@ class Rule:
             unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
             views = [{**view, **unknown} for view in arguments.forms.views]
         else:
-            views = [{**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}]
+            views = [{**spec.defaults(), **written(arguments, strict=False, other=lambda _: OPAQUE)}]
         # What was sent may not be what the tool gets of it: a condition must be the same of both.
         results = {
             pointer: agreed(_holds(view, spec, pointer, condition) for view in views)
