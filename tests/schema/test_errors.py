@@ -341,6 +341,11 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
         ({"maxProperties": 1}, {"a": 1, "b": 2}, ["the arguments: expected at most 1 property."]),
         ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ["'na': expected integer, got string."]),
         ({"additionalProperties": {"type": "integer"}}, {"a": SENT}, ["'a': expected integer, got string."]),
+        (
+            {"allOf": [{"properties": {"first": {}}}], "unevaluatedProperties": False},
+            {"frist": SENT},
+            ["It takes no argument 'frist'. Did you mean 'first'? It takes: first."],
+        ),
         ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, None),
         (
             {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},

@@ -268,6 +268,8 @@ class _Walk:
     def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Iterator[Problem]:
         places = {name: view.member(name) for name in value}
         unknown = [name for name in value if any(place.is_false for place in places[name])]
+        if view.schema.get("unevaluatedProperties") is False:
+            unknown += [name for name in value if name not in unknown and name not in view.names.members]
         missing = [name for name in view.required if name not in value]
         matches = self._matches(value, unknown, missing, view)
         yield from _unknown(unknown, matches, _takes(view), path)
