@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, Never, TypeVar
 
 import jsonschema_rs
 import pytest
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from typing_extensions import TypedDict
 
 from toolcrib import File, Image, Result, Text, Tool, ToolError, Workbench
-from toolcrib.core import Audio, Data, DefinitionError
+from toolcrib.core import Data, DefinitionError
 
 T = TypeVar("T")
 
@@ -77,9 +77,6 @@ async def error_of(value: Any, kind: Any) -> ToolError:
 @pytest.mark.parametrize(
     ("kind", "schema"),
     [
-        (int, {"type": "integer"}),
-        (list[int], {"type": "array", "items": {"type": "integer"}}),
-        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
         (
             Annotated[int, Field(ge=1, description="How many.")],
@@ -105,9 +102,8 @@ def test_the_output_schema_comes_from_the_return_type(kind: Any, schema: dict[st
 @pytest.mark.parametrize(
     "kind",
     [
-        None, Any, object, NoReturn, Never, bytes, bytearray, T, Text, Image, list[Image], tuple[Text, Image],
-        list, tuple, list[Any], tuple[Any, ...], Text | int, Any | None,
-        Image | None, Result[int], Annotated[Image, "x"], dict[str, File], Audio, Data,
+        None, Any, Never, bytes, T, Text, list[Image], tuple[Text, Image], list, list[Any], Text | int, Any | None,
+        Result[int], Annotated[Image, "x"], dict[str, File],
     ],
     ids=str,
 )  # fmt: skip
@@ -125,7 +121,6 @@ def test_without_a_return_annotation_nothing_is_promised() -> None:
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
-        (3, int, "3"),
         (None, None, "null"),
         ([1, "ä"], Any, '[1,"ä"]'),
         ({"a": Path("/x")}, dict[str, Path], '{"a":"/x"}'),
@@ -133,7 +128,6 @@ def test_without_a_return_annotation_nothing_is_promised() -> None:
         (Point(1), Any, '{"x":1,"y":0.0}'),
         ([Person(name="A")], Any, '[{"name":"A","born":null}]'),
         (Named(from_="a", to="b"), Named, '{"from":"a","To":"b"}'),
-        ([Named(from_="a", to="b")], list[Named], '[{"from":"a","To":"b"}]'),
         ({"a": 1}, Record, '{"a":1}'),
         ({"name": "A", "born": None}, Person, '{"name":"A","born":null}'),
         (math.nan, Any, "null"),
@@ -150,19 +144,14 @@ async def test_values_are_written_as_json(value: Any, kind: Any, text: str) -> N
     [
         (1.5, int),
         (None, int),
-        ([1, "a"], list[int]),
         ({"name": 5}, Person),
-        ({"a": "x"}, Record),
         (Point(1), Person),
         (math.nan, float),
-        ([1.0, math.inf], list[float]),
         (Point(1, math.nan), Point),
-        ({"a": math.nan}, dict[str, float]),
         (5, Literal[4]),
         (0, Annotated[int, Field(ge=1)]),
         ([Point(1)], list[Person]),
         (Point(1), int | Person),
-        (None, list[int]),
         ([None], list[dict[str, int]]),
     ],
     ids=str,

@@ -573,14 +573,10 @@ class _Rewrite:
         groups: dict[str, list[Any]] = {}
         for value in values:
             groups.setdefault(kind(value), []).append(value)
-        if self.accepts.closed:
-            keyword = "const" if "const" in words else "enum"
-            if not groups.keys() <= _SCALARS:
-                sentence = "The provider's strict mode lists no objects and no lists among the values of"
-                self.lose(view, keyword, f"{sentence} {subject(view.pointer)}.", obstructs=True)
-            types = [name for name in groups if name != "integer" or "number" not in groups]
-            choices = {"const": values[0]} if keyword == "const" else {"enum": values}
-            return {**self._annotations(view), "type": types[0] if len(types) == 1 else types, **choices}
+        if self.accepts.closed and not groups.keys() <= _SCALARS:
+            sentence = "The provider's strict mode lists no objects and no lists among the values of"
+            meaning = f"{sentence} {subject(view.pointer)}."
+            self.lose(view, "const" if "const" in words else "enum", meaning, obstructs=True)
         return self._listed_by_kind(view, words, values, groups)
 
     def _listed_by_kind(

@@ -32,7 +32,6 @@ from .validate import (
     json_schema_check,
     require_json_values,
     to_json_text,
-    unreadable,
     with_documents,
 )
 from .view import KINDS, SchemaView
@@ -143,10 +142,8 @@ def model_check(
             return arguments(of_text(text)), ()
         except ValidationError as error:
             return recover(to_json_text(tool, raw), repairs, error)
-        except JSONError as error:
-            if not (text := to_json_text(tool, raw)).strip():
-                return recover(text, repairs, None)
-            raise unreadable(tool, error) from None
+        except JSONError:
+            return recover(to_json_text(tool, raw), repairs, None)
 
     read = document_reader(tool, plan, {}, schema)
 

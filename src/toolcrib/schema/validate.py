@@ -66,8 +66,8 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
             return values, ()
         except ValidationError as error:
             return recover(text, repairs, error)
-        except JSONError as error:
-            raise unreadable(tool, error) from None
+        except JSONError:
+            return recover(text, repairs, None)
 
     return with_documents(check, document_reader(tool, plan, arguments.defaults, arguments.schema))
 
@@ -87,13 +87,10 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
-            value = parse_json(text)
-        except JSONError as error:
-            if text.strip():
-                raise unreadable(tool, error) from None
-        else:
-            if (arguments := accept(value)) is not None:
+            if (arguments := accept(parse_json(text))) is not None:
                 return arguments, ()
+        except JSONError:
+            pass
         return recover(text, repairs, None)
 
     return with_documents(check, document_reader(tool, None, _defaults(schema), schema))
@@ -245,8 +242,7 @@ def to_json_text(tool: str, raw: RawArguments) -> str:
     except NotWritten as error:
         raise _invalid(tool, f"{error}, so it cannot be passed as a Python value. Pass its fields in a dict.") from None
     except (ValueError, RecursionError) as error:
-        message = str(error).removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
-        reason = next((better for sign, better in _NO_JSON.items() if sign in message), message)
+        reason = str(error).removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
         raise _invalid(tool, f"the arguments have no JSON form: {reason}. Send one JSON object.") from None
 
 
@@ -261,16 +257,6 @@ def _as_dict(value: Any) -> dict[Any, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     raise ValueError(f"a value of type {type(value).__name__} has none")
-
-
-_NO_JSON = {
-    "surrogates not allowed": "a lone surrogate (half of a character) is among them",
-    "Circular reference": "something among them contains itself",
-    "depth exceeded": "they are nested too deeply",
-    "recursion": "they are nested too deeply",
-    "utf-8": "some bytes among them are not UTF-8",
-}
-"""What pydantic's messages of values without a JSON form contain, and better messages."""
 
 
 def unreadable(tool: str, error: JSONError) -> ToolError:
