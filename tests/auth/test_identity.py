@@ -296,15 +296,15 @@ async def pending_ids(world: World) -> None:
     assert (await world.crib.workbench(Caller("ada", "fresh", "t1")).call("read")).status == "pending"
 
 
-@door("PendingCalls.allows", "PendingCalls.id_of", "PendingCalls.remember_call")
+@door("PendingCalls.allows", "PendingCalls.id_for", "PendingCalls.remember_call")
 async def call_ids(world: World) -> None:
     _, pending_id = await world.state_of()
     waits = world.crib.pending
     (pending,) = await world.crib.pendings()
     waits.remember_call("call-1", Caller("ada", "fresh", "t1"), pending_id)
     for caller in (BOB, Caller("ada", "work", "t1"), *(Caller(name, "fresh", "t1") for name in NAMES)):
-        assert waits.id_of("call-1", caller) == "call-1"
-        await world.refused(world.crib.workbench(caller).answer("call-1", Approve()))
+        for named in ({"call_id": "call-1"}, {"pending_id": "call-1"}):
+            await world.refused(world.crib.workbench(caller).answer(answer=Approve(), **named))
     world.see(await waits.allows(pending, "bob"))
 
 

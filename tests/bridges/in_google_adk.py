@@ -187,6 +187,6 @@ async def test_their_confirmations_hold() -> None:
     bench = Workbench([FunctionTool(delete, require_confirmation=True)])
     call = Call("delete", {"path": "/"})
     assert ((await bench.call(call)).status, events) == ("pending", [])
-    await bench.answer(call.id, Approve())
+    await bench.answer(call_id=call.id, answer=Approve())
     assert ((await bench.call(call)).value, events) == ({"status": "deleted"}, ["/"])
     assert (await bench.call(call)).status == "pending"

@@ -237,7 +237,7 @@ async def test_their_approvals_hold(theirs: FunctionTool) -> None:
     bench = Workbench([theirs])
     call = Call(theirs.name, {"path": "/"})
     assert ((await bench.call(call)).status, events) == ("pending", [])
-    await bench.answer(call.id, Approve())
+    await bench.answer(call_id=call.id, answer=Approve())
     assert ((await bench.call(call)).text, events) == ("deleted", ["/"])
     assert (await bench.call(call)).status == "pending"
     if theirs is guarded:

@@ -257,7 +257,7 @@ async def test_their_approvals_hold(name: str) -> None:
         call = Call(name, {"path": "/"})
         assert (await bench.call(call)).status == "pending"
         assert events == []
-        await bench.answer(call.id, Approve())
+        await bench.answer(call_id=call.id, answer=Approve())
         assert ((await bench.call(call)).text, events) == ("deleted", ["/"])
         assert (await bench.call(call)).status == "pending"
 

@@ -160,7 +160,7 @@ async def test_a_denial_in_the_framework_is_an_answer_that_has_been_read() -> No
     await host.deny(None, "call_1", "no")
     assert await bench.pendings() == []
     with pytest.raises(AnswerError, match="answered and used already, by 'local'"):
-        await bench.answer("call_1", Approve())
+        await bench.answer(call_id="call_1", answer=Approve())
     again = await host.call(None, "wipe", path, "call_2")
     assert again.status == "pending" and again.pending is not None and waits.pending is not None
     assert again.pending.id != waits.pending.id

@@ -18,6 +18,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
+from toolcrib.bridges.host import Host
 from toolcrib.core import AnswerError
 from toolcrib.machinery import ApprovalPort
 from toolcrib.tools import from_work
@@ -109,12 +110,32 @@ async def test_an_answer_may_name_the_call() -> None:
         alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
         call = Call("wipe", {"path": "/"}, "call_1")
         assert (await alice.call(call)).status == (await bob.call(call)).status == "pending"
-        assert (await alice.answer("call_1", Approve())).principal == "alice"
-        assert (await bob.answer("call_1", Deny("no"), by="carol")).principal == "bob"
+        assert (await alice.answer(call_id="call_1", answer=Approve())).principal == "alice"
+        assert (await bob.answer(call_id="call_1", answer=Deny("no"), by="carol")).principal == "bob"
         assert ((await alice.call(call)).text, events) == ("wiped /", ["/"])
         assert (await bob.call(call)).shown().code == "denied"
-        with pytest.raises(AnswerError, match="Nothing waits under 'call_2'"):
-            await alice.answer("call_2", Approve())
+        with pytest.raises(AnswerError, match="No call 'call_2' of this workbench waits"):
+            await alice.answer(call_id="call_2", answer=Approve())
+        for named in ({}, {"call_id": "call_1", "pending_id": "call_1"}):
+            with pytest.raises(SetupError, match="takes the id of what is pending, or call_id="):
+                await alice.answer(answer=Approve(), **named)
+
+
+async def test_the_id_of_a_call_is_never_taken_for_that_of_what_is_pending() -> None:
+    """A model chooses the ids of its calls, and is shown those of what is pending."""
+    bench = Workbench([wipe], policy=asks)
+    harmless, wanted = await bench.call("wipe", {"path": "/var/tmp"}), {"path": "/"}
+    assert harmless.pending is not None
+    call = Call("wipe", wanted, harmless.pending.id)
+    assert (await bench.call(call)).status == "pending"
+    await bench.answer(harmless.pending.id, Approve())
+    assert ((await bench.call(call)).status, events) == ("pending", [])
+    # Nor does the denial of a call in a framework deny what is pending under that name.
+    other = Workbench([wipe], policy=asks)
+    waits = await other.call("wipe", wanted)
+    assert waits.pending is not None
+    await Host(other).deny(None, waits.pending.id, "no")
+    assert [pending.id for pending in await other.pendings()] == [waits.pending.id]
 
 
 async def test_a_kind_of_tool_may_ask_for_an_approval_of_its_own() -> None:
@@ -128,14 +149,14 @@ async def test_a_kind_of_tool_may_ask_for_an_approval_of_its_own() -> None:
     result = await bench.call(call := Call("wipe", {"path": "/"}))
     assert result.pending is not None
     assert (result.pending.kind, result.pending.message, events) == ("approval", "It deletes.", [])
-    await bench.answer(call.id, Approve())
+    await bench.answer(call_id=call.id, answer=Approve())
     assert (await bench.call(call)).text == "wiped"
     asked = Workbench([own], policy=asks)
     await asked.call(call)
-    await asked.answer(call.id, Approve())
+    await asked.answer(call_id=call.id, answer=Approve())
     assert (await asked.call(call)).text == "wiped"
     await bench.call(call)
-    await bench.answer(call.id, Deny("not today"))
+    await bench.answer(call_id=call.id, answer=Deny("not today"))
     assert (await bench.call(call)).shown() == (
         "Tool 'wipe' was not executed: 'local' denied it: not today",
         (),

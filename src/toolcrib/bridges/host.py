@@ -181,7 +181,7 @@ class Host:
         try:
             bench = self.bench(context)
             with suppress(AnswerError):
-                pending = await bench.answer(call_id, Deny(reason))
+                pending = await bench.answer(call_id=call_id, answer=Deny(reason))
                 # The answer is used up: the same call, made again, needs another.
                 await self._crib.pending.store.take(pending.digest, pending.kind, pending.key, now=bench.now())
         except Exception as error:

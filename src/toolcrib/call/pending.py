@@ -74,9 +74,14 @@ class PendingCalls:
     _questions: "OrderedDict[str, Elicitation]" = field(default_factory=lambda: OrderedDict())
     _of_calls: OrderedDict[tuple[Caller, str], str] = field(default_factory=lambda: OrderedDict())
 
-    def id_of(self, id: str, caller: Caller) -> str:  # noqa: A002
-        """Return the pending of the last call of *caller* with the id *id* that had to wait here; else *id* itself."""
-        return self._of_calls.get((caller, id), id)
+    def id_for(self, call_id: str, caller: Caller) -> str:
+        """Return the pending of the last call of *caller* with *call_id* that had to wait here. Raises AnswerError."""
+        pending_id = self._of_calls.get((caller, call_id))
+        if pending_id is None:
+            raise AnswerError(
+                f"No call '{str(call_id)[:100]}' of this workbench waits; answer the id of what is pending.", "unknown"
+            )
+        return pending_id
 
     def remember_call(self, call_id: str, caller: Caller, id: str) -> None:  # noqa: A002
         _remember(self._of_calls, (caller, call_id), id)

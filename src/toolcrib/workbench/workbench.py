@@ -750,18 +750,29 @@ class Workbench(Startable):
     # Waiting
 
     @at_home
-    async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str | None = None) -> Pending:
+    async def answer(
+        self,
+        pending_id: str | None = None,
+        answer: Answer | Mapping[str, Any] | None = None,
+        *,
+        call_id: str | None = None,
+        by: str | None = None,
+    ) -> Pending:
         """Answer what a call waits for, in the name of *by*; the same call made again then runs, once.
 
-        In place of *pending_id*, the id of a call that this workbench made. Without *by* it is the caller who answers.
+        In place of *pending_id*, *call_id* takes the id of a call that this workbench made: models choose these, so
+        the two are never looked up by one name. Without *by* it is the caller who answers.
 
         An approval takes `Approve()` or `Deny("why")`, an input `Input(...)` or `Deny("why")`, or what their `to_dict`
         returns. Returns what was answered. For hosts: nothing that a model sends leads here. Raises AnswerError where
-        the answer is not accepted.
+        the answer is not accepted, and SetupError for both ids or none.
         """
-        pending, caller = self._runtime.pending, self.caller
-        by = caller.principal if by is None else by
-        return await pending.answer(pending.id_of(pending_id, caller), answer_from(answer), by=by)
+        waits = self._runtime.pending
+        if (pending_id is None) is (call_id is None) or answer is None:
+            raise SetupError("answer() takes the id of what is pending, or call_id=, and an answer.")
+        if pending_id is None:
+            pending_id = waits.id_for(call_id or "", self.caller)
+        return await waits.answer(pending_id, answer_from(answer), by=self.caller.principal if by is None else by)
 
     @at_home
     async def pendings(self) -> Sequence[Pending]:
