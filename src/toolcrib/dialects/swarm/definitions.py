@@ -1,13 +1,14 @@
 """The ways in which a tool may be written: an object, a subclass, a dictionary, or the name of one that was added."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Generic
+from typing import Any, Generic, get_args
 
 from ...core import DefinitionError, NameConflictError, UnknownToolError
 from ...schema import closest_match, did_you_mean
 from ...tools import Tool
 from .interfaces import (
     AgentName,
+    CallbackName,
     Function,
     FunctionFactory,
     IAgentToolCallbacks,
@@ -16,17 +17,12 @@ from .interfaces import (
     T,
     ToolName,
 )
-from .tool import TYPES, AgentTool, require_function
+from .tool import TYPES, AgentTool, camel, require_function
 
-_SNAKE = {"toolName": "tool_name", "docNote": "doc_note", "isAvailable": "is_available"}
-_CAMEL = {snake: camel for camel, snake in _SNAKE.items()}
 _PARTS = ("tool_name", "type", "function", "call", "validate", "is_available", "callbacks", "doc_note")
-_CALLBACKS = {
-    "onBeforeCall": "on_before_call",
-    "onAfterCall": "on_after_call",
-    "onValidate": "on_validate",
-    "onCallError": "on_call_error",
-}
+_CAMEL = {part: camel(part) for part in _PARTS if camel(part) != part}
+_SNAKE = {spelled: part for part, spelled in _CAMEL.items()}
+_CALLBACKS = {camel(name): name for name in get_args(CallbackName)}
 
 
 class ITool:

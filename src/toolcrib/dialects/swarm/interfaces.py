@@ -135,7 +135,7 @@ class IAgentToolCallbacks(Generic[T]):
 
 # What happened in a turn
 
-CallbackName = Literal["on_validate", "on_before_call", "on_after_call", "on_call_error"]
+CallbackName = Literal["on_before_call", "on_after_call", "on_validate", "on_call_error"]
 EventKind = CallbackName | Literal["dropped", "validate", "refused", "call", "commit", "return", "error", "skipped"]
 """What happened to a call. A callback's name is for its moment, also where the tool has no such callback."""
 

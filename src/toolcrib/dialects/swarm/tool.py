@@ -262,7 +262,7 @@ class ToolCall:
             _log.error("The callback %s of '%s' failed; the call goes on:\n%s", name, self.tool.tool_name, trace)
 
     def _spelled(self, dto: Mapping[str, Any]) -> Any:
-        return {_camel(key): value for key, value in dto.items()} if self.tool.is_camel else dto
+        return {camel(key): value for key, value in dto.items()} if self.tool.is_camel else dto
 
     def _redacted(self, text: str) -> str:
         return text if self.redaction is None else self.redaction.redact(text)
@@ -307,6 +307,7 @@ async def commit_stop_tools(client_id: str, agent_name: str) -> bool:
     return bool(calls)
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """Return *name* as agent-swarm-kit spells it: `toolName` for `tool_name`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
