@@ -392,14 +392,13 @@ class Pocket:
     def teardown(self) -> None:
         """Stop it, and the callback server if no other Pocket uses that.
 
-        Where its calls ran on the event loop that calls this, it stops as soon as that loop goes on.
+        Called on an event loop, it stops as soon as that goes on: its calls may have run there.
         """
+        stop = self._crib.stop()
         try:
-            sync.run(self._crib.stop())
-        except ToolError as error:
-            if error.code != "conflict":
-                raise
-            self._stopping = asyncio.ensure_future(self._crib.stop())
+            self._stopping = asyncio.create_task(stop)
+        except RuntimeError:  # no loop runs here
+            sync.run(stop)
         stop_callback_server(self._broker)
 
     def __enter__(self) -> Self:
