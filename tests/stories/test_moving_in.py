@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ..agent.wire import answer, wire
-from ..dialects.spark.test_agent_seed import THREE, completion
+from ..dialects.spark.test_agent_models import THREE, completion
 
 HERE = Path(__file__).parent
 SEEDS = HERE.parent / "seeds"

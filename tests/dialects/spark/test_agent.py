@@ -9,8 +9,9 @@ import pytest
 
 from toolcrib import Context
 from toolcrib.agent import Outcome, ScriptedModel
-from toolcrib.dialects.spark.agents import Agent, AgentConfig
+from toolcrib.dialects.spark.agents import Agent, AgentConfig, MemoryConfig, MemoryPolicyType
 from toolcrib.dialects.spark.agents.agent import ToolExecutionError
+from toolcrib.dialects.spark.models import EchoModel, OpenAIModel
 from toolcrib.dialects.spark.nodes.types import ExecutionContext, NodeMessage
 from toolcrib.dialects.spark.tools import ToolContext, tool
 
@@ -254,3 +255,32 @@ async def test_a_pending_call_ends_the_run_with_an_error() -> None:
     assert isinstance(result.raw, ToolExecutionError)
     assert result.content["error"] == "'buy' waits: Sure?"
     assert agent.get_tool_traces_by_name("buy")[0]["error"] is None
+
+
+# AgentConfig
+
+
+@pytest.mark.parametrize("choice", ["", 1, {}, {"tool": {}}, {"tool": "add"}, {"none": {}}, {"auto": {}, "any": {}}])
+def test_an_invalid_choice_is_refused(choice: Any) -> None:
+    with pytest.raises(ValueError, match='tool_choice is "auto", "any", "none" or the name of a tool; or'):
+        AgentConfig(model=EchoModel(), tool_choice=choice)
+
+
+@pytest.mark.parametrize("model", ["gpt-4o-mini", object(), EchoModel, OpenAIModel])
+def test_what_is_not_a_model_is_refused(model: Any) -> None:
+    with pytest.raises(ValueError, match="model is a Model, such as OpenAIModel"):
+        AgentConfig(model=model)
+
+
+# Memory
+
+
+async def test_an_agents_policy_can_change() -> None:
+    agent = Agent(model=EchoModel(), memory_config=MemoryConfig(window=4))
+    await agent.process("a")
+    agent.set_memory_policy(MemoryPolicyType.ROLLING_WINDOW, memory_window=1)
+    await agent.process("b")
+    assert agent.get_history() == [{"role": "assistant", "content": [{"text": "b"}]}]
+    agent.set_memory_policy(lambda all_: all_[:1])
+    agent.add_message_to_history("c")
+    assert len(agent.messages) == 1

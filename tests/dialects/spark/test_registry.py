@@ -14,7 +14,8 @@ from toolcrib import Workbench
 from toolcrib.dialects.spark.tools import registry as registry_module
 from toolcrib.dialects.spark.tools.decorator import tool
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
-from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec
+
+from .echo import Echo
 
 
 @tool
@@ -31,27 +32,6 @@ def count(n: int = 1) -> int:
 
 def plain(query: str) -> str:
     return query
-
-
-class Echo(BaseTool):
-    def __init__(self, name: str = "echo", spec: dict[str, Any] | None = None) -> None:
-        self._name = name  # the base's __init__ is not called
-        self._spec = spec or {"name": name, "description": "Echo", "parameters": {"properties": {"x": {}}}}
-
-    @property
-    def tool_name(self) -> str:
-        return self._name
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec  # type: ignore[return-value]
-
-    @property
-    def tool_type(self) -> str:
-        return "echo"
-
-    def __call__(self, x: Any = None) -> Any:
-        return x
 
 
 Module = Callable[..., str]

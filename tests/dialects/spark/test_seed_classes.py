@@ -7,24 +7,9 @@ from typing import Any, Literal, get_args, get_type_hints
 from toolcrib.dialects.spark.tools import registry, types
 from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
-from toolcrib.dialects.spark.tools.types import BaseTool, ToolResult, ToolSpec, ToolUse, update_tool_runtime_metadata
+from toolcrib.dialects.spark.tools.types import ToolResult, ToolUse, update_tool_runtime_metadata
 
-
-class Echo(BaseTool):
-    @property
-    def tool_name(self) -> str:
-        return "echo"
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return {"name": "echo", "description": "Echo.", "parameters": {"json": {"type": "object", "properties": {}}}}
-
-    @property
-    def tool_type(self) -> str:
-        return "custom"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return "echo"
+from .echo import Echo
 
 
 def parameters_of(fn: Any) -> list[tuple[str, Any]]:
@@ -62,7 +47,7 @@ async def test_a_custom_tool_has_the_documented_defaults_until_it_is_marked() ->
     def marks() -> tuple[bool, ...]:
         return made.supports_hot_reload, made.is_dynamic, made.supports_async, made.is_long_running
 
-    assert (made.tool_name, made.tool_type, made(), await made.acall()) == ("echo", "custom", "echo", "echo")
+    assert (made.tool_name, made.tool_type, made("a"), await made.acall("b")) == ("echo", "echo", "a", "b")
     assert marks() == (False, False, False, False)
     shown = made.get_display_properties()
     assert shown["Name"] == "echo"
