@@ -12,7 +12,7 @@ from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, RequestUsage
 from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from bridged_tools import PNG, STILL, add, events, late, no_events, wait, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import PNG, add, events, no_events, wipe  # noqa: F401 - no_events is for each test
 from pydantic import BaseModel
 
 from toolcrib import Context, Image, Workbench, tool

@@ -4,18 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bridged_tools import (  # noqa: F401 - no_events is for each test
-    PNG,
-    STILL,
-    add,
-    draw,
-    events,
-    late,
-    no_events,
-    wait,
-    whoami,
-    wipe,
-)
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner

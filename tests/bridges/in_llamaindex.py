@@ -4,18 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from bridged_tools import (  # noqa: F401 - no_events is for each test
-    PNG,
-    STILL,
-    add,
-    draw,
-    events,
-    late,
-    no_events,
-    wait,
-    whoami,
-    wipe,
-)
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM

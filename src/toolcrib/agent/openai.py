@@ -31,7 +31,6 @@ _PROBLEMS: Mapping[str, ModelProblem] = {
     "invalid_request_error": "refused",
 }
 _DONE = re.compile(rb"[\r\n]data: ?\[DONE\]")
-_DONE_LENGTH = 16
 _PLACEHOLDER_KEY = "none"
 
 
@@ -165,7 +164,7 @@ def _watch_end(response: Any) -> list[bytes]:
             tail += piece
             if _DONE.search(tail):
                 ends.append(tail)
-            tail = tail[-_DONE_LENGTH:]
+            tail = tail[-len(b"\ndata: [DONE]") :]
             yield piece
 
     response.aiter_bytes = watched

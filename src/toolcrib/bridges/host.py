@@ -31,8 +31,8 @@ from ..workbench import Crib, Workbench
 
 _log = logging.getLogger("toolcrib")
 
-MAX_BENCHES = 1000
-"""How many callers' workbenches of a crib stay at hand."""
+MAX_KEPT = 1000
+"""How many callers' workbenches of a crib stay at hand, and how many results of calls that a graph repeats."""
 
 CallerOf = Callable[[Any], Caller]
 """The caller of a run, by the context of the run that the framework gives to tools."""
@@ -81,7 +81,7 @@ class Host:
             raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where no caller is known.")
         bench = self._benches.pop(caller, None) or self.tools.workbench(caller)
         self._benches[caller] = bench
-        while len(self._benches) > MAX_BENCHES:
+        while len(self._benches) > MAX_KEPT:
             self._benches.popitem(last=False)  # what it has open is the crib's to close
         return bench
 

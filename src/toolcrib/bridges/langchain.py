@@ -1,6 +1,8 @@
 """LangChain and LangGraph: a workbench as tools, and LangChain's tools and toolkits as sources."""
 
-from collections.abc import Hashable, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
@@ -17,17 +19,21 @@ from langchain_core.tools import (
 from langchain_core.tools import Tool as SimpleTool
 from pydantic import PrivateAttr, ValidationError
 
-from ..core import Audio, Context, DefinitionError, File, Image, Result, ToolError, ToolSpec
+from ..core import Approve, Audio, Context, DefinitionError, Deny, File, Image, Pending, Result, ToolError, ToolSpec
 from ..formats import Offer, media_content
 from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, hints_of, injected, problems, tool_of
-from .host import CallerOf, Host, metadata
-from .langchain_interrupt import Results, answer_to, checkpoint_of, waits
+from .host import MAX_KEPT, CallerOf, Host, metadata
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
+
+_CHECKPOINTER, _SCRATCHPAD, _TASK = "__pregel_checkpointer", "__pregel_scratchpad", "__pregel_task_id"
+_Results = OrderedDict[tuple[str, str], Result[Any]]
+"""The last results of calls that were answered, by task of a graph and id of the call."""
+_asking = threading.Lock()  # the sync calls of a node are in threads
 
 # Out
 
@@ -42,7 +48,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
     something. An agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
-    return _made(host, host.offer_of(host.specs()), Results())
+    return _made(host, host.offer_of(host.specs()), _Results())
 
 
 def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "AgentMiddleware[Any, Any, Any]":
@@ -53,11 +59,11 @@ def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "A
     """
     from .langchain_agent import Offering
 
-    host, results = Host(tools, caller), Results()
+    host, results = Host(tools, caller), _Results()
     return Offering(lambda config: _made(host, host.offer(config), results))
 
 
-def _made(host: Host, offered: Offer, results: Results) -> list[BaseTool]:
+def _made(host: Host, offered: Offer, results: _Results) -> list[BaseTool]:
     tools: list[BaseTool] = []
     for tool in offered.tools:
         ours = _WorkbenchTool(
@@ -75,7 +81,7 @@ class _WorkbenchTool(BaseTool):
     """One tool of a workbench. Its check is ours: a schema that is data is not validated here."""
 
     _host: Host = PrivateAttr()
-    _results: Results = PrivateAttr()
+    _results: _Results = PrivateAttr()
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -83,26 +89,32 @@ class _WorkbenchTool(BaseTool):
         return (), {"arguments": tool_input, "call_id": tool_call_id}
 
     def _run(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
-        result = self._results.get(config, call_id)
+        result = self._results.get((_task(config), call_id or ""))
         if result is None:
             result = sync.run(self._host.call(config, self.name, arguments, call_id))
-        if result.pending is not None and waits(result, config):
-            checkpointer, checkpoint = checkpoint_of(config)
-            answer = answer_to(result.pending, checkpointer.get_tuple(checkpoint), config, call_id)
+        if result.pending is not None and _waits(result, config):
+            checkpointer, checkpoint = _checkpoint_of(config)
+            answer = _answer_to(result.pending, checkpointer.get_tuple(checkpoint), config, call_id)
             result = sync.run(self._host.call(config, self.name, arguments, call_id, answer=answer))
-            self._results.keep(config, call_id, result)
+            self._keep(result, config, call_id)
         return self._message(result, call_id)
 
     async def _arun(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
-        result = self._results.get(config, call_id)
+        result = self._results.get((_task(config), call_id or ""))
         if result is None:
             result = await self._host.call(config, self.name, arguments, call_id)
-        if result.pending is not None and waits(result, config):
-            checkpointer, checkpoint = checkpoint_of(config)
-            answer = answer_to(result.pending, await checkpointer.aget_tuple(checkpoint), config, call_id)
+        if result.pending is not None and _waits(result, config):
+            checkpointer, checkpoint = _checkpoint_of(config)
+            answer = _answer_to(result.pending, await checkpointer.aget_tuple(checkpoint), config, call_id)
             result = await self._host.call(config, self.name, arguments, call_id, answer=answer)
-            self._results.keep(config, call_id, result)
+            self._keep(result, config, call_id)
         return self._message(result, call_id)
+
+    def _keep(self, result: Result[Any], config: RunnableConfig, call_id: str | None) -> None:
+        if call_id and result.pending is None:
+            self._results[_task(config), call_id] = result
+            while len(self._results) > MAX_KEPT:
+                self._results.popitem(last=False)
 
     def _message(self, result: Result[Any], call_id: str | None) -> Any:
         view = result.shown()
@@ -124,6 +136,69 @@ def _block(part: Any) -> dict[str, Any]:
         kind = {Image: "image", Audio: "audio"}.get(type(part), "file")
         return {"type": kind, "base64": part.base64, "mime_type": part.media_type}
     return {"type": "text", "text": part.text}
+
+
+# A person's answer to a call that waits in a graph: for the call that they were shown, and for no other.
+#
+# LangGraph runs a node again from its first line with each answer, and hands the answers out in the order in which it
+# is asked for them: of several calls in one node, another would get the answer, and one that is done would run again.
+# So an answer is for the call in the interrupt that the checkpoint has, and the result of a call that was answered is
+# kept.
+
+
+def _waits(result: Result[Any], config: RunnableConfig) -> bool:
+    """Check whether *result* waits for an approval in a graph that can wait for it."""
+    conf = config.get("configurable", {})
+    in_graph = conf.get(_CHECKPOINTER) is not None and conf.get(_SCRATCHPAD) is not None
+    return in_graph and result.pending is not None and result.pending.kind == "approval"
+
+
+def _checkpoint_of(config: RunnableConfig) -> tuple[Any, RunnableConfig]:
+    """Return the checkpointer, and the config of the checkpoint at which the running task began."""
+    conf: Mapping[str, Any] = config.get("configurable", {})
+    namespace = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
+    at = {"thread_id": conf["thread_id"], "checkpoint_ns": namespace}
+    return conf[_CHECKPOINTER], {"configurable": at | {"checkpoint_id": conf["checkpoint_map"].get(namespace)}}
+
+
+def _answer_to(pending: Pending, saved: Any, config: RunnableConfig, call_id: str | None) -> Approve | Deny:
+    """Return the answer to *pending*, by the checkpoint *saved*. Raises the interrupt where there is none yet."""
+    from langgraph.errors import GraphInterrupt
+    from langgraph.types import interrupt
+
+    scratchpad = config.get("configurable", {})[_SCRATCHPAD]
+    call = {"call_id": call_id, "digest": pending.digest}
+    with _asking:
+        for place in _places(call, saved, config):
+            answers = scratchpad.resume[place:] or [scratchpad.get_null_resume(False)]
+            if place <= len(scratchpad.resume) and answers[0] is not None:
+                return _answer(answers[0])
+        while True:  # past the answers to others
+            place = len(scratchpad.resume)
+            try:
+                interrupt({"type": "approval", **pending.to_dict(), **call, "place": place})
+            except GraphInterrupt:
+                if place == len(scratchpad.resume):
+                    raise
+
+
+def _places(call: Mapping[str, Any], saved: Any, config: RunnableConfig) -> Iterator[int]:
+    """Yield where the answers to the interrupts for *call* stand, by the checkpoint *saved*."""
+    for task, channel, value in saved.pending_writes or () if saved is not None else ():
+        question = value[-1].value if task == _task(config) and channel == "__interrupt__" and value else None
+        if isinstance(question, Mapping) and call.items() <= question.items():
+            yield question["place"]
+
+
+def _answer(answer: Any) -> Approve | Deny:
+    if isinstance(answer, Mapping):
+        is_approved = answer.get("type", answer.get("decision")) in ("approve", "accept")
+        return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
+    return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
+
+
+def _task(config: RunnableConfig) -> str:
+    return str(config.get("configurable", {}).get(_TASK, ""))
 
 
 # In
