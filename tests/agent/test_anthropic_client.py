@@ -7,9 +7,9 @@ import pytest
 from toolcrib import Call, Result, Text, ToolSpec
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.anthropic import AnthropicModel
-from toolcrib.formats import Reply, Results, TextDelta, Usage, User
+from toolcrib.formats import Reply, Results, Usage, User
 
-from .wire import answer, events, refusal, wire
+from .wire import answer, wire
 
 KEY = "sk-ant-a-very-secret-key"
 ADD = ToolSpec(
@@ -74,10 +74,6 @@ def model(url: str, **options: Any) -> AnthropicModel:
     return AnthropicModel("claude-x", api_key=KEY, base_url=url, max_retries=0, **options)
 
 
-async def heard(of: AnthropicModel, request: Request = QUESTION) -> list[TextDelta | Reply]:
-    return [piece async for piece in of.stream(request)]
-
-
 async def test_a_whole_reply_and_what_was_asked_for_it() -> None:
     with wire(answer(WHOLE)) as provider:
         claude = model(provider.url, max_tokens=100, options={"temperature": 0})
@@ -111,31 +107,6 @@ async def test_the_next_turn_sends_thinking_back_as_it_came_and_the_results() ->
             "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "5"}]}],
         },
     ]
-
-
-async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> None:
-    with wire(events(*PIECES)) as provider:
-        *words, last = await heard(model(provider.url))
-        assert provider.requests[0].body["stream"] is True
-    assert words == [TextDelta("I "), TextDelta("add.")]
-    assert isinstance(last, Reply)
-    assert last.calls == (Call("add", '{"a": 2, "b": 3}', "toolu_1"),)  # as it was written
-    assert (last.text, last.stop, last.usage, last.native) == (REPLY.text, REPLY.stop, REPLY.usage, REPLY.native)
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "problem"),
-    [
-        (400, "invalid_request_error", "refused"),
-        (404, "not_found_error", "refused"),
-        (529, "overloaded_error", "unavailable"),
-    ],
-)
-async def test_other_refusals_are_reported_with_their_problems(status: int, kind: str, problem: str) -> None:
-    output = refusal(status, {"type": "error", "error": {"type": kind, "message": "No."}})
-    with wire(output) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
-        await model(provider.url).reply(QUESTION)
-    assert (caught.value.problem, caught.value.retry_after_s) == (problem, None)
 
 
 async def test_what_is_no_answer_of_anthropics_is_reported() -> None:

@@ -13,7 +13,7 @@ from toolcrib.agent import ModelError, Request
 from toolcrib.agent.bedrock import BedrockModel
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User
 
-from .wire import Answer, answer, raw, refusal, unfinished, wire
+from .wire import Answer, answer, raw, unfinished, wire
 
 SECRET = "wJalr-a-very-secret-key"
 ADD = ToolSpec(
@@ -154,16 +154,6 @@ async def test_the_next_turn_sends_reasoning_back_as_it_came_and_the_results() -
     ]
 
 
-async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> None:
-    with wire(events(*PIECES)) as provider:
-        *words, last = await heard(model(provider.url))
-        assert provider.requests[0].path == "/model/claude-x/converse-stream"
-    assert words == [TextDelta("I "), TextDelta("add.")]
-    assert isinstance(last, Reply)
-    assert last.calls == (Call("add", '{"a": 2, "b": 3}', "tooluse_1"),)  # as it was written
-    assert (last.text, last.stop, last.usage, last.native) == (REPLY.text, REPLY.stop, REPLY.usage, REPLY.native)
-
-
 async def test_while_one_reply_is_awaited_the_event_loop_goes_on() -> None:
     with wire(unfinished(events(*PIECES[:8]))) as provider:
         got: asyncio.Queue[TextDelta | Reply] = asyncio.Queue()
@@ -178,22 +168,6 @@ async def test_while_one_reply_is_awaited_the_event_loop_goes_on() -> None:
         listening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await listening
-
-
-@pytest.mark.full  # each needs a client of boto3's, which takes a while to make
-@pytest.mark.parametrize(
-    ("status", "kind", "problem"),
-    [
-        (403, "AccessDeniedException", "unauthorized"),
-        (400, "ValidationException", "refused"),
-        (424, "ModelErrorException", "unavailable"),
-    ],
-)
-async def test_other_refusals_are_reported_with_their_problems(status: int, kind: str, problem: str) -> None:
-    output = refusal(status, {"message": "No."}, x_amzn_errortype=kind)
-    with wire(output) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
-        await model(provider.url).reply(QUESTION)
-    assert (caught.value.problem, caught.value.retry_after_s) == (problem, None)
 
 
 async def test_an_error_in_the_middle_of_a_stream_is_reported_by_its_kind() -> None:

@@ -1,6 +1,7 @@
 """What holds for the clients of all providers, each with its real SDK against a server that speaks its wire."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import SetupError
+from toolcrib import Call, SetupError
 from toolcrib.agent import Model, ModelError, OpenAIChat, OpenAIResponses
 from toolcrib.formats import Reply, TextDelta
 
@@ -47,18 +48,23 @@ class Client:
 
 
 def _says(status: int, words: str) -> Answer:
-    kind = {401: "authentication_error", 429: "rate_limit_error", 500: "api_error"}[status]
-    return refusal(status, {"error": {"type": kind, "message": words}}, retry_after="7")
+    kind = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+    error = {"type": kind.get(status, "api_error"), "message": words}
+    return refusal(status, {"error": error}, retry_after="7")
 
 
 def _google(status: int, words: str) -> Answer:
-    kind = {401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}[status]
+    kinds = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED"}
     pause = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}
-    return refusal(status, {"error": {"code": status, "message": words, "status": kind, "details": [pause]}})
+    return refusal(
+        status,
+        {"error": {"code": status, "message": words, "status": kinds.get(status, "INTERNAL"), "details": [pause]}},
+    )
 
 
 def _amazon(status: int, words: str) -> Answer:
-    kind = {401: "UnrecognizedClientException", 429: "ThrottlingException", 500: "InternalServerException"}[status]
+    kinds = {400: "ValidationException", 401: "UnrecognizedClientException", 403: "AccessDeniedException"}
+    kind = {**kinds, 429: "ThrottlingException"}.get(status, "ModelErrorException")
     return refusal(status, {"message": words}, retry_after="7", x_amzn_errortype=kind)
 
 
@@ -157,6 +163,8 @@ async def ask(model: Model, client: Client, streaming: bool) -> Any:
         (401, "unauthorized", False),
         (429, "limited", True),
         (500, "unavailable", False),
+        (400, "refused", False),
+        pytest.param(403, "unauthorized", False, marks=pytest.mark.full),
         pytest.param(401, "unauthorized", True, marks=pytest.mark.full),
         pytest.param(500, "unavailable", True, marks=pytest.mark.full),
     ],
@@ -181,6 +189,23 @@ async def test_long_words_of_a_provider_are_cut_and_secrets_redacted_before_that
         await client.at(provider.url).reply(client.request)
     assert KEY[:8] not in str(caught.value)
     assert len(str(caught.value)) < 750
+
+
+@EACH
+async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole(client: Client) -> None:
+    with wire(answer(client.whole), client.streamed(*client.pieces)) as provider:
+        model = client.at(provider.url)
+        whole = await model.reply(client.request)
+        *words, last = await heard(model, client.request)
+    assert words == WORDS
+    assert isinstance(last, Reply)
+    assert (last.text, last.stop, last.usage, last.native) == (whole.text, whole.stop, whole.usage, whole.native)
+    ((streamed,), (call,)) = (last.calls, whole.calls)
+    assert (streamed.id, streamed.tool, as_object(streamed)) == (call.id, call.tool, as_object(call))
+
+
+def as_object(call: Call) -> Any:
+    return json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
 
 
 @EACH

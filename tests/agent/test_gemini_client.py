@@ -7,9 +7,9 @@ import pytest
 from toolcrib import Call, Image, Result, Text, ToolSpec
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.gemini import GeminiModel
-from toolcrib.formats import Reply, Results, TextDelta, Usage, User
+from toolcrib.formats import Reply, Results, Usage, User
 
-from .wire import answer, events, refusal, wire
+from .wire import answer, refusal, wire
 
 KEY = "AIza-a-very-secret-key"
 ADD = ToolSpec(
@@ -59,10 +59,6 @@ def model(url: str, **options: Any) -> GeminiModel:
     return GeminiModel("gemini-x", api_key=KEY, base_url=url, max_retries=0, **options)
 
 
-async def heard(of: GeminiModel, request: Request = QUESTION) -> list[TextDelta | Reply]:
-    return [piece async for piece in of.stream(request)]
-
-
 async def test_a_whole_reply_and_what_was_asked_for_it() -> None:
     with wire(answer(WHOLE)) as provider:
         assert await model(provider.url, options={"temperature": 0}).reply(QUESTION) == REPLY
@@ -102,29 +98,6 @@ async def test_the_next_turn_sends_signatures_back_as_they_came_and_the_results(
         {"role": "model", "parts": [THOUGHT, {"text": "I add."}, CALL]},
         {"role": "user", "parts": [{"functionResponse": response}]},
     ]
-
-
-async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> None:
-    with wire(events(*PIECES)) as provider:
-        *words, last = await heard(model(provider.url))
-        assert provider.requests[0].path == "/v1/models/gemini-x:streamGenerateContent?alt=sse"
-    assert words == [TextDelta("I "), TextDelta("add.")]
-    assert last == REPLY
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "problem"),
-    [
-        (403, "PERMISSION_DENIED", "unauthorized"),
-        (400, "INVALID_ARGUMENT", "refused"),
-        (503, "UNAVAILABLE", "unavailable"),
-    ],
-)
-async def test_other_refusals_are_reported_with_their_problems(status: int, kind: str, problem: str) -> None:
-    output = refusal(status, {"error": {"code": status, "message": "No.", "status": kind}})
-    with wire(output) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
-        await model(provider.url).reply(QUESTION)
-    assert (caught.value.problem, caught.value.retry_after_s) == (problem, None)
 
 
 async def test_a_wrong_key_is_reported_as_such_though_google_calls_it_a_wrong_request() -> None:

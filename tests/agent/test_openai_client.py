@@ -158,25 +158,12 @@ async def test_without_tools_nothing_is_written_of_them() -> None:
     assert [set(request.body) for request in provider.requests] == [{"model", "messages"}, {"model", "input"}]
 
 
-@pytest.mark.parametrize(
-    ("kind", "script"),
-    [(OpenAIChat, events(*CHUNKS, "[DONE]")), (OpenAIResponses, events(*named(EVENTS)))],
-)
-async def test_streamed_with_calls_in_pieces(kind: Any, script: Answer) -> None:
-    with wire(script) as provider:
-        assert [message(piece) async for piece in model(kind, provider).stream(ASKED)] == STREAMED
-    asked = provider.requests[0].body
-    assert (asked["stream"], asked.get("stream_options")) == (
-        True,
-        {"include_usage": True} if kind is OpenAIChat else None,
-    )
-
-
-async def test_an_option_that_a_server_does_not_know_can_be_left_out() -> None:
-    with wire(events(*CHUNKS, "[DONE]")) as provider:
-        client_model = model(OpenAIChat, provider, options={"stream_options": None})
-        assert [message(piece) async for piece in client_model.stream(ASKED)] == STREAMED
-    assert "stream_options" not in provider.requests[0].body
+async def test_a_stream_asks_for_its_tokens_unless_that_option_is_left_out() -> None:
+    with wire(*[events(*CHUNKS, "[DONE]")] * 2) as provider:
+        for options in ({}, {"stream_options": None}):
+            client_model = model(OpenAIChat, provider, options=options)
+            assert [message(piece) async for piece in client_model.stream(ASKED)] == STREAMED
+    assert [request.body.get("stream_options") for request in provider.requests] == [{"include_usage": True}, None]
 
 
 FAULTS: dict[str, tuple[Answer, tuple[str, float | None], str]] = {

@@ -329,22 +329,16 @@ async def _closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T
 
 def _turns(prompt: Any, after: Sequence[Turn]) -> Sequence[Turn]:
     """Return the turns that a run begins with."""
-    match prompt:
-        case str():
-            turns: Sequence[Turn] = (User((Text(prompt),)),) if prompt else ()
-        case User():
-            turns = (prompt,)
-        case Text() | Data() | Image() | Audio() | File():
-            turns = (User((prompt,)),)
-        case [*parts] if all(isinstance(part, User | Reply | Results) for part in parts):
-            turns = parts
-        case [*parts] if all(isinstance(part, str | Text | Data | Image | Audio | File) for part in parts):
-            turns = (User(tuple(Text(part) if isinstance(part, str) else part for part in parts)),)
-        case _:
-            raise SetupError(
-                "A run begins with text, content (Text, Image, ...), a list of both, or the turns of a conversation, "
-                f"not with a {type(prompt).__name__}."
-            )
+    parts = prompt if isinstance(prompt, list | tuple) else [] if prompt == "" else [prompt]
+    if all(isinstance(part, User | Reply | Results) for part in parts):
+        turns: Sequence[Turn] = parts
+    elif all(isinstance(part, str | Text | Data | Image | Audio | File) for part in parts):
+        turns = (User(tuple(Text(part) if isinstance(part, str) else part for part in parts)),)
+    else:
+        raise SetupError(
+            "A run begins with text, content (Text, Image, ...), a list of both, or the turns of a conversation, "
+            f"not with a {type(prompt).__name__}."
+        )
     return checked_turns((*after, *turns) if turns else ())
 
 

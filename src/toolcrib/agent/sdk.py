@@ -8,8 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
@@ -249,24 +247,12 @@ def problem_of(status: int) -> ModelProblem:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return seconds until the provider accepts requests again, as its headers have it; None where they do not."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = headers.get("retry-after")
-    seconds = _number(text)
-    if text is None or seconds is not None:
-        return seconds
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
+    """Return seconds until the provider accepts requests again, as its headers have them; None where they do not."""
+    for name, units_per_s in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            number = float(headers.get(name) or "")
+        except ValueError:
+            continue
+        if 0 <= number < float("inf"):
+            return number / units_per_s
+    return None

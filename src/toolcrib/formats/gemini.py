@@ -99,16 +99,19 @@ class Stream(ReplyStream):
         feedback = reading.optional(answer, "promptFeedback", dict, _ANSWER) or {}
         if feedback.get("blockReason"):
             self._stop = "PROHIBITED_CONTENT"  # the prompt was refused: no candidate follows
+        candidates = reading.object_list(answer, "candidates", _ANSWER)
+        return self._add_candidate(candidates[0], f"{_ANSWER} (candidates[0])") if candidates else ""
+
+    def _add_candidate(self, candidate: Mapping[str, Any], where: str) -> str:
+        """Return the text that *candidate* adds."""
+        self._stop = reading.optional(candidate, "finishReason", str, where) or self._stop
+        self._message = reading.optional(candidate, "finishMessage", str, where) or self._message
+        content = reading.optional(candidate, "content", dict, where) or {}
         texts: list[str] = []
-        for candidate in reading.object_list(answer, "candidates", _ANSWER)[:1]:
-            where = f"{_ANSWER} (candidates[0])"
-            self._stop = reading.optional(candidate, "finishReason", str, where) or self._stop
-            self._message = reading.optional(candidate, "finishMessage", str, where) or self._message
-            content = reading.optional(candidate, "content", dict, where) or {}
-            for number, data in enumerate(reading.object_list(content, "parts", f"{where}.content")):
-                part = _checked_part(data, f"{where}.content.parts[{number}]")
-                self._append(part, continues=number == 0)
-                texts += [] if part.get("thought") else [part.get("text") or ""]
+        for number, data in enumerate(reading.object_list(content, "parts", f"{where}.content")):
+            part = _checked_part(data, f"{where}.content.parts[{number}]")
+            self._append(part, continues=number == 0)
+            texts += [] if part.get("thought") else [part.get("text") or ""]
         return "".join(map(str, texts))
 
     def _calls(self, native: Sequence[Object]) -> list[Call]:

@@ -129,15 +129,19 @@ class Stream(ReplyStream):
     def _call_for(self, delta: Mapping[str, Any], function: Mapping[str, Any]) -> Object | None:
         """Return the call that *delta* continues; None where it begins a new one."""
         index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
-        if index is None and call_id:
-            return next((call for call in self._calls if call.get("id") == call_id), None)
-        if index is None:  # without index and id, a delta with a name begins a call
-            return None if name or not self._calls else self._calls[-1]
+        if index is None:
+            return self._call_without_index(call_id, name)
         call = next((call for call in reversed(self._calls) if call["index"] == index), None)
         if call and name and call_id and call.get("id") not in (None, "", call_id):
             # Perhaps all calls are under one index, each whole in one delta.
             return None if _is_whole(call["function"].get("arguments", "")) else call
         return call
+
+    def _call_without_index(self, call_id: Any, name: Any) -> Object | None:
+        if call_id:
+            return next((call for call in self._calls if call.get("id") == call_id), None)
+        # A delta with a name, and nothing else that tells it from others, begins a call.
+        return None if name or not self._calls else self._calls[-1]
 
 
 def _is_whole(arguments: str | reading.Pieces) -> bool:
