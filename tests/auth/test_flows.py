@@ -170,10 +170,11 @@ for status in (301, 302, 303, 307, 308):
         "'idp' answered with a redirect, which is not followed.",
     )
 for member, values in {
-    "access_token": (None, 5, True, ["a"], {"a": 1}, "", "line\r\nbreak", "ünicode", "x" * 20_000),
-    "refresh_token": (5, True, ["a"], {"a": 1}, "nul\0", "x" * 20_000),
+    # Also what cannot be sent, shown or redacted: a short token would be found in every text.
+    "access_token": (None, 5, True, ["a"], {"a": 1}, "", "line\r\nbreak", "ünicode", "x" * 20_000, "    ", "a-b ", "e"),
+    "refresh_token": (5, True, ["a"], {"a": 1}, "nul\0", "x" * 20_000, "the"),
     "expires_in": ("soon", -1, -0.5, "-3600", float("nan"), True, [3600], {"s": 1}),
-    "scope": (5, True, [1], {"read": 1}),
+    "scope": (5, True, [1], {"read": 1}, ["a\r\nX: y"], "a \x1b[31m", "réad", ["a b"], [""], "read " * 10_000),
     "token_type": (5, ["bearer"], "N_A"),
 }.items():
     for value in values:
@@ -254,7 +255,7 @@ async def test_odd_answers_that_are_understood(
             assert 0 <= (stored.grant.expires_at - begun_at).total_seconds() - lives_s < 60
 
 
-@pytest.mark.parametrize("name", ["html", "500", "302", "huge", "access_token 5", "expires_in -1"])
+@pytest.mark.parametrize("name", ["html", "500", "302", "huge", "access_token 5", "refresh_token 5", "expires_in -1"])
 async def test_a_refresh_that_is_answered_wrongly_keeps_the_grant(setup: Setup, server: Server, name: str) -> None:
     async with setup.crib(IDP) as crib:
         bench = crib.workbench(ALICE)

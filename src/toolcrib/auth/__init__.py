@@ -8,14 +8,13 @@ from ..machinery import raise_missing_extra
 try:
     import authlib as authlib  # first: without it this extra is missing, and not one of those that it brings
 
-    from .authorizations import CallbackError, Completed
     from .broker import CredentialBroker
     from .catalogue import Client, OAuth2, Provider, load_catalogue
     from .flows import DeviceCode, Flow, FlowError
     from .grant import Grant, Owner
     from .providers import OPERATOR, Needed, secret_owner
     from .sealed import DatabaseVault
-    from .vault import Authorization, MemoryVault, StoredGrant, Vault
+    from .vault import Authorization, CallbackError, Completed, MemoryVault, StoredGrant, Vault
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "Credentials need", "auth")
 

@@ -29,13 +29,23 @@ from ..core import (
     ToolError,
 )
 from ..machinery import log_failure
-from .authorizations import CallbackError, Completed, new_authorization, pending_of
 from .catalogue import Client, OAuth2, Provider, load_catalogue
 from .flows import FlowError
 from .grant import Grant, Owner
 from .providers import OPERATOR, Needed, Providers, secret_owner
 from .servers import client_metadata
-from .vault import Authorization, MemoryVault, StoredGrant, Vault, covers, step_for
+from .vault import (
+    Authorization,
+    CallbackError,
+    Completed,
+    MemoryVault,
+    StoredGrant,
+    Vault,
+    covers,
+    new_authorization,
+    pending_of,
+    step_for,
+)
 
 _log = logging.getLogger("toolcrib")
 

@@ -4,17 +4,17 @@ A provider is a table. Each way to its credentials is a table in it: `oauth2`, `
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from importlib import resources
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..core import SetupError, ToolcribError
 from ..net import Guard
@@ -36,23 +36,6 @@ AUTH_METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "n
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _LINE = re.compile(r" \(at line (\d+), column \d+\)")
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
-def _header_name(text: str) -> str:
-    if not _HEADER.fullmatch(text):
-        raise ValueError("expected the name of a header, such as X-API-Key")
-    return text
-
-
-def _header_text(text: str) -> str:
-    if not (text.isascii() and text.isprintable()):
-        raise ValueError("expected printable ASCII characters, as it is sent in a header")
-    return text
-
-
-_HeaderName = Annotated[str, AfterValidator(_header_name)]
-_HeaderText = Annotated[str, AfterValidator(_header_text)]
 
 
 class OAuth2(Strict):
@@ -87,9 +70,7 @@ class OAuth2(Strict):
         default="post", description="How the client authenticates: in the body, by HTTP Basic, or not at all."
     )
     body: Literal["form", "json"] = Field(default="form", description="How a token request is written.")
-    headers: dict[_HeaderName, _HeaderText] = Field(
-        default_factory=dict[str, str], description="More headers of token requests."
-    )
+    headers: dict[str, str] = Field(default_factory=dict[str, str], description="More headers of token requests.")
     pkce: bool = Field(default=True, description="Whether PKCE (S256) is sent.")
     parameters: dict[str, str] = Field(
         default_factory=dict[str, str], description="More parameters of the authorization URL."
@@ -142,8 +123,8 @@ class OAuth2(Strict):
 class Key(Strict):
     """One secret text, and how it is sent."""
 
-    header: _HeaderName = Field(default="Authorization", description="The header that it is sent in.")
-    prefix: _HeaderText = Field(default="Bearer ", description="What comes before it there.")
+    header: str = Field(default="Authorization", description="The header that it is sent in.")
+    prefix: str = Field(default="Bearer ", description="What comes before it there.")
 
 
 class Basic(Strict):
@@ -302,8 +283,6 @@ def _read(name: str, table: Any, providers: dict[str, Provider]) -> list[tuple[K
         return [((name,), f"'{display_name(name)}' is not a name: letters, digits, '-' and '_'.")]
     if not isinstance(table, dict):
         return [((name,), f"Expected a table: [{name}].")]
-    if odd := list(_unprintable(table, (name,))):
-        return odd
     table = {"title": name, **table}
     try:
         providers[name] = Provider.model_validate(table)
@@ -311,18 +290,6 @@ def _read(name: str, table: Any, providers: dict[str, Provider]) -> list[tuple[K
         mistakes = mistakes_in(Provider, table, error, header=f"{name}.")
         return [((name, *mistake.keys), _placed(mistake.message, name)) for mistake in mistakes]
     return []
-
-
-def _unprintable(value: Any, keys: Keys) -> Iterator[tuple[Keys, str]]:
-    """Yield the places in *value* of texts that cannot be shown or sent.
-
-    With line breaks, or characters of a terminal.
-    """
-    if isinstance(value, str) and not value.isprintable():
-        yield keys, f"'{'.'.join(map(display_name, map(str, keys[1:])))}' has characters that are not printable."
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in inner:
-        yield from _unprintable(item, (*keys, key))
 
 
 def _placed(message: str, name: str) -> str:
