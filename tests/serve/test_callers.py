@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference
 from pydantic import BaseModel
 
-from toolcrib import Caller, Context, Crib, SetupError, Source, StatefulTool, tool
+from toolcrib import Caller, Context, Crib, Source, StatefulTool, tool
 from toolcrib.serve import server
 from toolcrib.serve.callers import Callers
 
@@ -117,35 +117,6 @@ async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(
             with pytest.raises(MCPError, match="could not be identified"):
                 await request()
     assert "A request could not be identified" in caplog.text
-
-
-def _stops(task: asyncio.Task[Any]) -> bool:
-    return task.get_coro().__qualname__ == "Workbench.stop"
-
-
-@pytest.mark.full
-async def test_of_a_thousand_and_one_callers_the_one_that_was_quiet_for_longest_begins_anew() -> None:
-    async with Crib([Counter]) as crib:
-        callers = Callers(crib, lambda headers: Caller(headers["name"]))
-
-        async def count(name: int) -> object:
-            result = await (await callers.workbench({"Name": str(name)})).call("increment")
-            return result.value
-
-        for name in range(1000):
-            assert await count(name) == 1
-        unused = await callers.workbench({"Name": "1"})
-        for name in (0, *range(2, 1000)):
-            assert await count(name) == 2
-        assert len(list(callers)) == 1000
-        assert await count(1000) == 1
-        async with asyncio.timeout(60):
-            while any(map(_stops, asyncio.all_tasks())):
-                await asyncio.sleep(0.01)
-        with pytest.raises(SetupError, match="This workbench is stopped"):
-            await unused.call("increment")
-        assert len(list(callers)) == 1000
-        assert [await count(name) for name in (0, 2, 999, 1000, 1)] == [3, 3, 3, 2, 1]
 
 
 async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:
