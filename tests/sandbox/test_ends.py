@@ -115,25 +115,20 @@ async def test_stop_ends_workers_that_serve(tools: str, lives: Lives) -> None:
     assert (result.error.code, "was stopped" in result.text) == ("lost", True)
 
 
-@pytest.mark.parametrize("victim", ["guard", "worker"])
-async def test_a_worker_or_its_guard_that_is_killed_leaves_nothing(
-    tools: str, tmp_path: Path, victim: str, lives: Lives
-) -> None:
+async def test_a_worker_that_is_killed_leaves_nothing(tools: str, tmp_path: Path, lives: Lives) -> None:
     async with Workbench([tools]) as bench:
         busy = asyncio.create_task(bench.call("start_others", {"folder": str(tmp_path), "wait_s": 60}))
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.01)
-        guard, worker, *others = family()
-        os.kill(guard if victim == "guard" else worker, signal.SIGKILL)
+        _, worker, *others = family()
+        os.kill(worker, signal.SIGKILL)
         result = await busy
         assert result.error is not None
         assert (result.error.code, "was ended by SIGKILL" in result.text) == ("lost", True)
-        assert not await lives(worker)
-        if victim == "worker":
-            for pid in others:
-                assert not await lives(pid)
-            await asyncio.sleep(2.5)
-            assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+        for pid in (worker, *others):
+            assert not await lives(pid)
+        await asyncio.sleep(2.5)
+        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
 @pytest.mark.parametrize(
@@ -164,14 +159,6 @@ async def test_a_worker_that_ends_before_what_it_has_started_takes_that_with_it(
         result = await bench.call(Call("die_before_others", {"folder": str(tmp_path)}, timeout_s=30))
         assert "exited with status 3" in result.text
         assert not await lives(int((tmp_path / "pid").read_text()))
-
-
-async def test_a_stopped_guard_does_not_keep_its_workers_alive(tools: str, lives: Lives) -> None:
-    async with Workbench([tools]) as bench:
-        pid = (await bench.call("pid")).unwrap()
-        guard = family()[0]
-        os.kill(guard, signal.SIGSTOP)
-    assert not await lives(pid)
 
 
 async def chaos(bench: Workbench, calls: int, *, every_s: float) -> Counter[str]:

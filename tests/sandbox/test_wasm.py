@@ -14,7 +14,7 @@ from toolcrib.sandbox import cache
 from toolcrib.sandbox.folders import folder_digest
 from toolcrib.sandbox.programs import Ended, ProgramLimits
 from toolcrib.sandbox.python_build import python_file
-from toolcrib.sandbox.wasm import Engine, Granted, GuestPrograms, Program, first_line, write_compiled
+from toolcrib.sandbox.wasm import Engine, Granted, GuestPrograms, Program, write_compiled
 
 WASI = """
   (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -124,11 +124,6 @@ async def test_an_exit_status_is_reported_up_to_126(engine: Engine) -> None:
 def test_what_cannot_run_is_refused(engine: Engine, text: str, reason: str) -> None:
     with pytest.raises(LoadError, match=reason):
         engine.compile(code(text, ""))
-
-
-def test_of_what_the_engine_reports_the_first_line_is_quoted() -> None:
-    assert first_line(Exception(" one.\ntwo")) == "one"
-    assert first_line(Exception("x" * 300)) == "x" * 200
 
 
 # The cache

@@ -60,11 +60,6 @@ async def test_the_deadline_of_a_call_holds_for_the_calls_that_it_makes_in_a_wor
         assert (await bench.call("time_within")).value is True
 
 
-async def test_an_orphan_alone_ends_with_its_call(tools: str, lives: Lives) -> None:
-    async with Workbench([tools]) as bench:
-        assert not await lives((await bench.call("leave_an_orphan")).unwrap())
-
-
 @pytest.mark.parametrize("how", ["memory", "interrupt", "cancelled"])
 async def test_what_ends_more_than_a_tool_ends_its_call_alone(tools: str, how: str) -> None:
     async with Workbench([tools], show_errors=True) as bench:

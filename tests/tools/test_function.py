@@ -4,15 +4,20 @@ import asyncio
 import functools
 import inspect
 import math
+import os.path
 import pickle
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 
-from toolcrib import Caller, Context, Result, Tool, ToolAuth, ToolSpec, Workbench, tool
+from toolcrib import Caller, Context, Result, Tool, ToolAuth, ToolSpec, Workbench, formats, tool
 from toolcrib.core import DefinitionError, Hints
+from toolcrib.tools import from_schema, from_work, reference, referent
+from toolcrib.workbench import prefixed
 
 
 @tool
@@ -238,7 +243,6 @@ async def test_of_positional_only_parameters_a_later_one_may_be_given_alone() ->
     def place(a: int = 1, b: int = 2, c: int = 3, /) -> list[int]:
         return [a, b, c]
 
-    assert (await call(place, '{"b": 9}')).unwrap() == [1, 9, 3]
     assert (await call(place, '{"c": 9}')).unwrap() == [1, 2, 9]
 
 
@@ -497,12 +501,23 @@ async def test_a_tool_is_seen_and_called_by_those_to_whom_it_is_available(availa
 
 # What cannot be a tool
 
+_INSTEAD = "Make a tool of a function, or of a method of an instance."
 
-def test_classes_are_refused() -> None:
-    remedy = "Make a tool of a function, or of a method of an instance."
-    assert refusal(lambda: tool(Counter)) == f"@tool cannot mark the class Counter. {remedy}"
-    assert refusal(lambda: Tool(Counter)) == f"Tool 'Counter' is a class. {remedy}"
-    assert refusal(lambda: Tool(functools.partial(Counter, 1))) == f"Tool 'Counter' is a class. {remedy}"
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tool(Counter), f"@tool cannot mark the class Counter. {_INSTEAD}"),
+        (lambda: Tool(functools.partial(Counter, 1)), f"Tool 'Counter' is a class. {_INSTEAD}"),
+        (lambda: tool(lambda a: a), "'<lambda>' cannot be the name of a tool"),
+        (lambda: Tool(None), "A tool is made of something that can be called, not of NoneType."),  # type: ignore[arg-type]
+        (lambda: tool(5), "@tool marks functions and methods, not int."),  # type: ignore[type-var]
+        (lambda: Tool(functools.partial(Tool(add), b=1)), "'add' is a Tool already. To change it, make a Tool of its"),
+        (lambda: tool(Tool(add)), "'add' is a Tool already. Mark its function, or make a Tool of that."),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_with_the_way_out(make: Callable[[], Any], message: str) -> None:
+    assert refusal(make).startswith(message)
 
 
 def test_generators_promise_what_they_yield() -> None:
@@ -526,21 +541,49 @@ def test_generators_promise_what_they_yield() -> None:
         assert (made.runs, made.spec.output_schema) == (runs, {"type": "integer"})
 
 
-def test_lambdas_need_a_name() -> None:
-    assert "'<lambda>' cannot be the name of a tool" in refusal(lambda: tool(lambda a: a))
-    assert Tool(lambda a: a, name="same").spec.name == "same"
+# Tools of given parts: of a spec and a callable, and of a spec and work that takes the Context of its call
 
 
-@pytest.mark.parametrize("thing", [5, None])
-def test_what_cannot_be_called_is_refused(thing: Any) -> None:
-    assert "called" in refusal(lambda: Tool(thing))
-    if thing is not None:
-        assert refusal(lambda: tool(thing)) == f"@tool marks functions and methods, not {type(thing).__name__}."
+SPEC = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 
 
-def test_a_tool_is_not_made_of_a_tool() -> None:
-    made = Tool(add)
-    message = "'add' is a Tool already. To change it, make a Tool of its function, `fn`."
-    assert refusal(lambda: Tool(made)) == message
-    assert refusal(lambda: Tool(functools.partial(made, b=1))) == message
-    assert refusal(lambda: tool(made)) == "'add' is a Tool already. Mark its function, or make a Tool of that."
+async def work(arguments: dict[str, Any], context: Context) -> Any:
+    return [arguments["a"], context.call.tool, context.caller.principal]
+
+
+async def test_work_receives_checked_arguments_and_the_context() -> None:
+    bench = Workbench([from_work(SPEC, work, home="here")])
+    assert (await bench.call("add", {"a": "2"})).value == [2, "add", "local"]
+    assert (await bench.call("add", {})).text == "Tool 'add': 'a' is missing. Expected integer."
+
+
+async def test_a_callable_receives_the_arguments_by_name() -> None:
+    bench = Workbench([from_schema(SPEC, lambda a: a + 1, runs="sync")])
+    assert (await bench.call("add", {"a": 2})).value == 3
+
+
+def test_a_name_or_a_schema_that_cannot_work_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="'a b' cannot be the name of a tool"):
+        from_work(ToolSpec("a b", "", {"type": "object"}), work, home="here")
+    with pytest.raises(DefinitionError, match="Tool 'add'"):
+        from_work(ToolSpec("add", "", {"type": "object", "properties": {"a": {"type": "nothing"}}}), work, home="here")
+
+
+@pytest.mark.parametrize("name", ["files.read", "x" * 65])
+async def test_a_name_that_others_gave_is_kept_and_providers_get_one_that_they_take(name: str) -> None:
+    bench = Workbench([from_work(replace(SPEC, name=name), work, home="here")])
+    assert (await bench.call(name, {"a": 1})).value == [1, name, "local"]
+    (sent,) = formats.openai.tools(bench.specs())
+    asked = {"id": "1", "function": {"name": sent["function"]["name"], "arguments": '{"a": 1}'}}
+    (call,) = formats.openai.calls({"choices": [{"message": {"tool_calls": [asked]}}]}, bench.specs())
+    assert call.tool == name
+    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", sent["function"]["name"])
+    assert Workbench([prefixed(bench.registry, "own.")]).specs()[0].name == f"own.{name}"
+
+
+def test_a_reference_leads_back_to_what_is_imported_and_imports_nothing() -> None:
+    ref = reference(os.path.join)
+    assert ref is not None
+    assert referent(ref) is os.path.join
+    assert referent("os.path:nothing") is None
+    assert referent("no_such_module:name") is None

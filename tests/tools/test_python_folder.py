@@ -97,14 +97,6 @@ def test_no_mount_takes_the_place_of_its_own_folder(folder: Folder, tmp_path: Pa
         load(Permissions(mounts={"tool": tmp_path}).to(made))
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "main.py"])
-def test_a_folder_with_a_link_is_refused(folder: Folder, target: str) -> None:
-    made = folder("print(1)")
-    (made / "link").symlink_to(target)
-    with pytest.raises(LoadError, match="is a link or a device"):
-        load(made)
-
-
 def test_another_content_of_any_of_its_files_is_another_body(folder: Folder) -> None:
     bodies = {
         load(folder("print(1)", "", files)).tools[0].body()
@@ -252,30 +244,20 @@ async def test_how_it_ends_has_its_code_and_one_line(
             "failed",
             "Tool 'guest_1' ended with status 3. It wrote: no city",
         ),
-        "import sys\nsys.exit('no city')": ("failed", "Tool 'guest_2' ended with status 1. It wrote: no city"),
-        "import os\nos._exit(1)": ("failed", "Tool 'guest_3' ended with status 1."),
         "import os\nos.abort()": (
             "trapped",
-            "Tool 'guest_4' was stopped: it aborted (its instruction 'unreachable').",
+            "Tool 'guest_2' was stopped: it aborted (its instruction 'unreachable').",
         ),
-        "def f(): f()\nf()": ("failed", "Tool 'guest_5' failed: RecursionError: maximum recursion depth exceeded"),
+        "def f(): f()\nf()": ("failed", "Tool 'guest_3' failed: RecursionError: maximum recursion depth exceeded"),
         "x = 'a' * 10**9": (
             "trapped",
-            "Tool 'guest_6' was stopped: it needed more than the 64 MiB of memory that it may have.",
+            "Tool 'guest_4' was stopped: it needed more than the 64 MiB of memory that it may have.",
         ),
-        "x = []\nwhile True: x.append('a' * 10**6)": (
-            "trapped",
-            "Tool 'guest_7' was stopped: it needed more than the 64 MiB of memory that it may have.",
-        ),
-        "print(": ("failed", "Tool 'guest_8' failed: SyntaxError: '(' was never closed"),
-        "import numpy": ("failed", "Tool 'guest_9' failed: ModuleNotFoundError: No module named 'numpy'"),
-        "import sys\nsys.stdout.buffer.write(bytes([255, 254]))": (
-            "invalid_result",
-            "Tool 'guest_10' wrote what is not UTF-8 text.",
-        ),
+        "print(": ("failed", "Tool 'guest_5' failed: SyntaxError: '(' was never closed"),
+        "import numpy": ("failed", "Tool 'guest_6' failed: ModuleNotFoundError: No module named 'numpy'"),
         "print('x' * (2**20 + 1))": (
             "too_large",
-            "Tool 'guest_11' wrote more than 1048576 bytes. Ask for less.",
+            "Tool 'guest_7' wrote more than 1048576 bytes. Ask for less.",
         ),
         "print('fine')": ("success", "fine"),
     }

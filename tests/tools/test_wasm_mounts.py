@@ -9,7 +9,7 @@ from toolcrib import Workbench
 from toolcrib.core import LoadError
 from toolcrib.tools import Permissions, load
 
-from .guests import LOOPS, SLEEPS, Module, folder, outcome
+from .guests import Module, folder, outcome
 
 # Opens the path at 1024 below file number 3, and writes what is in it; its status is 30 and the error's number.
 READS = """
@@ -120,9 +120,3 @@ def test_a_mount_that_is_not_a_folder_is_not_loaded(module: Module, data: Path) 
     for path in (data / "towns.txt", data / "missing"):
         with pytest.raises(LoadError, match="The mount 'data' is not a folder"):
             load(Permissions(mounts={"data": path}).to(made))
-
-
-@pytest.mark.parametrize("code", [LOOPS, SLEEPS], ids=["loop", "sleep"])
-async def test_a_guest_with_a_folder_ends_at_its_deadline(module: Module, data: Path, code: str) -> None:
-    made = folder(module, code, f"timeout_s = 0.3\n{DATA}")
-    assert (await outcome(Permissions(mounts={"data": data}).to(made)))[0] == "timeout"
