@@ -54,6 +54,12 @@ def value(watched: Watched, name: str, **arguments: Any) -> Any:
     return next(tool for tool in watched.tools() if tool.spec.name == name).fn(**arguments)
 
 
+def looked(watched: Any) -> Change:
+    change = watched.look()
+    assert isinstance(change, Change)
+    return change
+
+
 def problems(watched: Watched) -> list[str]:
     return [str(problem) for problem in watched.problems]
 
@@ -409,26 +415,21 @@ def test_a_folder_of_tools_follows_each_and_keeps_one_that_breaks(tmp_path: Path
     watched = WatchedSandboxed(tmp_path, Permissions())
     assert (described(watched), watched.look()) == ({"one": "Give it back.", "two": "Give it back."}, None)
     write(tmp_path, {**tool_files("one", "Other."), **tool_files("three"), "two/tool.toml": "name ="})
-    change = watched.look()
-    assert change is not None
+    change = looked(watched)
     assert change.tools == {"new": ["three"], "changed": ["one"]}
     assert [problem.place for problem in change.problems] == [str(tmp_path / "two")]
     assert described(watched) == {"one": "Other.", "two": "Give it back.", "three": "Give it back."}
     for file in (tmp_path / "three").iterdir():
         file.unlink()
     write(tmp_path, tool_files("two"))
-    change = watched.look()
-    assert change is not None
-    assert (change.tools, watched.problems) == ({"gone": ["three"]}, [])
+    assert (looked(watched).tools, watched.problems) == ({"gone": ["three"]}, [])
 
 
 def test_what_a_tool_needs_is_refused_without_permission_when_it_comes_later(tmp_path: Path) -> None:
     write(tmp_path, tool_files("one"))
     watched = WatchedSandboxed(tmp_path / "one", Permissions())
     write(tmp_path, tool_files("one", more='variables = ["REGION"]'))
-    change = watched.look()
-    assert change is not None
-    assert "variables = [" in change.problems[0].reason
+    assert "variables = [" in looked(watched).problems[0].reason
     assert [tool.requires["variables"] for tool in watched.tools()] == [[]]
 
 
@@ -464,36 +465,31 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     assert (names(watched), watched.look()) == (["get_a"], None)
 
     file.write_text(document("a", "b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
-    change = watched.look()
-    assert change is not None
+    change = looked(watched)
     assert change.tools == {"new": ["get_b"]}
     assert [problem.reason for problem in change.problems] == [
         "GET /c is left out: a parameter of it has no name or no place."
     ]
 
     file.write_text(document("b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
-    change = watched.look()
-    assert change is not None
+    change = looked(watched)
     assert (change.tools["gone"], names(watched), len(watched.problems)) == (["get_a"], ["get_b"], 1)
     file.write_text(document("a", "b"))
     watched.look()
 
     file.write_text(document("b") + "  /c: {")
-    change = watched.look()
-    assert change is not None
+    change = looked(watched)
     (problem,) = change.problems
     assert (problem.place, names(watched)) == (str(file), ["get_a", "get_b"])
     assert problem.reason.startswith("It is not valid YAML: line ")
     assert problem in watched.problems
 
     file.write_text(document("b"))
-    change = watched.look()
-    assert change is not None
+    change = looked(watched)
     assert (change.tools["gone"], names(watched), watched.problems) == (["get_a"], ["get_b"], [])
 
     file.unlink()
-    change = watched.look()
-    assert change is not None
+    change = looked(watched)
     assert (names(watched), [problem.reason for problem in change.problems]) == (
         [],
         ["It was removed, and its tools with it."],
@@ -510,9 +506,7 @@ def test_files_that_it_refers_to_are_followed(tmp_path: Path) -> None:
     watched = watch(file, external_refs=True)
     assert names(watched) == ["get_a", "get_b"]
     other.write_text(f"b: {{ get: {OK}, delete: {OK} }}")
-    change = watched.look()
-    assert change is not None
-    assert change.tools == {"new": ["delete_b"]}
+    assert looked(watched).tools == {"new": ["delete_b"]}
 
 
 async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
