@@ -103,12 +103,12 @@ async def test_one_that_could_not_be_made_is_made_again(asked: Path, monkeypatch
     (environment.folder / "half").touch()
     monkeypatch.setenv("FAILS", "")
     monkeypatch.setenv("HANGS", "pip")
-    monkeypatch.setattr(environments, "_INSTALL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(environments, "INSTALL_TIMEOUT_S", 0.5)
     with pytest.raises(SetupError, match=r"It took longer than 0\.5 s\."):
         await environment.ready(print)
     assert not (environment.folder / "half").exists()
     monkeypatch.setenv("HANGS", "")
-    monkeypatch.setattr(environments, "_INSTALL_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(environments, "INSTALL_TIMEOUT_S", 600.0)
     await environment.ready(print)
 
 

@@ -74,7 +74,7 @@ def test_any_text_is_read_or_refused_with_the_file(text: str | bytes) -> None:
         ('mounts = [{ name = "../up" }]', "'mounts[0].name'"),
         ('variables = ["A=B"]', "'variables[0]'"),
         ('auth = [{ secret = "A-B" }]', "auth"),
-        ("examples = [{ day = 2026-01-02 }]", "JSON has no dates. Write it as text, in quotes."),
+        ("examples = [{ day = 2026-01-02 }]", "'examples[0].day': input was not a valid JSON value"),
         ('hosts = ["api.example"]', "A module has no network"),
     ],
 )

@@ -16,7 +16,6 @@ sandbox = group("Where tools that are not trusted run.")
 def status(session: Session) -> None:
     """Show whether its Python was made, and what is in the cache."""
     from ..sandbox.cache import LIMITS, cache_folder, entries
-    from ..sandbox.python_build import python_state
 
     caches = [
         {
@@ -29,9 +28,9 @@ def status(session: Session) -> None:
         for name in CACHES
     ]
     if session.as_json:
-        session.output.json({"python": _python(python_state()), "caches": caches})
+        session.output.json({"python": _python(), "caches": caches})
     else:
-        session.output.members(_python(python_state()))
+        session.output.members(_python())
         session.output.table(caches, ("cache", "entries", "size_bytes", "limit_bytes", "folder"))
 
 
@@ -65,15 +64,16 @@ def build(
     from ..sandbox.python_build import build_python
 
     output = session.output  # claimed before what the build prints
-    state = _python(build_python(lambda step: echo(f"{step} ..."), force=force))
+    build_python(lambda step: echo(f"{step} ..."), force=force)
     if session.as_json:
-        output.json({"python": state})
+        output.json({"python": _python()})
     else:
-        output.members(state)
+        output.members(_python())
 
 
-def _python(state: Any) -> dict[str, Any]:
-    from ..sandbox.python_build import BUILD_COMMAND
+def _python() -> dict[str, Any]:
+    from ..sandbox.python_build import BUILD_COMMAND, is_built, python_file
 
-    data = {"is_built": state.is_built, "file": str(state.file), "size_bytes": state.size_bytes}
-    return data if state.is_built else {**data, "way_out": BUILD_COMMAND}
+    file, is_there = python_file(), is_built()
+    data = {"is_built": is_there, "file": str(file), "size_bytes": file.stat().st_size if is_there else 0}
+    return data if is_there else {**data, "way_out": BUILD_COMMAND}

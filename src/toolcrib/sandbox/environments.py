@@ -17,7 +17,7 @@ from ..core import LoadError, SetupError
 from ..schema.toml import parse_toml
 from .cache import cache_folder, hold, private_folder, trim
 
-_INSTALL_TIMEOUT_S = 600.0
+INSTALL_TIMEOUT_S = 600.0
 _LOCK_INTERVAL_S = 0.1
 
 
@@ -101,10 +101,10 @@ async def _run(command: list[str]) -> None:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(_INSTALL_TIMEOUT_S):
+        async with asyncio.timeout(INSTALL_TIMEOUT_S):
             output, _ = await process.communicate()
     except TimeoutError:
-        raise SetupError(f"It took longer than {_INSTALL_TIMEOUT_S:g} s.") from None
+        raise SetupError(f"It took longer than {INSTALL_TIMEOUT_S:g} s.") from None
     finally:
         if process.returncode is None:
             process.kill()

@@ -1,7 +1,6 @@
 """The Python of the sandbox: a component that is made once on this machine, and kept in the user's cache folder.
 
 Its name has a digest of whatever it is made of, so that another version of Toolcrib or of its tools makes its own.
-Needs nothing but the standard library until it builds.
 """
 
 import hashlib
@@ -9,37 +8,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..core import SetupError
 from .cache import cache_folder, private_folder, trim
+from .environments import INSTALL_TIMEOUT_S
 
 BUILD_COMMAND = "toolcrib sandbox build-python"
 _PARTS = Path(__file__).parent / "python"
 _BUILDER = "componentize-py"
-_BUILD_TIMEOUT_S = 600.0
 # In a process of its own, without the environment of this one: what is imported there is kept for good.
 _SCRIPT = "from componentize_py import script; script()"
 
 
-@dataclass(frozen=True, slots=True)
-class PythonState:
-    """Whether the Python of the sandbox is there: its file, which `is_built` or not, and its size."""
-
-    file: Path
-    is_built: bool
-    size_bytes: int
-
-
-def python_state() -> PythonState:
-    """Return what is there now. Raises SetupError where the extra `sandbox` is not installed."""
-    file = python_file()
-    if file.is_file() and private_folder("python") is not None:
-        return PythonState(file, True, file.stat().st_size)
-    return PythonState(file, False, 0)
+def is_built() -> bool:
+    """Return whether the component is there. Raises SetupError where the extra `sandbox` is not installed."""
+    return python_file().is_file() and private_folder("python") is not None
 
 
 def python_file() -> Path:
@@ -48,28 +34,27 @@ def python_file() -> Path:
     return cache_folder("python") / name
 
 
-def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool = False) -> PythonState:
+def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool = False) -> None:
     """Make the component and compile it, unless that was done; it takes up to a minute. *report* gets each step.
 
     Raises SetupError where it cannot be made.
     """
-    state = python_state()
-    is_new = force or not state.is_built
+    python = python_file()
+    is_new = force or not is_built()
     if is_new:
         report("Making a component of Python and its standard library")
         folder = private_folder("python")
         if folder is None:
-            raise SetupError(f"{state.file.parent} must be a folder of yours, with access for no other. Remove it.")
+            raise SetupError(f"{python.parent} must be a folder of yours, with access for no other. Remove it.")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             file = Path(scratch) / "python.wasm"
             _componentize(file)
-            file.replace(state.file)
+            file.replace(python)
         trim("python")
     from .wasm import Engine  # it brings wasmtime
 
     report("Compiling it")
-    Engine().python(state.file, again=is_new)
-    return python_state()
+    Engine().python(python, again=is_new)
 
 
 def _componentize(file: Path) -> None:
@@ -82,10 +67,10 @@ def _componentize(file: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_BUILD_TIMEOUT_S,
+            timeout=INSTALL_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise SetupError(f"Python for the sandbox was not made within {_BUILD_TIMEOUT_S:g} s.") from None
+        raise SetupError(f"Python for the sandbox was not made within {INSTALL_TIMEOUT_S:g} s.") from None
     if done.returncode or not file.is_file():
         last = (done.stderr or done.stdout).strip()[-1000:]
         raise SetupError(f"Python for the sandbox cannot be made: {_BUILDER} ended with {done.returncode}. {last}")

@@ -33,7 +33,7 @@ from .cache import private_folder, touch, trim
 from .folders import folder_digest, folder_stamp
 from .guest_http import GuestHttp, RequestRefused
 from .programs import Ended, ProgramLimits, ProgramOutput, RunProgram, environment_of, value_of
-from .python_build import BUILD_COMMAND, python_state
+from .python_build import BUILD_COMMAND, is_built, python_file
 from .wire import READ_BYTES
 
 C = TypeVar("C")
@@ -406,8 +406,8 @@ class GuestPrograms:
         return run
 
     def _load_python(self) -> Program | None:
-        if self._python is None and (state := python_state()).is_built:
-            self._python = self._engine.python(state.file)
+        if self._python is None and is_built():
+            self._python = self._engine.python(python_file())
         return self._python
 
 

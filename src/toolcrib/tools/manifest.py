@@ -5,11 +5,10 @@ What it names is a wish: a tool gets what the operator's `Grant` gives it. Nothi
 
 import json
 from collections.abc import Mapping
-from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from ..core import Auth, Hints, LoadError, Secret, ToolAuth, ToolSpec
 from ..schema import display_name
@@ -67,7 +66,7 @@ class Manifest(Strict):
         default=None, description="The program, beside this file: 'tool.wasm', or 'main.py' for Python, by default."
     )
     title: str | None = Field(default=None, description="The name that people see.")
-    parameters: dict[str, Any] | str = Field(
+    parameters: dict[str, JsonValue] | str = Field(
         default_factory=lambda: dict(_ANYTHING),
         description="The JSON Schema of its arguments, as a table or the name of a file beside this one.",
     )
@@ -87,8 +86,8 @@ class Manifest(Strict):
     open_world: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")
     tags: list[str] = Field(default_factory=list[str], description="For those who choose among tools.")
     version: str | None = Field(default=None, description="The version of the tool.")
-    examples: list[dict[str, Any]] = Field(
-        default_factory=list[dict[str, Any]], description="Arguments that work; checked when it is loaded."
+    examples: list[dict[str, JsonValue]] = Field(
+        default_factory=list[dict[str, JsonValue]], description="Arguments that work; checked when it is loaded."
     )
 
     @property
@@ -136,8 +135,6 @@ def read_manifest(folder: Path) -> Manifest:
         data = parse_toml(text)
     except ValueError as error:
         raise LoadError(f"{file} is not valid TOML: {error}.") from None
-    if (keys := _first_date(data)) is not None:
-        raise LoadError(f"{file}:{line_at(lines_of(text), keys)}: JSON has no dates. Write it as text, in quotes.")
     try:
         return Manifest.model_validate(data)
     except ValidationError as error:
@@ -146,17 +143,6 @@ def read_manifest(folder: Path) -> Manifest:
         raise LoadError(
             "\n".join(f"{file}:{line_at(lines, mistake.keys)}: {mistake.message}" for mistake in mistakes)
         ) from None
-
-
-def _first_date(value: Any) -> tuple[str | int, ...] | None:
-    """Return the keys that lead to the first date or time in *value*, which TOML has; None where there is none."""
-    if isinstance(value, date | time):
-        return ()
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in inner:
-        if (keys := _first_date(item)) is not None:
-            return (key, *keys)
-    return None
 
 
 def parameters_of(manifest: Manifest, folder: Path) -> Any:
