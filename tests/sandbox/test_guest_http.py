@@ -8,17 +8,23 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from toolcrib.machinery import run_on
 from toolcrib.sandbox import guest_http
 from toolcrib.sandbox.guest_http import GuestHttp, RequestRefused
 
 
+def guest_http_of(hosts: list[str], allow: list[str]) -> GuestHttp:
+    return GuestHttp(hosts, allow, partial(run_on, asyncio.get_running_loop()))
+
+
 async def refusal(hosts: list[str], request: Any, **options: Any) -> str:
-    http = GuestHttp(hosts, options.get("private_hosts", []))
+    http = guest_http_of(hosts, options.get("private_hosts", []))
     try:
         with pytest.raises(RequestRefused) as raised:
             await asyncio.to_thread(http.fetch, request if isinstance(request, str) else json.dumps(request))
@@ -106,7 +112,7 @@ def open_sockets() -> int:
 
 
 async def test_a_guest_sends_requests_and_reads_what_is_answered(echo: Echo) -> None:
-    http = GuestHttp([echo.host], ["127.0.0.1"])
+    http = guest_http_of([echo.host], ["127.0.0.1"])
     files = open_sockets()
 
     async def answer(**request: Any) -> tuple[dict[str, Any], Any]:

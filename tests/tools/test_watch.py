@@ -296,29 +296,6 @@ async def test_a_save_is_noticed_and_reported(file: Path, caplog: pytest.LogCapt
     ]
 
 
-class _HalfSaved(Watched):
-    """A file that a look finds empty, and that is whole after it."""
-
-    def _look(self) -> Any:
-        content = super()._look()
-        if not self._path.read_text():
-            self._path.write_text(PAIR)
-        return content
-
-
-async def test_a_look_between_the_halves_of_a_save_loads_neither(file: Path) -> None:
-    watched = _HalfSaved(file, settle_s=0)
-    notified: list[list[str]] = []
-    watched.on_change(lambda: notified.append(names(watched)))
-    file.write_text("")
-    await watched.start()
-    try:
-        await until(lambda: bool(notified))
-    finally:
-        await watched.stop()
-    assert notified == [["add", "double"]]
-
-
 async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
     watched = Watched(file, settle_s=0)
     await watched.start()

@@ -7,13 +7,12 @@ server sends is read there, and not in the host.
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from ..core import SetupError, ToolError
-from ..machinery import run_on
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -45,12 +44,17 @@ class _Request(BaseModel):
 
 
 class GuestHttp:
-    """The requests of one call, for a guest that may reach *hosts*, and of those that are not public the *allow*."""
+    """The requests of one call, for a guest that may reach *hosts*, and of those that are not public the *allow*.
 
-    def __init__(self, hosts: Sequence[str], allow: Sequence[str]) -> None:
+    *run* runs a coroutine on the event loop of the call, from another thread.
+    """
+
+    def __init__(
+        self, hosts: Sequence[str], allow: Sequence[str], run: Callable[[Coroutine[Any, Any, str]], str]
+    ) -> None:
         self._hosts = hosts
         self._allow = allow
-        self._loop = asyncio.get_running_loop()
+        self._run = run
         self._client: AsyncClient | None = None
 
     def fetch(self, request: str) -> str:
@@ -62,7 +66,7 @@ class GuestHttp:
             raise RequestRefused("This tool may not send requests: its tool.toml lists no 'hosts'.")
         fields = _read(request)
         try:
-            return run_on(self._loop, self._sent(**fields))
+            return self._run(self._sent(**fields))
         except RequestRefused:
             raise
         except ToolError as error:  # of the guard

@@ -420,7 +420,7 @@ async def _run_guest(
             f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
         )
     environment = environment_of(name, where["variables"], context)
-    http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()))
+    http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()), context.run_on_loop)
     grant = Granted(environment, http.fetch, where["mounts"], where.get("program"))
     try:
         end = await program.run(data, grant, limits)

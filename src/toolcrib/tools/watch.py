@@ -143,20 +143,11 @@ class _FileSource(Source):
         while not stop.is_set():
             try:
                 for _ in self._events(stop):
-                    self._settle(stop)
                     if stop.is_set() or self.look() is not None:
                         break  # there may be other folders to watch
             except Exception:
                 _log.exception("Watching %s failed; trying again", self)
                 stop.wait(SETTLE_S)
-
-    def _settle(self, stop: threading.Event) -> None:
-        """Wait until what has changed stays unchanged for a while: the first half of a save is not loaded."""
-        content = self._look()
-        while content != self._content and not stop.wait(self._settle_s):
-            content, before = self._look(), content
-            if content == before:
-                return
 
     def _events(self, stop: threading.Event) -> Iterator[None]:
         """Yield when files may have changed: at events, and now and then, since some file systems have none."""
@@ -167,7 +158,7 @@ class _FileSource(Source):
             *{folder for path in self._content or () for folder in (path, path.parent, self._path) if folder.is_dir()},
             watch_filter=lambda _, path: "__pycache__" not in path,
             stop_event=stop,
-            step=10,
+            step=max(1, int(self._settle_s * 1000)),  # the first half of a save is not loaded
             rust_timeout=100,
             yield_on_timeout=True,
             raise_interrupt=False,
