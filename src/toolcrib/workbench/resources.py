@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from ..call import Runtime
 from ..core import (
     Audio,
     Call,
@@ -27,7 +28,6 @@ from ..core import (
     Image,
     NameConflictError,
     Pending,
-    Redaction,
     Text,
     ToolAuth,
     ToolcribError,
@@ -338,7 +338,7 @@ def result_uri(handle: str, **part: Any) -> str:
 
 
 class Offers:
-    """What a caller is offered: by the crib itself, and by the sources that *offering* lists.
+    """What the caller of *runtime* is offered: by the crib itself, and by the sources that *sources* lists.
 
     *run_source* starts a source for the caller, and *view* finds their large results. Of each URI, and each prompt's
     name, the first counts.
@@ -346,26 +346,21 @@ class Offers:
 
     def __init__(
         self,
-        options: Mapping[str, Any],
+        runtime: Runtime,
         own_resources: ResourceList,
         own_prompts: PromptList,
-        offering: Callable[[], list[Any]],
+        sources: Callable[[], list[Any]],
         *,
-        caller: Caller,
         run_source: Callable[[Any], Awaitable[Any]],
         view: "Callable[[str], Awaitable[ResultContent]]",
-        redaction: Redaction | None,
-        redact_also: Callable[[Iterable[str]], None],
     ) -> None:
-        self.redaction = redaction
-        self._options = options
+        self.redaction = runtime.redaction
+        self._runtime = runtime
         self._own_resources = own_resources
         self._own_prompts = own_prompts
-        self._sources = offering
-        self._caller = caller
+        self._sources = sources
         self._run_source = run_source
         self._view = view
-        self._redact_also = redact_also
         self._results = URITemplate(RESULT_TEMPLATE)
         self._followed: dict[str, list[list[Any]]] = {}
 
@@ -392,7 +387,7 @@ class Offers:
         """Return what is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
         if (part := self._results.match(uri)) is not None:
             return [await self._part_of_result(uri, part)]
-        own = await self._run(f"The resource '{uri}'", self._own_resources.read(uri, self._caller))
+        own = await self._run(f"The resource '{uri}'", self._own_resources.read(uri, self._runtime.caller))
         if own is not None:
             return self._shown([own])
         for source in await self._sources_of(uri):
@@ -409,7 +404,7 @@ class Offers:
         none.
         """
         label = f"The prompt '{name}'"
-        messages = await self._run(label, self._own_prompts.get(name, arguments, self._caller))
+        messages = await self._run(label, self._own_prompts.get(name, arguments, self._runtime.caller))
         if messages is None:
             for source in await self._offering("get_prompt"):
                 if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
@@ -495,17 +490,17 @@ class Offers:
 
     async def _credential(self, auth: ToolAuth) -> Credential | None:
         """Return what the caller has granted of *auth*; None where they have not: a list asks no questions."""
-        broker = self._options["broker"]
+        broker: Any = self._runtime.broker
         has_granted = getattr(broker, "has_granted", None)  # a broker of another kind gives credentials to calls alone
         try:
-            if has_granted is None or not await has_granted(auth, self._caller):
+            if has_granted is None or not await has_granted(auth, self._runtime.caller):
                 return None
-            credentials = await broker.authorize([auth], self._caller, Call(auth.provider, {}))
+            credentials = await broker.authorize([auth], self._runtime.caller, Call(auth.provider, {}))
         except ToolError:
             return None
         if isinstance(credentials, Pending):
             return None
-        self._redact_also(credentials[0].secrets)
+        self._runtime.redact_also(credentials[0].secrets)
         return credentials[0]  # type: ignore[no-any-return]
 
     async def _of_sources(self, method: str) -> list[Any]:
@@ -546,9 +541,8 @@ class Offers:
 
     async def _run(self, what: str, work: Awaitable[T]) -> T:
         """Return the value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
-        limit_s = self._options["timeout_s"]
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(self._runtime.timeout_s):
                 return await work
         except ToolError as error:
             raise ToolError(redacted(error.message, self.redaction), error.code, retry=error.retry) from None

@@ -610,15 +610,12 @@ class Workbench(Startable):
                 crib.registry, crib.index, crib.search, visible=self._visible, present=self._profiles.specs
             )
         self.offers = Offers(
-            crib.options,
+            self._runtime,
             crib.resources,
             crib.prompts,
             crib.offering,
-            caller=caller,
             run_source=self._run_source,
             view=lambda handle: self.results.view(handle),
-            redaction=self.redaction,
-            redact_also=self._runtime.redact_also,
         )
         crib.add_view(self)
 

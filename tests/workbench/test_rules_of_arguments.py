@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from toolcrib import Caller, SetupError, Tool, ToolError, ToolSpec, Workbench, tool
 from toolcrib.workbench import Rule, Rules
-from toolcrib.workbench.conditions import place_of
+from toolcrib.workbench.rules import place_of
 
 
 class Order(BaseModel):
