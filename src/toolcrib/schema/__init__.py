@@ -1,13 +1,12 @@
 """JSON Schema from Python types; validation, repair and errors of what a model sent; schemas for providers."""
 
 from .describe import closest_match, did_you_mean, display_name
-from .elicitation import Elicitation
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
 from .models import ModelReader, arguments_model, model_check, model_from_schema, read_arguments
 from .reading import Document
 from .required import require_schema
-from .serialize import has_no_schema, read_back, return_serializer, serialize_any
+from .serialize import has_no_schema, read_back, return_serializer, serialize_any, written
 from .signature import (
     EMPTY,
     Doc,
@@ -20,9 +19,16 @@ from .signature import (
     returns_awaitable,
     unwrap_partials,
 )
-from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
+from .validate import (
+    DocumentReader,
+    Elicitation,
+    RawArguments,
+    arguments_check,
+    document_of,
+    json_schema_check,
+    with_documents,
+)
 from .view import SchemaNames, SchemaView, inlined, is_valid
-from .written import written
 
 __all__ = [
     "Document",

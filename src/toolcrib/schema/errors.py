@@ -410,11 +410,17 @@ def _scalars(value: Any) -> Iterator[Any]:
 
 
 def _without_values(message: str, values: Sequence[Any]) -> str:
-    """Return *message* with what it has of *values* replaced by "…"."""
-    texts = {" ".join(value.split()) for value in values if isinstance(value, str)} - {""}
-    numbers = {str(value) for value in values if not isinstance(value, str)}
-    rest = message
-    for text in sorted(texts | {number for number in numbers if len(number) > 1}, key=len, reverse=True):
+    """Return *message* with what it has of *values* replaced by "…".
+
+    Where an author quotes only a part of a long text, that part is found by its length.
+    """
+    texts = [" ".join(value.split()) for value in values if isinstance(value, str)]
+    rest = _without_parts(message[:_MAX_MESSAGE_CHARS], "\n".join(texts)[:_MAX_SEARCHED_CHARS])
+    numbers = {
+        form for value in values if not isinstance(value, str) for form in (str(value), f"{value:,}", f"{value:g}")
+    }
+    short = {text for text in texts if 0 < len(text) <= _MAX_MESSAGE_CHARS}
+    for text in sorted(short | {number for number in numbers if len(number) > 1}, key=len, reverse=True):
         if text not in rest:
             continue
         # As a word by itself only where it is long enough to be no word of the sentence.
@@ -424,4 +430,20 @@ def _without_values(message: str, values: Sequence[Any]) -> str:
     return rest
 
 
+def _without_parts(message: str, text: str) -> str:
+    """Return *message* with what it has of *text* replaced by "…", where that is long."""
+    rest, at = "", 0
+    while at < len(message):
+        size = _MIN_QUOTED_CHARS
+        if at + size <= len(message) and message[at : at + size] in text:
+            while at + size < len(message) and message[at : at + size + 1] in text:
+                size += 1
+            rest, at = f"{rest}…", at + size
+        else:
+            rest, at = rest + message[at], at + 1
+    return rest
+
+
 _MAX_SCALARS = 500
+_MAX_SEARCHED_CHARS = 5000
+_MIN_QUOTED_CHARS = 12

@@ -22,8 +22,8 @@ from .errors import Path, Problem, refusal
 from .json_text import canonical_json, exact, parse_exact, write_json
 from .plan import ABSENT, Field, Fields, Plan
 from .repair import Repaired
+from .serialize import name_in_json, written
 from .view import SchemaView, pointer
-from .written import name_in_json, written
 
 MASK = "**********"
 _SECRETS = (SecretStr, SecretBytes, Secret)
