@@ -13,7 +13,6 @@ Retries wrap the work alone: nothing is checked, approved or counted twice. (Mid
 import asyncio
 import copy
 import logging
-import os
 import random
 import socket
 import sys
@@ -522,12 +521,3 @@ def _line_of(thread: int) -> str:
 
 
 _dog = _Watchdog()
-
-
-def _replace_dog() -> None:
-    global _dog
-    _dog = _Watchdog()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_dog)  # threads do not survive a fork

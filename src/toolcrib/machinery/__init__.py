@@ -21,7 +21,7 @@ from ..core.protocols import (
     Work,
 )
 from .digest import call_digest, canonical
-from .failure import is_thrown, leaves, log_failure, to_tool_error
+from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import (
     HANDLE_PREFIX,
@@ -89,7 +89,6 @@ __all__ = [
     "held_permits",
     "in_thread",
     "is_handle",
-    "is_thrown",
     "lazy_names",
     "leaves",
     "log_failure",

@@ -6,8 +6,6 @@ import logging
 import os
 import traceback
 from collections.abc import Iterator, Mapping
-from opcode import opmap
-from types import TracebackType
 from typing import Any
 
 from ..core import CODES, Redaction, StoreError, ToolError
@@ -25,7 +23,7 @@ def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Red
     the caller who gives up: KeyboardInterrupt, the GeneratorExit of a call that is closed, and the cancellation of the
     task that waits.
     """
-    if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and is_thrown(error.__traceback__)):
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
     if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
         raise error
@@ -68,15 +66,6 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
             yield error
 
 
-def is_thrown(trace: TracebackType | None) -> bool:
-    """Return whether an exception of this *trace* was thrown into a coroutine that waits, not raised by a statement."""
-    if trace is None:
-        return True
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace.tb_frame.f_code.co_code[trace.tb_lasti] != opmap["RAISE_VARARGS"]
-
-
 def _fresh(errors: list[ToolError], redaction: Redaction | None) -> ToolError:
     """Return one new error for *errors*: those that were raised hold on to every local value on their way."""
     first = errors[0]  # of a subclass, it may have set anything
@@ -112,10 +101,8 @@ def _trace_of(error: BaseException) -> str:
 
 
 def _text_of(value: Any) -> str:
-    """Return the text of *value*, whatever its `__str__` raises."""
+    """Return the text of *value*, also where its `__str__` raises."""
     try:
         return str(value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except Exception as error:
         return f"<its text cannot be read: {type(error).__name__}>"

@@ -24,7 +24,6 @@ from ..machinery import (
     Work,
     create_lasting_task,
     in_thread,
-    is_thrown,
     log_failure,
     release_permits,
     share_permits,
@@ -246,7 +245,7 @@ class Value:
         try:
             result, value = await self._open(await arguments)
         except BaseException as error:
-            if isinstance(error, GeneratorExit) and is_thrown(error.__traceback__):
+            if isinstance(error, GeneratorExit):
                 raise  # this task is closed, and nothing waits
             # A provider may ask too, and then it is the call that waits.
             is_reported = isinstance(error, Exception | Suspended)

@@ -48,8 +48,8 @@ async def test_a_call_whose_caller_gives_up_is_finished_as_cancelled() -> None:
     assert seen.events == [("started", "c1", None), ("finished", "c1", "cancelled")]
 
 
-@pytest.mark.parametrize("error", [OSError("disk"), asyncio.CancelledError()])
-async def test_what_a_recorder_raises_is_logged_and_the_call_goes_on(
+@pytest.mark.parametrize("error", [OSError("postgres://u:s3cret-key@db is down"), asyncio.CancelledError()])
+async def test_what_a_recorder_raises_is_logged_without_secrets_and_the_call_goes_on(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Recorder):
@@ -59,9 +59,10 @@ async def test_what_a_recorder_raises_is_logged_and_the_call_goes_on(
         async def finished(self, record: CallRecord, /) -> None:
             raise error
 
-    async with Workbench([add], recorder=Broken()) as bench:
+    async with Workbench([add], recorder=Broken(), secrets=["s3cret-key"]) as bench:
         result = await bench.call(add, a=1, b=2)
     assert result.value == 3
+    assert "s3cret-key" not in caplog.text
     assert "The start of a call of 'add' could not be recorded" in caplog.text
     assert "A call of 'add' could not be recorded" in caplog.text
 
@@ -98,20 +99,6 @@ async def test_the_name_of_an_unknown_tool_is_redacted_and_bounded_in_a_record()
         await bench.call("s3cret-key" + "x" * 100_000)
     assert "s3cret-key" not in seen.records[0].tool
     assert len(seen.records[0].tool) == 201
-
-
-async def test_the_error_of_a_recorder_has_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Recorder):
-        async def started(self, record: CallRecord, /) -> None:
-            raise OSError("postgres://u:s3cret-key@db is down")
-
-        async def finished(self, record: CallRecord, /) -> None:
-            raise OSError("postgres://u:s3cret-key@db is down")
-
-    async with Workbench([add], recorder=Broken(), secrets=["s3cret-key"]) as bench:
-        await bench.call(add, a=1, b=2)
-    assert "postgres" in caplog.text
-    assert "s3cret-key" not in caplog.text
 
 
 @tool
