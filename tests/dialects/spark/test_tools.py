@@ -64,7 +64,12 @@ async def test_a_tool_with_a_hand_written_spec_is_called_and_awaited() -> None:
 
 def test_schemas_are_normalized_in_a_copy() -> None:
     original = {
-        "properties": {"a": {}, "b": {"type": "object", "properties": {"c": 1}}, "d": {"oneOf": []}},
+        "properties": {
+            "a": {},
+            "b": {"type": "object", "properties": {"c": 1}},
+            "d": {"oneOf": []},
+            "e": {"format": "date"},
+        },
         "$defs": {},
     }
     before = copy.deepcopy(original)
@@ -78,6 +83,7 @@ def test_schemas_are_normalized_in_a_copy() -> None:
                 "required": [],
             },
             "d": {"oneOf": [], "description": "Property d"},
+            "e": {"format": "date", "type": "string", "description": "Property e"},
         },
         "required": [],
         "$defs": {},

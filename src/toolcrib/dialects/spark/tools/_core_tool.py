@@ -16,8 +16,7 @@ from ....machinery import Work
 from ....schema import serialize_any
 from ....tools import Tool, from_schema
 
-_NOTES = frozenset({"title", "description", "default", "examples"})
-"""The keywords of a property that leave its type open."""
+_TYPED = frozenset({"type", "anyOf", "oneOf", "allOf", "not", "enum", "const"})
 
 
 def schema_in(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -29,7 +28,7 @@ def schema_in(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 def normalize_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of *schema* that is complete: each property has a type and a description.
 
-    A property that says more of its values ("$ref", an enum, alternatives, ...) gets no "type".
+    A property that declares its type in another way ("$ref", "anyOf", "enum", ...) gets no "type".
     """
     normalized: dict[str, Any] = {"type": "object", "properties": {}, "required": [], **copy.deepcopy(dict(schema))}
     if isinstance(normalized["properties"], dict):
@@ -52,7 +51,7 @@ def _property(name: str, schema: Any) -> dict[str, Any]:
         return schema
     if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
         return normalize_schema(schema)
-    kind = {} if schema.keys() - _NOTES else {"type": "string"}
+    kind = {} if schema.keys() & _TYPED else {"type": "string"}
     return {**schema, **kind, "description": schema.get("description", f"Property {name}")}
 
 
@@ -71,11 +70,10 @@ def as_blocks(value: Any) -> list[dict[str, Any]]:
     """Return *value* as blocks: text, a block, or a list of both. Anything else becomes JSON text."""
     if value is None or value == "":
         return []
-    if isinstance(value, list | tuple) and all(isinstance(part, str) or is_block(part) for part in value):
-        return [{"text": part} if isinstance(part, str) else dict(part) for part in value]
-    if is_block(value):
-        return [dict(value)]
-    return [{"text": value if isinstance(value, str) else as_json(value)}]
+    parts = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(part, str) or is_block(part) for part in parts):
+        parts = [as_json(value)]
+    return [{"text": part} if isinstance(part, str) else dict(part) for part in parts]
 
 
 def text_of(value: Any) -> str:
