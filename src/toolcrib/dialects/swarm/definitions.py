@@ -94,12 +94,9 @@ def agent_tool(tool: Any) -> AgentTool:
     if isinstance(tool, type):
         raise DefinitionError(f"{tool.__name__} is a class, not a tool. Make a tool of it: {tool.__name__}().")
     inherited = {vars(IAgentTool)[name] for name in ("call", "validate", "is_available")}
-    parts = {
-        name: part
-        for name in _PARTS
-        if (part := getattr(tool, name, None)) is not None and getattr(part, "__func__", None) not in inherited
-    }
-    if not parts:
+    own = {name: getattr(tool, name, None) for name in _PARTS}
+    parts = {name: part for name, part in own.items() if getattr(part, "__func__", None) not in inherited}
+    if all(part is None for part in parts.values()):
         raise DefinitionError(f"A tool is an IAgentTool, or a dictionary like one; not {type(tool).__name__}.")
     return _from_parts(parts, is_camel=False)
 
@@ -114,11 +111,11 @@ def _from_mapping(tool: Mapping[str, Any]) -> AgentTool:
     names = [_CAMEL.get(part, part) if camel else part for part in _PARTS]
     if unknown := [key for key in tool if key not in _PARTS and key not in _SNAKE]:
         raise DefinitionError(f"A tool has no '{unknown[0]}'.{_hint(unknown[0], names)} It has: {', '.join(names)}.")
-    parts = {_SNAKE.get(key, key): part for key, part in tool.items() if part is not None}
-    return _from_parts(parts, is_camel=bool(camel))
+    return _from_parts({_SNAKE.get(key, key): part for key, part in tool.items()}, is_camel=bool(camel))
 
 
-def _from_parts(parts: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
+def _from_parts(given: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
+    parts = {name: part for name, part in given.items() if part is not None}
     spelled = _CAMEL if is_camel else {}
     name = parts.get("tool_name")
     if not isinstance(name, str) or not name:

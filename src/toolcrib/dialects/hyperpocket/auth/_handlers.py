@@ -50,8 +50,6 @@ _ANSWER = {
     "scope": "str?",
 }
 _TEXT = "User needs to authenticate using the following URL: "
-_TIMEOUT_S = 20.0
-_MAX_ANSWER_BYTES = 1024 * 1024
 _PACKAGE = f"{__package__}."
 
 _discovered: dict[str, MutableMapping[str, "OAuth2"]] = {}
@@ -446,7 +444,7 @@ class OAuth2Handler(CatalogueHandler):
             # Tools take the token as text, whatever its type is.
             oauth2.model_copy(update={"token_types": []}),
             Client(request.client_id, request.client_secret, {key: str(value) for key, value in parameters.items()}),
-            partial(client, allow=config().net.allow, timeout_s=_TIMEOUT_S, max_bytes=_MAX_ANSWER_BYTES),
+            partial(client, allow=config().net.allow),
             _discovered.setdefault(oauth2.issuer or "", {}),
             None if answers is None else answers.append,
         )
