@@ -1,10 +1,11 @@
-"""The handlers of providers: what a person enters, recommended scopes, and a catalogue of a user's own."""
+"""The handlers of providers: their URLs, what a person enters, recommended scopes, and a catalogue of a user's own."""
 
-from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from toolcrib.auth import load_catalogue
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request
@@ -15,10 +16,9 @@ from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Re
 from toolcrib.dialects.hyperpocket.config import config
 from toolcrib.dialects.hyperpocket.config.auth import GoogleAuthConfig, SlackAuthConfig
 from toolcrib.dialects.hyperpocket.futures import FutureStore
+from toolcrib.dialects.hyperpocket.pocket_auth import PocketAuth
 
 from .conftest import Settings
-
-Answers = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +83,6 @@ def test_no_secret_is_in_a_repr() -> None:
 def test_a_provider_of_a_users_catalogue_has_its_names_and_handlers(settings: Settings) -> None:
     from importlib import import_module
 
-    from toolcrib.dialects.hyperpocket.pocket_auth import PocketAuth
-
     settings('providers = "providers.toml"', providers='[my-crm]\ntitle = "CRM"\ntoken = {}\n')
     crm = AuthProvider.get_auth_provider("my-crm")
     assert (crm, crm.name, crm.value) == (AuthProvider.MY_CRM, "MY_CRM", "my_crm")
@@ -103,3 +101,25 @@ async def test_half_a_key_pair_is_refused_without_being_quoted() -> None:
     FutureStore.resolve_future("the-uid", "canary")
     with pytest.raises(ValueError, match=r"^A key pair for Kraken has the form key:secret.$"):
         await handler.authenticate(handler.make_request(), "the-uid")
+
+
+def test_each_of_the_19_urls_has_what_a_callback_is_matched_by(settings: Settings) -> None:
+    names = [name for name, entry in load_catalogue().items() if entry.oauth2 is not None]
+    client = 'client_id = "the-id"\nclient_secret = "s"\ndomain_url = "https://acme.my.salesforce.com"\n'
+    settings("".join(f"[auth.{name}]\n{client}" for name in names))
+    auth = PocketAuth()
+    wrong = []
+    for name in names:
+        handler = auth.find_handler_instance(f"{name}-oauth2")
+        text = handler.prepare(handler.make_request(), "alice", "default", f"uid-of-{name}")
+        query = {key: values[0] for key, values in parse_qs(urlsplit(text).query).items()}
+        expected = {
+            "response_type": "code",
+            "client_id": "the-id",
+            "state": f"uid-of-{name}",
+            "redirect_uri": f"https://localhost:8001/proxy/auth/{name}/oauth2/callback",
+        }
+        if not expected.items() <= query.items():
+            wrong.append((name, query))
+    assert len(names) == 19
+    assert wrong == []
