@@ -241,7 +241,6 @@ class SourceLife:
         self.attempt: asyncio.Future[None] = asyncio.Future()
         """Done when callers need not wait any more: it runs, or has failed, or takes long."""
         self._lifespan = lifespan
-        self._started: asyncio.Future[None] = asyncio.Future()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._trying: asyncio.Task[None] | None = None
@@ -249,15 +248,16 @@ class SourceLife:
     async def start(self, timeout_s: float | None = None) -> None:
         """Start it once. Raises SetupError. Cancelled, it leaves nothing running."""
         await self._lifespan.make_ready()
-        self._started, self._closing = asyncio.Future(), asyncio.Event()
-        task = self._task = create_lasting_task(self._live(self._started, self._closing))
+        started: asyncio.Future[None] = asyncio.Future()
+        self._closing = asyncio.Event()
+        task = self._task = create_lasting_task(self._live(started, self._closing))
         _running.add(task)
         task.add_done_callback(_running.discard)
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
                 try:
-                    await asyncio.shield(self._started)
+                    await asyncio.shield(started)
                 except asyncio.CancelledError:
                     await _cancel(task)
                     raise
@@ -464,9 +464,9 @@ def states_in(state: Any) -> Mapping[str, Any]:
         raise SetupError(f"A saved state is the mapping that save_state returned, not {type(state).__name__}.{hint}")
     version, sources = state.get("version"), state.get("sources")
     if version != STATE_VERSION:
-        known = version if isinstance(version, int) else "none"
+        number = version if isinstance(version, int) else "none"
         raise SetupError(
-            f"The state is of version {known}, and version {STATE_VERSION} is read here. Load it with the release of "
+            f"The state is of version {number}, and version {STATE_VERSION} is read here. Load it with the release of "
             "Toolcrib that saved it."
         )
     if not isinstance(sources, Mapping):

@@ -41,8 +41,7 @@ _READERS = ("read_result", "toolcrib_read_result")
 class Results:
     """The large results of one workbench, for its calls and for its tool `read_result`.
 
-    *limit_chars* None bounds nothing; handles are resolved all the same. *store* None is a store in memory, which
-    `forget` clears.
+    *limit_chars* None bounds nothing; handles are resolved all the same. `forget` clears *store* if it *owns_store*.
     """
 
     def __init__(
@@ -51,7 +50,8 @@ class Results:
         *,
         caller: Caller,
         limit_chars: int | None,
-        store: ResultStore | None,
+        store: ResultStore,
+        owns_store: bool,
         redaction: Redaction | None,
     ) -> None:
         self.limit_chars = sys.maxsize if limit_chars is None else limit_chars
@@ -59,10 +59,8 @@ class Results:
         self._registry = registry
         self._caller = caller
         self._redaction = redaction
-        self._own: MemoryResults | None = None
-        if store is None:
-            store = self._own = MemoryResults()
-        self._store: ResultStore = store
+        self._store = store
+        self._own = store if owns_store and isinstance(store, MemoryResults) else None
         self._readers: dict[str, Tool] = {}
 
     # For a call

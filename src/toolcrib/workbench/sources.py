@@ -191,8 +191,8 @@ class _Entry:
     @property
     def problems(self) -> list[LoadProblem]:
         """All its problems, those that its sources report of themselves among them."""
-        reported = [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
-        return [*self.unread, *self.conflicts, *reported, *([] if self.failure is None else [self.failure])]
+        of_sources = [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
+        return [*self.unread, *self.conflicts, *of_sources, *([] if self.failure is None else [self.failure])]
 
 
 class _Reading:

@@ -589,12 +589,12 @@ class Workbench(Startable):
             caller, ask=ask, variables=variables, resolve=self._resolve, ready=self._ready, session=self._session_values
         )
         self.redaction: Redaction | None = self._runtime.redaction
-        is_alone = self._owns_crib and crib.options["store"] is None
         self.results = self._runtime.handles = Results(
             crib.registry,
             caller=caller,
             limit_chars=crib.options["max_result_chars"],
-            store=None if is_alone else crib.store.results,
+            store=crib.store.results,
+            owns_store=self._owns_crib and crib.options["store"] is None,
             redaction=self.redaction,
         )
         self.lifespan = Lifespan(describe=crib.describe, in_use=self._is_in_use, changed=self._source_changed)
