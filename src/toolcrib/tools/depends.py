@@ -124,7 +124,8 @@ class Dependencies:
             provider, needs = overridden(need, self._overrides)
             # What lives longer than the call does not have its deadline.
             is_lasting = need.how.scope != "call"
-            value = self._open(key, provider, self.arguments(needs, context), is_lasting=is_lasting)
+            arguments = self.arguments(needs, context)
+            value = self._values[key] = Value(provider, arguments, self._opened.append, is_lasting=is_lasting)
         try:
             return await value.value()
         except BaseException:
@@ -153,12 +154,6 @@ class Dependencies:
 
     def is_used(self) -> bool:
         return bool(self._values)
-
-    def _open(
-        self, key: Any, provider: Callable[..., Any], arguments: Awaitable[dict[str, Any]], *, is_lasting: bool
-    ) -> "Value":
-        value = self._values[key] = Value(provider, arguments, self._opened.append, is_lasting=is_lasting)
-        return value
 
 
 def provided(needs: Needs, context: Context, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -104,10 +104,7 @@ class Tool(Generic[P, R]):
         return tool
 
     def _set(self, **parts: Any) -> None:
-        parts.setdefault("origin", parts["spec"].name)
-        for name, default in _DEFAULTS.items():
-            setattr(self, name, parts.pop(name, default))
-        for name, value in parts.items():
+        for name, value in {**_DEFAULTS, "origin": parts["spec"].name, **parts}.items():
             setattr(self, name, value)
         # Not by `__getattr__` when it is first used: with it, every attribute takes three times as long.
         self.check = parts.get("check") or _made_at_the_first_call(self)
@@ -182,8 +179,7 @@ def _made_at_the_first_call(tool: "Tool[..., Any]") -> Check:
     return with_documents(check, lambda raw, checked: document_of(own(), raw, checked))
 
 
-_DERIVED = ("check", "encode")
-_FIELDS = tuple(field.name for field in fields(Tool) if field.name not in _DERIVED)
+_FIELDS = tuple(field.name for field in fields(Tool) if field.name not in ("check", "encode"))
 _DEFAULTS: dict[str, Any] = {
     **{field.name: field.default for field in fields(Tool) if field.default is not MISSING},
     "requires": MappingProxyType({}),

@@ -15,7 +15,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def program_work(
     if where["sha256"] != digest:
         raise LoadError("its folder has changed since it was loaded. Load it again.")
     work = ProcessWork(_TextCodec(where, _GUEST if environment is None else _NATIVE), guest_processes)
-    return work if environment is None else EnvironmentWork(environment, work)
+    return work if environment is None else _in_environment(environment, work)
 
 
 class GuestCodec:
@@ -144,7 +144,7 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
         codec = GuestCodec(where, _GUEST if environment is None else _NATIVE)
         tool = _sandboxed(manifest, folder, where["sha256"], codec)
         if environment is not None:
-            tool.work, tool.isolation = EnvironmentWork(environment, ProcessWork(codec)), "process"
+            tool.work, tool.isolation = _in_environment(environment, ProcessWork(codec)), "process"
         return tool
     where |= {"file": str(file), "sha256": hashlib.sha256(code).hexdigest()}
     if code.startswith(_COMPONENT):
@@ -219,27 +219,19 @@ def _reason_against(folder: Path) -> str | None:
     return None
 
 
-class EnvironmentWork:
-    """The work of a program that has an environment of its own, which the first call makes, beside its deadline."""
+def _in_environment(environment: Environment, work: ProcessWork) -> Work:
+    """Return *work*, of a program whose environment the first call makes, beside its deadline."""
 
-    def __init__(self, environment: Environment, work: ProcessWork) -> None:
-        self._environment = environment
-        self._work = work
-
-    async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
-        if context.deadline is None:
-            await self._prepare(context)
-        else:
-            with context.deadline.paused():
-                await self._prepare(context)
-        return await self._work(arguments, context)
-
-    async def _prepare(self, context: Context) -> None:
+    async def run(arguments: dict[str, Any], context: Context) -> Any:
+        name = context.call.tool
         try:
-            await self._environment.ready(lambda step: context.progress(0, message=step))
+            with context.deadline.paused() if context.deadline is not None else nullcontext():
+                await environment.ready(lambda step: context.progress(0, message=step))
         except SetupError as error:
-            name = context.call.tool
             _log.error("The virtual environment of tool '%s' cannot be made: %s", name, error)
             raise ToolError(
                 f"The virtual environment of tool '{name}' cannot be made. The detail is in the log.", "unavailable"
             ) from None
+        return await work(arguments, context)
+
+    return run
