@@ -33,10 +33,6 @@ COPY = """
 """
 ECHO = COPY + '(func (export "_start") (call $copy (i32.const 1)))'
 SAYS = '(data (i32.const 64) "{}") (func (export "_start") (call $write (i32.const 1) (i32.const 64) (i32.const {})))'
-FAILS = (
-    '(data (i32.const 64) "no such city\\n") (func (export "_start") '
-    "(call $write (i32.const 2) (i32.const 64) (i32.const 13)) (call $exit (i32.const 3)))"
-)
 # The environment, as it is in memory: NAME=value and a NUL for each.
 ENVIRONMENT = """
   (func (export "_start")
@@ -52,12 +48,7 @@ SLEEPS = """
     (i32.store (i32.const 80) (i32.const 1)) (i64.store (i32.const 88) (i64.const 3600000000000))
     (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
 """
-FLOODS = (
-    '(func (export "_start") (loop $again (call $write (i32.const {}) (i32.const 0) (i32.const 65536)) (br $again)))'
-)
-NESTS = '(func $f (call $f) (drop (i32.load (i32.const 0)))) (func (export "_start") (call $f))'
 GIVES_UP = '(func (export "_start") unreachable)'
-GROWS = '(func (export "_start") (call $exit (i32.eq (memory.grow (i32.const {})) (i32.const -1))))'
 # Opens the path at 64 below each of the first file numbers; its status says which of them did it.
 OPENS = """
   (data (i32.const 64) "{path}")
