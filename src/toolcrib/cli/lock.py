@@ -1,7 +1,7 @@
 """`toolcrib lock`: note what sources are and what their tools promise, and accept what has changed of that."""
 
-from collections.abc import Sequence, Set
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +21,6 @@ from .terminal import Output, UsageError, echo, no_such, one_line
 
 app = group()
 
-_Report = dict[str, Any]
-"""A source as it is now, as JSON data: its entry in the lock, how its tools differ from the old one, its problems."""
 _KINDS = {
     "new": "new, and left out until it is accepted",
     "changed": "changed, and left out until it is accepted",
@@ -30,8 +28,27 @@ _KINDS = {
 }
 
 
-_Look = tuple[LockedSource | None, _Report]
-"""The entry of a source for the lock, if it has one, and its report."""
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A source as it is now: its entry for the lock, if it has one, and how its tools differ from the old one."""
+
+    key: str
+    entry: LockedSource | None
+    problems: Sequence[str] = ()
+    changes: Sequence[DefinitionChange] = ()
+    accepted: Sequence[str] = ()
+    """The names of tools whose changes are accepted; `changes` are the others."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.key,
+            "commit": self.entry and self.entry.commit,
+            "sha256": self.entry and self.entry.sha256,
+            "tools": sorted(self.entry.tools) if self.entry else [],
+            "accepted": list(self.accepted),
+            "changes": [{"tool": each.name, "kind": each.kind, "diff": each.diff} for each in self.changes],
+            "problems": list(self.problems),
+        }
 
 
 @command(app, "lock", example="toolcrib lock git+https://example.com/tools@v1#weather")
@@ -64,13 +81,14 @@ def lock(
     if not named_sources:
         raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
     looks = [_look(source, before, accept, update=update, check=check) for source in named_sources]
-    reports = [report for _, report in looks]
-    _require_changes(accept, reports)
+    changed_names = {name for look in looks for name in (*look.accepted, *(change.name for change in look.changes))}
+    if unknown := [name for name in accept if name not in changed_names]:
+        raise UsageError(no_such("--accept: there is no change of a tool", unknown[0], changed_names, " to accept"))
     if not check:
         _save(before, looks)
-    is_ok = not any(report["changes"] or report["problems"] for report in reports)
+    is_ok = not any(look.changes or look.problems for look in looks)
     if session.as_json:
-        output.json({"file": str(file), "ok": is_ok, "sources": reports})
+        output.json({"file": str(file), "ok": is_ok, "sources": [look.to_dict() for look in looks]})
     else:
         _write(looks, file, output, check=check)
     return 0 if is_ok else 1
@@ -78,33 +96,30 @@ def lock(
 
 def _save(before: Lock, looks: Sequence[_Look]) -> None:
     after = before
-    for entry, _ in looks:
-        after = after if entry is None else after.with_source(entry)
+    for look in looks:
+        after = after if look.entry is None else after.with_source(look.entry)
     if after != before:
         after.write()
 
 
 def _write(looks: Sequence[_Look], file: Path, output: Output, *, check: bool) -> None:
     """Write for people what each source is now, and how to accept what has changed."""
-    for entry, report in looks:
-        _write_source(entry, report, output, check=check)
-    if names := sorted({change["tool"] for _, report in looks for change in report["changes"]}):
+    for look in looks:
+        if (entry := look.entry) is not None:
+            commit = f" at {entry.commit[:12]}" if entry.commit else ""
+            output.write(one_line(f"{look.key}{commit}: {', '.join(sorted(entry.tools)) or 'no tools'}"))
+        for name in look.accepted:
+            output.write(f"  {one_line(name)}: accepted")
+        for change in look.changes:
+            lines = [f"  {one_line(change.name)}: {_KINDS[change.kind]}"]
+            output.write("\n".join([*lines, *(f"    {line}" for line in change.diff.splitlines())]))
+        for problem in look.problems:
+            echo(
+                f"Not loaded: {problem}" if look.key in problem and not check else f"Not loaded: {look.key}: {problem}"
+            )
+    if names := sorted({change.name for look in looks for change in look.changes}):
         options = " ".join(f"--accept {name}" for name in names)
         echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
-
-
-def _write_source(entry: LockedSource | None, report: _Report, output: Output, *, check: bool) -> None:
-    key = report["source"]
-    if entry is not None:
-        commit = f" at {report['commit'][:12]}" if report["commit"] else ""
-        output.write(one_line(f"{key}{commit}: {', '.join(report['tools']) or 'no tools'}"))
-    for name in report["accepted"]:
-        output.write(f"  {one_line(name)}: accepted")
-    for change in report["changes"]:
-        lines = [f"  {one_line(change['tool'])}: {_KINDS[change['kind']]}"]
-        output.write("\n".join([*lines, *(f"    {line}" for line in change["diff"].splitlines())]))
-    for problem in report["problems"]:
-        echo(f"Not loaded: {problem}" if key in problem and not check else f"Not loaded: {key}: {problem}")
 
 
 def _sources(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
@@ -132,46 +147,22 @@ def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: boo
     """Return *source* as it is now, and how its tools differ from the old entry in *lock*."""
     old, key = lock.find(source.source), lock.key(source.source)
     if old is None and check:
-        return None, _report(key, None, problems=[f"It is not locked. Lock it: toolcrib lock {source.written}"])
+        return _Look(key, None, [f"It is not locked. Lock it: toolcrib lock {source.written}"])
     try:
         pinned, entry = _pin(source.source, None if update else old, key)
         listing = load_listed(source.granted(pinned))
     except ToolcribError as error:
-        return old, _report(key, old, problems=[str(error)])
+        return _Look(key, old, [str(error)])
     now = {tool.spec.name: definition_of(tool) for tool in listing.tools}
     problems = [*map(str, listing.problems)]
     if old is None:
-        entry = replace(entry, tools=now)
-        return entry, _report(key, entry, problems=problems)
+        return _Look(key, replace(entry, tools=now), problems)
     changes = old.changes(listing.tools)
-    names = {change.name for change in changes if change.name in accept}
+    accepted = [change.name for change in changes if change.name in accept]
     # The old definitions but for those of accepted names: theirs are the new ones, and go where the tool has gone.
-    tools = {name: definition for name, definition in old.tools.items() if name not in names}
-    entry = replace(entry, tools=tools | {name: now[name] for name in names & now.keys()})
-    return entry, _report(key, entry, changes, names, problems=problems)
-
-
-def _report(
-    key: str,
-    entry: LockedSource | None,
-    changes: Sequence[DefinitionChange] = (),
-    accepted_names: Set[str] = frozenset(),
-    *,
-    problems: Sequence[str],
-) -> _Report:
-    return {
-        "source": key,
-        "commit": entry and entry.commit,
-        "sha256": entry and entry.sha256,
-        "tools": sorted(entry.tools) if entry else [],
-        "accepted": [change.name for change in changes if change.name in accepted_names],
-        "changes": [
-            {"tool": change.name, "kind": change.kind, "diff": change.diff}
-            for change in changes
-            if change.name not in accepted_names
-        ],
-        "problems": list(problems),
-    }
+    tools = {name: definition for name, definition in old.tools.items() if name not in accepted}
+    entry = replace(entry, tools=tools | {name: now[name] for name in accepted if name in now})
+    return _Look(key, entry, problems, [change for change in changes if change.name not in accept], accepted)
 
 
 def _pin(
@@ -191,11 +182,3 @@ def _pin(
     if old is not None and old.sha256 != sha256:
         raise LoadError(f"It has changed since it was locked. If that was you: toolcrib lock --update {source}")
     return source, LockedSource(key, None, sha256)
-
-
-def _require_changes(accept: Sequence[str], reports: Sequence[_Report]) -> None:
-    names = {name for report in reports for name in report["accepted"]}
-    names |= {change["tool"] for report in reports for change in report["changes"]}
-    for name in accept:
-        if name not in names:
-            raise UsageError(no_such("--accept: there is no change of a tool", name, names, " to accept"))
