@@ -170,12 +170,6 @@ def test_pieces_are_put_together_and_reasoning_goes_back_as_it_came() -> None:
     assert output["messages"][1]["content"] == [thought, hidden, {"text": "I double."}, *calls]
 
 
-def test_a_stream_that_ends_in_the_middle_is_reported() -> None:
-    for upto in range(2):
-        with pytest.raises(ValueError, match="ended in the middle"):
-            bedrock.reply([delta(0, text="I ")][:upto])
-
-
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -250,10 +244,3 @@ def test_what_a_person_shows_is_sent_as_it_is_or_in_words() -> None:
             },
         ],
     }
-
-
-def test_a_reply_of_anthropics_own_interface_is_written_again() -> None:
-    native = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "double", "input": {"n": 1}}]}
-    foreign = Reply("Hm.", (Call("double", {"n": 1}, "a"),), native=native)
-    output = bedrock.conversation([User((Text("?"),)), foreign, Results((ended("a"),))], SPECS)
-    assert output["messages"][1]["content"] == [{"text": "Hm."}, use("a")]

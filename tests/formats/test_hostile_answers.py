@@ -6,12 +6,24 @@ Every place of a good answer is given every strange value, one after the other.
 import json
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolcrib import Result, Text, ToolSpec
-from toolcrib.formats import Reply, Results, Turn, User, anthropic, bedrock, gemini, openai, openai_responses
+from toolcrib.formats import (
+    IncompleteReply,
+    Reply,
+    Results,
+    Turn,
+    User,
+    anthropic,
+    bedrock,
+    gemini,
+    openai,
+    openai_responses,
+)
 from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
 
 SPEC = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -250,7 +262,29 @@ def test_a_name_that_no_provider_takes_is_sent_back_as_one_that_it_takes(name: s
     assert '"add__numbers_"' in sent
 
 
-@pytest.mark.parametrize("name", ["openai", "responses", "anthropic", "gemini", "bedrock"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_message_of_another_provider_or_of_other_calls_is_written_again(name: str) -> None:
+    form = FORMATS[name]
+    for other in FORMATS:
+        reply = FORMATS[other].reply(WHOLE[other], [SPEC])
+        if other == name:
+            reply = replace(reply, calls=tuple(replace(call, id="c9") for call in reply.calls))
+        again = form.conversation(conversation(replace(reply, native=None)), [SPEC])
+        assert form.conversation(conversation(reply), [SPEC]) == again
+
+
+LAST = {"openai": 4, "responses": 5, "anthropic": 9, "gemini": 2, "bedrock": 13}
+
+
+@pytest.mark.parametrize(("name", "last"), LAST.items())
+def test_a_stream_that_ends_before_its_reason_is_reported(name: str, last: int) -> None:
+    for upto in range(last + 1):
+        with pytest.raises(IncompleteReply, match="ended in the middle"):
+            FORMATS[name].reply(STREAMED[name][:upto], [SPEC])
+    assert FORMATS[name].reply(STREAMED[name][: last + 1], [SPEC]).stop == "calls"
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_calls_that_have_one_id_are_distinguished(name: str) -> None:
     twice = json.loads(json.dumps(WHOLE[name]))
     calls = {

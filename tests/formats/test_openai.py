@@ -461,21 +461,6 @@ def test_what_a_model_wrote_is_sent_back_as_json_that_every_server_reads() -> No
 
 
 @pytest.mark.parametrize(
-    "native",
-    [
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {}}]},
-        {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {}}}]},
-        [{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}],
-        message(tool_calls=[tool_call("another")]),
-        "text",
-    ],
-)
-def test_another_providers_message_is_written_again(native: Any) -> None:
-    turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
-    assert format.conversation(turns, SPECS)["messages"][0] == message(tool_calls=[tool_call(arguments="{}")])
-
-
-@pytest.mark.parametrize(
     ("turns", "made"),
     [
         ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results: the conversation ends."),

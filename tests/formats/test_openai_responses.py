@@ -276,17 +276,3 @@ def test_items_that_openai_did_not_keep_are_sent_back_without_their_ids() -> Non
 def test_what_an_answer_says_as_null_is_not_sent_back() -> None:
     # The API refuses a null status in a request, and gives it in answers.
     assert format.reply(answer({**THOUGHT, "status": None})).native == [THOUGHT]
-
-
-@pytest.mark.parametrize(
-    "native",
-    [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
-        [{"type": "tool_use", "id": "c1", "name": "add", "input": {}}],
-        [tool_call("another")],
-        [],
-    ],
-)
-def test_another_providers_message_is_written_again(native: Any) -> None:
-    turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
-    assert format.conversation(turns, SPECS)["input"][0] == tool_call(arguments="{}")

@@ -310,7 +310,6 @@ def test_done_as_a_chunk_of_responses_is_passed_over_and_a_response_that_starts_
 
 BIG = "x" * 100_000_000
 MANY: dict[str, tuple[Any, list[Any], Any, list[Any]]] = {
-    "openai text": (openai, [chunk(content=BIG)], chunk(content="y"), [chunk("stop")]),
     "openai arguments": (
         openai,
         [chunk(tool_calls=[{**ADD, "function": {"name": "add", "arguments": BIG}}])],
@@ -329,12 +328,6 @@ MANY: dict[str, tuple[Any, list[Any], Any, list[Any]]] = {
         {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "y"},
         [{"type": "response.completed", "response": {"status": "completed", "output": []}}],
     ),
-    "anthropic text": (
-        anthropic,
-        [started(), *block(0, {"type": "text", "text": BIG})[:1]],
-        block(0, {}, {"type": "text_delta", "text": "y"})[1],
-        ended("end_turn"),
-    ),
     "anthropic arguments": (
         anthropic,
         [started(), *block(0, {"type": "tool_use", "id": "a", "name": "add", "input": {}}, *written(BIG))[:2]],
@@ -347,7 +340,6 @@ MANY: dict[str, tuple[Any, list[Any], Any, list[Any]]] = {
         {"candidates": [{"content": {"parts": [{"text": "y"}]}}]},
         [{"candidates": [{"finishReason": "STOP"}]}],
     ),
-    "bedrock text": (bedrock, [delta(0, text=BIG)], delta(0, text="y"), [{"messageStop": {"stopReason": "end_turn"}}]),
     "bedrock arguments": (
         bedrock,
         [start(0, toolUse={"toolUseId": "a", "name": "add"}), delta(0, toolUse={"input": BIG})],
