@@ -307,7 +307,7 @@ async def test_known_secrets_reach_no_result_error_or_log(caplog: pytest.LogCapt
             assert "123456" not in shown
 
 
-async def test_ten_thousand_concurrent_calls_lose_and_mix_nothing() -> None:
+async def test_thousands_of_concurrent_calls_lose_and_mix_nothing() -> None:
     @tool
     async def inline(n: int) -> int:
         await asyncio.sleep(0)
@@ -317,12 +317,12 @@ async def test_ten_thousand_concurrent_calls_lose_and_mix_nothing() -> None:
     def threaded(n: int) -> int:
         return n
 
-    async with Workbench([inline, threaded], recorder=(log := CallLog(30_000))) as bench:
+    async with Workbench([inline, threaded], recorder=(log := CallLog(10_000))) as bench:
         for name in ("inline", "threaded"):
-            results = await asyncio.gather(*(bench.call(name, f'{{"n": {n}}}') for n in range(10_000)))
-            assert [result.value for result in results] == list(range(10_000))
-            assert len({result.call_id for result in results}) == 10_000
-    assert len(log) == 20_000
+            results = await asyncio.gather(*(bench.call(name, f'{{"n": {n}}}') for n in range(3_000)))
+            assert [result.value for result in results] == list(range(3_000))
+            assert len({result.call_id for result in results}) == 3_000
+    assert len(log) == 6_000
 
 
 class Uninitialized(ToolError):

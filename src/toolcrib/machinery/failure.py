@@ -31,8 +31,13 @@ def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Red
         error = error.error
     causes = list(leaves(error))
     own = [cause for cause in causes if isinstance(cause, ToolError)]
-    if len(own) == len(causes):
-        return _fresh(own, redaction)
+    return _fresh(own if len(own) == len(causes) else [_unexpected(error, causes, tool, show, redaction)], redaction)
+
+
+def _unexpected(
+    error: BaseException, causes: list[BaseException], tool: str, show: bool, redaction: Redaction | None
+) -> ToolError:
+    """Log *error* under a reference. Return what the model reads of it."""
     reference = os.urandom(4).hex()
     log_failure(f"Tool '{tool}' failed (reference {reference})", error, redaction, reference=reference)
     kind = type(error).__name__
@@ -42,7 +47,7 @@ def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Red
     details = {"exception": kind, "text": text} if show else None
     code = "unavailable" if isinstance(error, StoreError) else "failed"
     message = f"Tool '{tool}' failed: {kind} (reference {reference}). {text}"
-    return _fresh([ToolError(message, code, details=details)], redaction)
+    return ToolError(message, code, details=details)
 
 
 def log_failure(what: str, error: BaseException, redaction: Redaction | None, *, reference: str | None = None) -> None:
