@@ -10,7 +10,8 @@ import re
 import ssl
 import time
 import zlib
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, cast
 
@@ -110,7 +111,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._guard.check(request.url)
         if "accept-encoding" in request.headers:
             request.headers["accept-encoding"] = "gzip"
-        async with _Deadline(until):
+        async with _deadline(until):
             if self._has_proxy:
                 await _addresses(self._guard, request.url.host, request.url.port or 0, request.url.scheme)
             response = await self._by_scheme[request.url.scheme].handle_async_request(request)
@@ -191,20 +192,17 @@ class _Network(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-class _Deadline:
-    """Raises GuardError `timeout` where the block does not end until *until*, on the monotonic clock."""
-
-    def __init__(self, until: float) -> None:
-        self._timeout = asyncio.timeout(max(0.0, until - time.monotonic()))
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *raised: Any) -> None:
-        try:
-            await self._timeout.__aexit__(*raised)
-        except TimeoutError:
-            raise GuardError("The server took too long to answer.", "timeout") from None
+@asynccontextmanager
+async def _deadline(until: float) -> AsyncGenerator[None]:
+    """Raise GuardError `timeout` where the block does not end until *until*, on the monotonic clock."""
+    limit = asyncio.timeout(max(0.0, until - time.monotonic()))
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise GuardError("The server took too long to answer.", "timeout") from None
 
 
 class _Bounded(httpx2.AsyncByteStream):
@@ -220,7 +218,7 @@ class _Bounded(httpx2.AsyncByteStream):
         raw_size = size = 0
         chunks = aiter(self._stream)
         while True:
-            async with _Deadline(self._until):
+            async with _deadline(self._until):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break

@@ -48,7 +48,6 @@ class Leases:
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:
         """Return the lease of *name* for so many seconds; None where it is held, also by *owner*."""
-        _require_duration(for_s)
 
         def acquire(connection: Connection) -> int | None:
             now = _now(connection)
@@ -60,7 +59,6 @@ class Leases:
 
     async def renew(self, lease: Lease, *, for_s: float) -> bool:
         """Hold *lease* for so many seconds from now. False where it was lost."""
-        _require_duration(for_s)
         return await self._store.transact(lambda connection: _extended(connection, lease, for_s))
 
     async def release(self, lease: Lease) -> None:
@@ -108,10 +106,7 @@ def _now(connection: Connection) -> int:
     return int(clock.scalar_one())
 
 
-def _micros(seconds: float) -> int:
-    return int(seconds * 1_000_000)
-
-
-def _require_duration(for_s: float) -> None:
+def _micros(for_s: float) -> int:
     if not 0 < for_s < 86_400:
         raise SetupError("A lease is for more than 0 seconds and less than a day.")
+    return int(for_s * 1_000_000)

@@ -58,12 +58,12 @@ class DatabasePendings:
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
         about = _about(pending.digest, pending.kind, pending.key, "open", now)
-        for entry in self._decoded(await self._store.read(_ABOUT, about)):
+        for entry, _ in self._decoded(await self._store.read(_ABOUT, about)):
             return entry.pending
         row = self._row(pending, made)
 
         def insert(connection: Connection) -> Pending:
-            for entry in self._decoded(connection.execute(_ABOUT, about).mappings()):
+            for entry, _ in self._decoded(connection.execute(_ABOUT, about).mappings()):
                 return entry.pending
             self._require_room(connection, row, now)
             connection.execute(PENDINGS.insert(), row)
@@ -87,7 +87,7 @@ class DatabasePendings:
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
-        for entry, row in self._with_rows(rows):
+        for entry, row in self._decoded(rows):
             # The answer goes with the call: it may be a password, and no other call needs it.
             where = (_t.number == row["number"], _t.state == "answered", _t.answer == row["answer"])
             update = PENDINGS.update().where(*where).values(state="taken", answer=None)
@@ -109,7 +109,7 @@ class DatabasePendings:
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
         rows = await self._store.read(_WAITING, {"now": encode_time(now)})
-        return [entry.pending for entry in self._decoded(rows)]
+        return [entry.pending for entry, _ in self._decoded(rows)]
 
     def __repr__(self) -> str:
         return f"<DatabasePendings in {self._store.place}>"
@@ -180,15 +180,12 @@ class DatabasePendings:
         except (ValueError, TypeError, RecursionError, AnswerError) as error:
             raise StoreError(f"A pending call in the store {self._store.place} is damaged ({error}).") from None
 
-    def _with_rows(self, rows: Iterable[Mapping[Any, Any]]) -> Iterator[tuple[StoredPending, Mapping[Any, Any]]]:
+    def _decoded(self, rows: Iterable[Mapping[Any, Any]]) -> Iterator[tuple[StoredPending, Mapping[Any, Any]]]:
         for row in rows:
             try:
                 yield self._decode(row), row
             except StoreError as error:
                 _log.warning("A pending call in the store %s is ignored: %s", self._store.place, error)
-
-    def _decoded(self, rows: Iterable[Mapping[Any, Any]]) -> Iterator[StoredPending]:
-        return (entry for entry, _ in self._with_rows(rows))
 
     def _require_room(self, connection: Connection, row: Mapping[str, Any], now: datetime) -> None:
         old = _t.expires_at <= encode_time(now - _REMEMBERED)

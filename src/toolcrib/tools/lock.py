@@ -149,7 +149,9 @@ class Lock:
                     f"lock it: toolcrib lock {source}"
                 )
             return GitSource(parse_git_address(source), entry.commit, entry.sha256)
-        if entry is not None and entry.sha256 not in (None, content_hash(Path(source).expanduser())):
+        # What a document or a server has is locked tool by tool, and has no hash.
+        sha256 = None if entry is None else entry.sha256
+        if sha256 is not None and sha256 != content_hash(Path(source).expanduser()):
             raise LoadError(
                 f"{source} has changed since it was locked in {self.file}. If that was you: "
                 f"toolcrib lock --update {source}"

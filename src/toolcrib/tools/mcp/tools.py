@@ -4,7 +4,6 @@ This file does no I/O.
 """
 
 import base64
-import functools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -61,13 +60,11 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
     )
     try:
         accepts = None if output is None else validator(output, formats=False)
-        return from_work(
-            spec,
-            functools.partial(_work, name, accepts, is_wrapped, call),
-            encode=_encode,
-            fn=stand_in(name, server),
-            home=__name__,
-        )
+
+        async def work(arguments: dict[str, Any], context: Context) -> Any:
+            return value_of(name, await call(name, arguments, context), accepts, is_wrapped=is_wrapped)
+
+        return from_work(spec, work, encode=_encode, fn=stand_in(name, server), home=__name__)
     except DefinitionError as error:
         raise LoadError(str(error).replace("parameters=", "its input schema")) from None
     except Exception as error:
@@ -116,17 +113,6 @@ def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, 
 def _says_wrapped(result: wire.CallToolResult) -> bool:
     marker: Any = (result.meta or {}).get("fastmcp")
     return isinstance(marker, dict) and marker.get("wrap_result") is True
-
-
-async def _work(
-    name: str,
-    accepts: Validator | None,
-    is_wrapped: bool,
-    call: RemoteCall,
-    arguments: dict[str, Any],
-    context: Context,
-) -> Any:
-    return value_of(name, await call(name, arguments, context), accepts, is_wrapped=is_wrapped)
 
 
 def _encode(name: str) -> Callable[[Any], str]:

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from ...core import Credential, Requirement, Secret, SetupError, ToolAuth, ToolError
 from .documents import Documents, Unusable, listed, mapping
+from .request import Prepared
 
 Where = Literal["header", "query", "cookie"]
 
@@ -106,14 +107,7 @@ class Security:
         return Applied(required, "bearer")
 
 
-def apply(
-    applied: Applied,
-    credential: Credential | None,
-    url: str,
-    headers: dict[str, str],
-    query: list[tuple[str, str]],
-    cookies: list[tuple[str, str]],
-) -> None:
+def apply(applied: Applied, credential: Credential | None, url: str, request: Prepared) -> None:
     """Put *credential* into a request to *url*. Raises ToolError where it may not go there."""
     if credential is None:
         raise ToolError(f"There are no credentials for '{applied.provider}'.", "unauthorized")
@@ -136,16 +130,16 @@ def apply(
     if not (secret.isascii() and secret.isprintable()):
         raise ToolError(f"The credentials of '{applied.provider}' have characters that cannot be sent.", "unauthorized")
     if credential.kind != "secret":
-        _set(headers, credential.header, credential.header_value)
+        _set(request.headers, credential.header, credential.header_value)
     elif applied.where == "query":
         name = quote(applied.name, safe="")
-        query[:] = [*(member for member in query if member[0] != name), (name, quote(secret, safe=""))]
+        request.query = [*(member for member in request.query if member[0] != name), (name, quote(secret, safe=""))]
     elif applied.where == "cookie":
         value = quote(secret, safe="!#$&'()*+/:<=>?@[]^_`{|}~-.")
-        cookies[:] = [*(cookie for cookie in cookies if cookie[0] != applied.name), (applied.name, value)]
+        request.cookies = [*(cookie for cookie in request.cookies if cookie[0] != applied.name), (applied.name, value)]
     else:
         prefix = {"key": "", "bearer": "Bearer ", "basic": "Basic "}[applied.kind]
-        _set(headers, applied.name, prefix + secret)
+        _set(request.headers, applied.name, prefix + secret)
 
 
 def _set(headers: dict[str, str], name: str, value: str) -> None:

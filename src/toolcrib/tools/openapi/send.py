@@ -55,8 +55,7 @@ async def call(
     request = prepare(operation, arguments)
     own = set(request.query)
     for scheme in applied:
-        credential = context.credentials.get(scheme.provider)
-        apply(scheme, credential, operation.server, request.headers, request.query, request.cookies)
+        apply(scheme, context.credentials.get(scheme.provider), operation.server, request)
     if request.cookies:
         request.headers["cookie"] = "; ".join(f"{name}={text}" for name, text in request.cookies)
     secrets = [member for member in request.query if member not in own]
