@@ -143,8 +143,7 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         *(_of_source("problem", listing, message) for listing in listings for message in listing.problems),
         *_wrong_rules(settings, specs),
         *_wrong_clients(settings),
-        *(_of_settings_file("warning", problem) for problem in unknown_variables()),
-        *_weak_sources(settings, listings),
+        *_weak_settings(settings, listings),
         *_idle_tables(settings, specs),
         *_plain_secrets(settings, settings.written.get("variables", {}), ("variables",)),
     ]
@@ -195,20 +194,24 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
         yield _at(settings, "problem", str(error), "auth" if settings.values.providers is None else "providers")
         return
     for name, table in settings.values.auth.items():
-        if (entry := catalogue.get(name)) is None:
+        if name not in catalogue:
             message = f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them."
             yield _at(settings, "problem", message, "auth", name)
             continue
-        keys = ("client_id", "client_secret", *entry.settings)
-        for key in (key for key in table if key not in keys):
-            message = f"{no_such('There is no key', key, keys, f' in [auth.{name}]')} It takes: {', '.join(keys)}."
-            yield _at(settings, "problem", message, "auth", name, key)
+        yield from _wrong_keys(settings, name, ("client_id", "client_secret", *catalogue[name].settings))
         broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
         if missing := broker.missing(name):
             yield _at(settings, "problem", f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
 
 
-def _weak_sources(settings: Settings, listings: Sequence[LoadedSource]) -> Iterator[Finding]:
+def _wrong_keys(settings: Settings, name: str, keys: Sequence[str]) -> Iterator[Finding]:
+    for key in (key for key in settings.values.auth[name] if key not in keys):
+        message = f"{no_such('There is no key', key, keys, f' in [auth.{name}]')} It takes: {', '.join(keys)}."
+        yield _at(settings, "problem", message, "auth", name, key)
+
+
+def _weak_settings(settings: Settings, listings: Sequence[LoadedSource]) -> Iterator[Finding]:
+    yield from (_of_settings_file("warning", problem) for problem in unknown_variables())
     if not settings.sources:
         yield _at(settings, "warning", "There is no [[source]], so there are no tools.")
     for listing in listings:

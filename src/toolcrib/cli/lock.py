@@ -36,8 +36,8 @@ class _Look:
     entry: LockedSource | None
     problems: Sequence[str] = ()
     changes: Sequence[DefinitionChange] = ()
-    accepted: Sequence[str] = ()
-    """The names of tools whose changes are accepted; `changes` are the others."""
+    accepted_names: Sequence[str] = ()
+    """The tools whose changes are accepted; `changes` are the others."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -45,8 +45,8 @@ class _Look:
             "commit": self.entry and self.entry.commit,
             "sha256": self.entry and self.entry.sha256,
             "tools": sorted(self.entry.tools) if self.entry else [],
-            "accepted": list(self.accepted),
-            "changes": [{"tool": each.name, "kind": each.kind, "diff": each.diff} for each in self.changes],
+            "accepted": list(self.accepted_names),
+            "changes": [{"tool": change.name, "kind": change.kind, "diff": change.diff} for change in self.changes],
             "problems": list(self.problems),
         }
 
@@ -81,9 +81,7 @@ def lock(
     if not named_sources:
         raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
     looks = [_look(source, before, accept, update=update, check=check) for source in named_sources]
-    changed_names = {name for look in looks for name in (*look.accepted, *(change.name for change in look.changes))}
-    if unknown := [name for name in accept if name not in changed_names]:
-        raise UsageError(no_such("--accept: there is no change of a tool", unknown[0], changed_names, " to accept"))
+    _require_changes(accept, looks)
     if not check:
         _save(before, looks)
     is_ok = not any(look.changes or look.problems for look in looks)
@@ -105,21 +103,23 @@ def _save(before: Lock, looks: Sequence[_Look]) -> None:
 def _write(looks: Sequence[_Look], file: Path, output: Output, *, check: bool) -> None:
     """Write for people what each source is now, and how to accept what has changed."""
     for look in looks:
-        if (entry := look.entry) is not None:
-            commit = f" at {entry.commit[:12]}" if entry.commit else ""
-            output.write(one_line(f"{look.key}{commit}: {', '.join(sorted(entry.tools)) or 'no tools'}"))
-        for name in look.accepted:
-            output.write(f"  {one_line(name)}: accepted")
-        for change in look.changes:
-            lines = [f"  {one_line(change.name)}: {_KINDS[change.kind]}"]
-            output.write("\n".join([*lines, *(f"    {line}" for line in change.diff.splitlines())]))
-        for problem in look.problems:
-            echo(
-                f"Not loaded: {problem}" if look.key in problem and not check else f"Not loaded: {look.key}: {problem}"
-            )
+        _write_source(look, output, check=check)
     if names := sorted({change.name for look in looks for change in look.changes}):
         options = " ".join(f"--accept {name}" for name in names)
         echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
+
+
+def _write_source(look: _Look, output: Output, *, check: bool) -> None:
+    if (entry := look.entry) is not None:
+        commit = f" at {entry.commit[:12]}" if entry.commit else ""
+        output.write(one_line(f"{look.key}{commit}: {', '.join(sorted(entry.tools)) or 'no tools'}"))
+    for name in look.accepted_names:
+        output.write(f"  {one_line(name)}: accepted")
+    for change in look.changes:
+        lines = [f"  {one_line(change.name)}: {_KINDS[change.kind]}"]
+        output.write("\n".join([*lines, *(f"    {line}" for line in change.diff.splitlines())]))
+    for problem in look.problems:
+        echo(f"Not loaded: {problem}" if look.key in problem and not check else f"Not loaded: {look.key}: {problem}")
 
 
 def _sources(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
@@ -158,11 +158,11 @@ def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: boo
     if old is None:
         return _Look(key, replace(entry, tools=now), problems)
     changes = old.changes(listing.tools)
-    accepted = [change.name for change in changes if change.name in accept]
+    accepted_names = [change.name for change in changes if change.name in accept]
     # The old definitions but for those of accepted names: theirs are the new ones, and go where the tool has gone.
-    tools = {name: definition for name, definition in old.tools.items() if name not in accepted}
-    entry = replace(entry, tools=tools | {name: now[name] for name in accepted if name in now})
-    return _Look(key, entry, problems, [change for change in changes if change.name not in accept], accepted)
+    tools = {name: definition for name, definition in old.tools.items() if name not in accepted_names}
+    entry = replace(entry, tools=tools | {name: now[name] for name in accepted_names if name in now})
+    return _Look(key, entry, problems, [change for change in changes if change.name not in accept], accepted_names)
 
 
 def _pin(
@@ -182,3 +182,11 @@ def _pin(
     if old is not None and old.sha256 != sha256:
         raise LoadError(f"It has changed since it was locked. If that was you: toolcrib lock --update {source}")
     return source, LockedSource(key, None, sha256)
+
+
+def _require_changes(accept: Sequence[str], looks: Sequence[_Look]) -> None:
+    names = {name for look in looks for name in look.accepted_names}
+    names |= {change.name for look in looks for change in look.changes}
+    for name in accept:
+        if name not in names:
+            raise UsageError(no_such("--accept: there is no change of a tool", name, names, " to accept"))
