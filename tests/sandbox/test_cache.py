@@ -184,14 +184,3 @@ def test_without_locks_nothing_is_removed_and_all_can_be_used(folder: Path, monk
     assert cache.hold(made)
     assert not cache.remove(made)
     assert (made / "file").exists()
-
-
-def test_what_is_removed_and_cannot_be_deleted_is_out_of_the_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError
-
-    made = entry(folder, "made", is_folder=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "unlink", refuse)
-        assert cache.remove(made)
-    assert names(folder) == {f".removed-{os.getpid()}-made"}

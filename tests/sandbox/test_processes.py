@@ -31,9 +31,6 @@ async def deaf(channel):
     channel.send({"pid": os.getpid(), "child": child.pid})
     time.sleep(600)
 
-async def leave(channel):
-    return
-
 async def talk(channel):
     async for message in channel.messages():
         print("printed", flush=True)
@@ -190,26 +187,6 @@ async def test_a_worker_and_what_it_has_started_end_with_a_guard(pool: Pool, liv
         workers.give_back(worker, sound=True)
 
 
-async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("toolcrib.sandbox.processes._END_TIMEOUT_S", 0.1)
-    async with pool("deaf") as workers:
-        worker = workers.take()
-        await worker.receive()
-        for guard in family()[:2]:
-            os.kill(guard, signal.SIGSTOP)
-        workers.give_back(worker, sound=False)
-        await until(lambda: worker.gone)
-
-
-async def test_a_worker_that_ends_by_itself_has_its_status_reported(pool: Pool) -> None:
-    async with pool("leave") as workers:
-        with pytest.raises(WorkerGone, match="exited with status 0"):
-            async with leased(workers) as worker:
-                await worker.receive()
-
-
 async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     async with pool("deaf") as workers:
         worker = workers.take()
@@ -219,15 +196,6 @@ async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pyte
         await asyncio.wait_for(asyncio.to_thread(worker.abandon), 30)
         assert worker.gone
         workers.give_back(worker, sound=True)
-
-
-async def test_who_serves_while_workers_are_forgotten_serves_to_its_end(tools: str) -> None:
-    async with Processes() as processes, doubled([tools], processes=processes) as bench:
-        await bench.call("pid")
-        busy = asyncio.create_task(bench.call("nap", {"seconds": 0.5}))
-        await asyncio.sleep(0.1)
-        processes.forget()
-        assert (await busy).value == "slept"
 
 
 def test_a_worker_that_serves_on_a_loop_that_has_ended_ends_when_its_processes_are_closed(tools: str) -> None:

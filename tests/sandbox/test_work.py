@@ -193,15 +193,6 @@ async def test_a_tool_of_a_test_module_is_found_by_its_file() -> None:
         assert (n, pid == os.getpid()) == (7, False)
 
 
-async def test_workbenches_may_share_workers(tools: str) -> None:
-    async with Processes(size=2) as processes:
-        pids: set[int] = set()
-        for name in ("alice", "bob"):
-            async with doubled([tools], caller=Caller(name), processes=processes) as bench:
-                pids.add((await bench.call("pid")).unwrap())
-        assert len(pids) == 1
-
-
 # What is printed
 
 
@@ -474,12 +465,6 @@ def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, reason: str) ->
     assert str(refused.value).startswith("Tool 'it': ")
     assert reason in str(refused.value)
     assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a"))
-
-
-async def test_a_tool_without_a_context_may_be_called_by_many_at_once(tools: str) -> None:
-    async with Workbench([tools]) as bench:
-        results = await bench.call_many([("add", {"a": n, "b": n}) for n in range(100)])
-        assert [result.value for result in results] == [2 * n for n in range(100)]
 
 
 # Within other calls, while a bench stops, and with what the host gives
