@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from toolcrib import Caller, Context, Result, Tool, ToolAuth, ToolSpec, Workbench, formats, tool
+from toolcrib import Context, Result, Tool, ToolAuth, ToolSpec, Workbench, formats, tool
 from toolcrib.core import DefinitionError, Hints
 from toolcrib.tools import from_schema, from_work, reference, referent
 from toolcrib.workbench import prefixed
@@ -461,42 +461,6 @@ def test_examples_that_do_not_work_are_refused() -> None:
     message = refusal(lambda: Tool(add, examples=[{"a": 1}, {"a": "x"}]))
     assert message.startswith("Tool 'add': example 2 is not a call that works: ")
     assert "example 1 is not a call that works" in refusal(lambda: Tool(add, examples=[{"a": "1"}]))
-
-
-async def _for_alice(caller: Caller) -> bool:
-    return caller.principal == "alice"
-
-
-def _broken(caller: Caller) -> bool:
-    raise RuntimeError("secret")
-
-
-@pytest.mark.parametrize(
-    ("available", "principals"),
-    [(_for_alice, {"alice"}), (_broken, set())],
-)
-async def test_a_tool_is_seen_and_called_by_those_to_whom_it_is_available(available: Any, principals: set[str]) -> None:
-    ran: list[str] = []
-
-    @tool(available=available)
-    def secret(ctx: Context) -> str:
-        ran.append(ctx.caller.principal)
-        return "told"
-
-    for principal in ("alice", "bob"):
-        async with Workbench([secret, add], caller=Caller(principal)) as bench:
-            seen = {spec.name for spec in bench.specs()}
-            result = await bench.call("secret")
-        if principal in principals:
-            assert (seen, result.value) == ({"secret", "add"}, "told")
-        else:
-            assert seen == {"add"}
-            assert result.error is not None
-            assert (result.error.code, result.error.message) == (
-                "unavailable",
-                "Tool 'secret' is not available to you now.",
-            )
-    assert set(ran) == principals
 
 
 # What cannot be a tool

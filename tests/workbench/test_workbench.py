@@ -140,6 +140,7 @@ async def test_availability_is_per_caller_sync_or_async_and_no_when_its_check_fa
     for who in ("alice", "bob"):
         async with Workbench([hers, others, nobody, add], caller=Caller(who)) as bench:
             results = [await bench.call(name) for name in ("hers", "others", "nobody")]
+            assert results[2].text == "Tool 'nobody' is not available to you now."
             seen[who] = ([spec.name for spec in bench.specs()], [r.error.code if r.error else r.value for r in results])
         assert [spec.name for spec in Workbench([hers, add], caller=Caller(who)).specs()] == (
             ["hers", "add"] if who == "alice" else ["add"]
