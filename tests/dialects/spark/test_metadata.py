@@ -82,6 +82,7 @@ async def test_a_given_spec_is_the_schema_that_is_checked() -> None:
     schema = {"type": "object", "properties": {"word": {"type": "string", "enum": ["nut"]}}, "required": ["word"]}
     spec: Any = {"name": "find", "description": "Find.", "parameters": {"json": schema}}
     made = DecoratedFunctionTool("find", spec, lambda word: f"{word}!", metadata)  # type: ignore[misc]
+    assert (made.is_long_running, made.supports_async) == (False, False)
     async with Workbench([made]) as bench:
         assert (await bench.call("find", {"word": "nut"})).value == "nut!"
         assert (await bench.call("find", {"word": "bolt"})).error is not None

@@ -143,6 +143,14 @@ def test_names_references_files_folders_and_modules_are_accepted(module: Module,
 # References
 
 
+def test_a_newer_version_of_the_same_function_replaces_the_old_one(module: Module) -> None:
+    registry = ToolRegistry()
+    for version in (1, 2):
+        module("reloaded", f"@tool\ndef f() -> int:\n    return {version}\n")
+        registry.process_tools(["reloaded:f"])
+        assert registry.get_tool("f")() == version
+
+
 def test_a_tool_registered_by_reference_under_another_name_has_that_name_in_its_spec(module: Module) -> None:
     module("by_ref", "@tool\ndef f(a: int) -> int:\n    return a\n")
     registry = ToolRegistry()
