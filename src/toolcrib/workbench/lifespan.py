@@ -248,16 +248,16 @@ class SourceLife:
     async def start(self, timeout_s: float | None = None) -> None:
         """Start it once. Raises SetupError. Cancelled, it leaves nothing running."""
         await self._lifespan.make_ready()
-        started: asyncio.Future[None] = asyncio.Future()
+        outcome: asyncio.Future[None] = asyncio.Future()
         self._closing = asyncio.Event()
-        task = self._task = create_lasting_task(self._live(started, self._closing))
+        task = self._task = create_lasting_task(self._live(outcome, self._closing))
         _running.add(task)
         task.add_done_callback(_running.discard)
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
                 try:
-                    await asyncio.shield(started)
+                    await asyncio.shield(outcome)
                 except asyncio.CancelledError:
                     await _cancel(task)
                     raise
