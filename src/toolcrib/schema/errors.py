@@ -38,7 +38,7 @@ MAX_PROBLEMS = 50
 MAX_ERRORS = 10_000
 """More errors of pydantic than these are not gone through one by one: listing them takes longer than the check."""
 
-_SEARCH_TIMEOUT_S = 0.5
+SEARCH_TIMEOUT_S = 0.5
 """How long a search may take: nothing else can run meanwhile. Ordinary calls look at tens of places."""
 
 _MAX_DEPTH = 120
@@ -63,17 +63,6 @@ class Problem:
     def to_dict(self) -> dict[str, Any]:
         """Return the problem as JSON values, without empty choices."""
         return {name: value for name, value in {**asdict(self), "choices": list(self.choices)}.items() if value != []}
-
-
-class Budget:
-    """The time that is left of a search, so that no schema and no data make it long."""
-
-    def __init__(self) -> None:
-        self._due = monotonic() + _SEARCH_TIMEOUT_S
-
-    def has_time(self) -> bool:
-        """Return whether one more place may be looked at."""
-        return monotonic() < self._due
 
 
 def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments", remark: str = "") -> ToolError:
@@ -160,7 +149,7 @@ class _Walk:
     """Explains one value, place by place. The problems of a place are remembered: branches meet again."""
 
     def __init__(self, *, is_final: bool) -> None:
-        self._budget = Budget()
+        self._due = monotonic() + SEARCH_TIMEOUT_S
         self._is_final = is_final
         self._compared = 0
         self._memory: dict[tuple[Path, SchemaView], list[Problem]] = {}
@@ -172,7 +161,7 @@ class _Walk:
         memory = self._memory.get((path, view))
         if memory is None:
             memory = self._memory[path, view] = []  # what a schema that leads back to itself finds
-            if self._depth > _MAX_DEPTH or not self._budget.has_time():
+            if self._depth > _MAX_DEPTH or monotonic() > self._due:
                 self._gave_up = True
             elif not view.is_valid(value):
                 self._depth += 1

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain
+from time import monotonic
 from typing import Any
 
 import pydantic_core
 
 from ..core import Repair
-from .errors import Budget
+from .errors import SEARCH_TIMEOUT_S
 from .json_text import JSONError, parse_json, respelled
 from .view import MAX_NESTING, UNIONS, SchemaView, kind, pointer
 
@@ -89,7 +90,7 @@ class _Search:
     """The search for readings of one call. Each value is read once at a place: the branches of unions meet again."""
 
     def __init__(self, numbers: dict[str, set[str]]) -> None:
-        self._budget = Budget()
+        self._due = monotonic() + SEARCH_TIMEOUT_S
         self.gave_up = False
         self._texts: dict[str, Any] = {}
         self._known: dict[tuple[int, SchemaView, str], list[Reading]] = {}
@@ -108,7 +109,7 @@ class _Search:
         return self._texts[text]
 
     def _require_time(self, depth: int = 0) -> None:
-        if depth > MAX_NESTING or not self._budget.has_time():
+        if depth > MAX_NESTING or monotonic() > self._due:
             self.gave_up = True
             raise _Ambiguous
 
