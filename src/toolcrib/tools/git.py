@@ -24,17 +24,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..core import LoadError
 from ..sandbox import MAX_BYTES, MAX_FILES, content_hash
 from ..sandbox.cache import hold, private_folder, size_of, trim
-
-if TYPE_CHECKING:
-    from .function import Tool
-    from .loading import LoadProblem
-    from .permissions import Permissions
 
 FORMS = (
     "git+https://HOST/PATH@REF#FOLDER, git+ssh://USER@HOST/PATH@REF#FOLDER, git@HOST:PATH@REF#FOLDER or "
@@ -472,33 +466,3 @@ def _reason(errors: bytes) -> str:
     reasons = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
     hint = _UNKNOWN_HOST if "Host key verification failed." in lines else ""
     return "".join(c for c in reasons[0] if c.isprintable())[:300].rstrip(".") + hint
-
-
-# Its tools
-
-_PYTHON = (
-    "It is Python, which would run in this process, and a source from outside is not trusted. If you have read it and "
-    "trust it, write `trusted = true` in its [[source]] of toolcrib.toml, or in a program: "
-    "Permissions(trusted=True).to(source)."
-)
-
-
-def sandboxed_tools(
-    source: GitSource, folder: Path, permissions: "Permissions"
-) -> "tuple[list[Tool[..., Any]], list[LoadProblem]]":
-    """Return the tools of *source*, which is not trusted and in *folder*, and a problem for each that cannot be one.
-
-    Those are what runs in the sandbox. Python beside folders of tools is a problem where it may define tools. Raises
-    LoadError where no tool is left.
-    """
-    from .loading import LoadFailed, LoadProblem, python_files, sandboxed_in
-    from .sandboxed import wasm_tools
-
-    paths = sandboxed_in(folder)
-    files = [] if paths == [folder] else python_files(folder)
-    python = [file for file in files if not paths or b"toolcrib" in file.read_bytes()]
-    problems = [LoadProblem(f"{source}: {file.name}", _PYTHON) for file in python]
-    if not paths:
-        raise LoadFailed(problems or [LoadProblem(str(source), "There is no tool.toml and no .wasm file in it.")])
-    tools, wasm_problems = wasm_tools(paths, permissions)
-    return tools, problems + wasm_problems

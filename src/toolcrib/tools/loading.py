@@ -25,6 +25,7 @@ from .stateful import ObjectSource, StatefulTool, marked_methods, tools_of_objec
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from .git import GitSource
     from .permissions import Permissions
 
 TEXT_SOURCES = (
@@ -90,7 +91,7 @@ def load(source: Any) -> Loaded:
     function or object that cannot be a tool.
     """
     # With the first source, and not with the package.
-    from .git import GitSource, fetch, is_document, is_git_address, parse_git_address, sandboxed_tools
+    from .git import GitSource, fetch, is_document, is_git_address, parse_git_address
     from .permissions import Permissions, Permitted
     from .remote import answers_with_document, is_remote, remote_source
 
@@ -102,7 +103,7 @@ def load(source: Any) -> Loaded:
     if isinstance(source, GitSource):
         folder = fetch(source).path
         if not permissions.trusted:
-            return Loaded(*sandboxed_tools(source, folder, permissions))
+            return Loaded(*_sandboxed_tools(source, folder, permissions))
         source = folder
     is_server = is_remote(source)
     if is_server and not answers_with_document(source):
@@ -118,6 +119,33 @@ def load(source: Any) -> Loaded:
     if isinstance(source, ModuleType):
         return _load_module(source, source.__name__)
     return _load_object(source)
+
+
+def _sandboxed_tools(
+    source: "GitSource", folder: Path, permissions: "Permissions"
+) -> tuple[list[AnyTool], list[LoadProblem]]:
+    """Return the tools of *source*, which is not trusted and in *folder*, and a problem for each that cannot be one.
+
+    Those are what runs in the sandbox. Python beside folders of tools is a problem where it may define tools. Raises
+    LoadError where no tool is left.
+    """
+    from .sandboxed import wasm_tools
+
+    paths = sandboxed_in(folder)
+    files = [] if paths == [folder] else python_files(folder)
+    python = [file for file in files if not paths or b"toolcrib" in file.read_bytes()]
+    problems = [LoadProblem(f"{source}: {file.name}", _PYTHON) for file in python]
+    if not paths:
+        raise LoadFailed(problems or [LoadProblem(str(source), "There is no tool.toml and no .wasm file in it.")])
+    tools, wasm_problems = wasm_tools(paths, permissions)
+    return tools, problems + wasm_problems
+
+
+_PYTHON = (
+    "It is Python, which would run in this process, and a source from outside is not trusted. If you have read it and "
+    "trust it, write `trusted = true` in its [[source]] of toolcrib.toml, or in a program: "
+    "Permissions(trusted=True).to(source)."
+)
 
 
 def reload_files(files: Sequence[Path], name: str, *, stale: Collection[Path]) -> tuple[list[Loaded], set[Path]]:
