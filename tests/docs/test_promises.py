@@ -185,11 +185,11 @@ async def test_valid_arguments_are_never_changed() -> None:
 
 
 async def test_where_there_are_two_readings_none_is_taken() -> None:
-    def tag(tags: list[str]) -> list[str]:
-        return tags
+    def pair(rows: list[list[str]]) -> list[list[str]]:
+        return rows
 
-    # Either the list in the text, or a list of the one text.
-    result = await Workbench([tag]).call("tag", {"tags": '["a"]'})
+    # Either a row of two, or two rows of one.
+    result = await Workbench([pair]).call("pair", {"rows": ["a", "b"]})
     assert result.error is not None
     assert result.error.code == "invalid_arguments"
 

@@ -35,6 +35,10 @@ class Color(enum.Enum):
     BLUE = "blue"
 
 
+class Tagged(BaseModel):
+    tags: list[str]
+
+
 class Dog(BaseModel):
     kind: Literal["dog"]
     barks: int
@@ -66,6 +70,12 @@ async def called(source: Any, arguments: Any, *, repair: bool = True) -> Result[
     async with Workbench([source], repair=repair) as bench:
         [spec] = bench.specs()
         return await bench.call(spec.name, arguments)
+
+
+async def arrived(kind: Any, sent: Any) -> tuple[Any, list[tuple[str, str, str]]]:
+    """What arrives of an argument, and what was repaired in it."""
+    result = await called(takes(kind), {"v": sent})
+    return result.unwrap(), noted(result)
 
 
 def noted(result: Result[Any]) -> list[tuple[str, str, str]]:
@@ -169,8 +179,8 @@ async def test_all_arguments_in_one_string_are_read() -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     # more than one reading
-    (list[str], '"[\\"a\\"]"'),
     (list[list[int]], "[1, 2]"),
+    (list[list[str]], json.dumps('["a", "b"]')),
     (str | list[str], "5"),
     (Literal["1"] | list[str], "1"),
     (list[str] | dict[str, int], '"{\\"a\\": 1}"'),
@@ -204,6 +214,61 @@ REFUSED: list[tuple[Any, str]] = [
     (Closed, '{"max_depth": 5, "Max-Depth": 6}'),
     (Closed, '{"max_depth": 5, "notes": "x"}'),
 ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (list[str], '["a","b"]', ["a", "b"]),
+        (list[str], "[]", []),
+        (list[str], ' ["a, b"]\n', ["a, b"]),
+        (list[str] | None, '["a"]', ["a"]),
+        (set[str], '["a","b"]', {"a", "b"}),
+        (tuple[str, ...], '["a"]', ("a",)),
+        (list[str] | list[list[str]], '["a"]', ["a"]),
+        (list[Any], '["a", 1]', ["a", 1]),
+        (dict[str, list[str]], {"q": '["a"]'}, {"q": ["a"]}),
+        (Tagged, {"tags": '["a","b"]'}, Tagged(tags=["a", "b"])),
+    ],
+)
+async def test_a_list_that_a_client_sends_as_text_is_the_list_also_where_its_items_are_text(
+    kind: Any, text: Any, value: Any
+) -> None:
+    result = await called(takes(kind), {"v": text})
+    place = "/v" if isinstance(text, str) else f"/v/{next(iter(text))}"
+    assert (result.unwrap(), noted(result)) == (value, [(place, "string", "array")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Annotated[list[str], Field(min_length=1)], "[]"),
+        (Annotated[list[str], Field(max_length=1)], '["a", "b"]'),
+        (set[str], '["a", "a"]'),
+        (list[str], '[["a"]]'),
+    ],
+)
+async def test_a_list_in_text_that_does_not_fit_is_refused_and_does_not_become_one_item(kind: Any, text: str) -> None:
+    result = await called(takes(kind), {"v": text})
+    assert result.error is not None and result.error.code == "invalid_arguments"
+
+
+@pytest.mark.parametrize("text", ['["a","b"]', "[]"])
+async def test_text_stays_text_where_text_is_taken_beside_a_list_or_in_one(text: str) -> None:
+    assert await arrived(str | list[str], text) == (text, [])
+    assert await arrived(list[str], [text]) == ([text], [])
+
+
+async def test_text_with_commas_is_one_item_and_never_split() -> None:
+    assert await arrived(list[str], "a, b") == (["a, b"], [("/v", "string", "array")])
+    assert await arrived(list[str], "[a, b]") == (["[a, b]"], [("/v", "string", "array")])
+
+
+async def test_the_items_of_a_list_in_text_are_repaired_too() -> None:
+    assert await arrived(list[str], '["a", 1]') == (
+        ["a", "1"],
+        [("/v", "string", "array"), ("/v/1", "integer", "string")],
+    )
 
 
 @pytest.mark.parametrize(("kind", "sent"), REFUSED, ids=range(len(REFUSED)))

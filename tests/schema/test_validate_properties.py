@@ -221,6 +221,8 @@ def readings(value: Json, schema: Json, unclear: list[Json]) -> list[Json]:
     """Every valid reading of a value by the documented rules. Parts of it that have several go to *unclear*."""
     if admits(value, schema):
         return [value]
+    if may_be_array(schema) and isinstance(inner := in_text(value), list):
+        return readings(inner, schema, unclear)  # a list in text is nothing else
     found = [reading for branch in schema.get("anyOf", ()) for reading in readings(value, branch, unclear)]
     found += [reading for reading in proposed(value, schema, unclear) if admits(reading, schema)]
     distinct = {json.dumps(reading, sort_keys=True): reading for reading in found}
@@ -232,10 +234,7 @@ def readings(value: Json, schema: Json, unclear: list[Json]) -> list[Json]:
 def proposed(value: Json, schema: Json, unclear: list[Json]) -> Iterator[Json]:
     kinds = kinds_of(schema)
     if isinstance(value, str) and kinds & {"integer", "number", "boolean", "array", "object"}:
-        try:
-            inner = json.loads(value, parse_constant=lambda _: "no number", object_pairs_hook=unique)
-        except (ValueError, RecursionError):
-            inner = None
+        inner = in_text(value)
         if inner is not None and not isinstance(inner, str):
             yield from readings(inner, schema, unclear)
     if isinstance(value, bool | int | float) and "string" in kinds:
@@ -251,6 +250,13 @@ def proposed(value: Json, schema: Json, unclear: list[Json]) -> Iterator[Json]:
         members = [list(member_readings(key, value, schema, unclear)) for key in value]
         for choice in itertools.product(*members):
             yield {name: member for part in choice for name, member in part.items()}
+
+
+def in_text(value: Json) -> Json:
+    try:
+        return json.loads(value, parse_constant=lambda _: "no number", object_pairs_hook=unique)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -3,7 +3,8 @@
 The rules, and there are no others: JSON in a string where no string is admitted; a number or boolean where text is, if
 it would be written the same; null for an argument that may be left out; one item for a list (null is not an item, and a
 list is one only where items are lists); a name that differs in case or in `-` and `_`. Every rule proposes readings;
-where more than one reading is valid, none is taken. Valid data is never touched.
+where more than one reading is valid, none is taken. Text that is a JSON array is never an item: clients send a list so.
+Valid data is never touched.
 """
 
 import json
@@ -128,6 +129,9 @@ class _Search:
         return readings
 
     def _proposed(self, value: Any, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
+        if isinstance(value, str) and _admits_lists(view) and isinstance(self.parsed(value), list):
+            yield from self._in_text(value, view, path, depth)
+            return
         for branch in _branches(view):
             yield from self.readings(value, branch, path, depth)
         if isinstance(value, dict) and "object" in view.kinds:
@@ -232,8 +236,12 @@ def _branches(view: SchemaView) -> list[SchemaView]:
 def _may_be_item(value: Any, view: SchemaView) -> bool:
     """Return whether *value* could be the one item of a list: null never, a list only where items are lists."""
     if isinstance(value, list):
-        return bool(value) and any("array" in form.kinds for form in view.item(0).alternatives)
+        return bool(value) and _admits_lists(view.item(0))
     return value is not None
+
+
+def _admits_lists(view: SchemaView) -> bool:
+    return any("array" in form.kinds for form in view.alternatives)
 
 
 def _names(value: Mapping[str, Any], view: SchemaView) -> list[tuple[str, str]]:
