@@ -13,7 +13,7 @@ from cases import Loop
 from report import BARE, FLOOR, SUBPROCESS, WARM
 
 from toolcrib import Workbench
-from toolcrib.sandbox.wasm import GuestPrograms
+from toolcrib.sandbox.guests import GuestPrograms
 from toolcrib.tools import load
 
 TITLE, READY = WARM, "a cached 30 kB module ready"

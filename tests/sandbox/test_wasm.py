@@ -12,9 +12,10 @@ from toolcrib import Context, Workbench, tool
 from toolcrib.core import LoadError
 from toolcrib.sandbox import cache
 from toolcrib.sandbox.folders import folder_digest
+from toolcrib.sandbox.guests import GuestPrograms
 from toolcrib.sandbox.programs import Ended, ProgramLimits
 from toolcrib.sandbox.python_build import python_file
-from toolcrib.sandbox.wasm import Engine, Granted, GuestPrograms, Program, write_compiled
+from toolcrib.sandbox.wasm import Engine, Granted, Program, write_compiled
 
 WASI = """
   (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))

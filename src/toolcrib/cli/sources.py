@@ -202,7 +202,7 @@ def _followed(source: Any, named_source: "NamedSource") -> Any:
     """Return *source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
     # Imported here, as not every command follows files.
     from ..tools.git import DOCUMENT, is_document
-    from ..tools.loading import webassembly_in
+    from ..tools.modules import webassembly_in
     from ..tools.remote import is_remote
     from ..tools.watch import Watched, WatchedDocument, WatchedSandboxed
 

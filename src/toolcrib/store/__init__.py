@@ -7,11 +7,11 @@ from ..core import StoreError
 from ..machinery import raise_missing_extra
 
 try:
-    from .database import Store
     from .keys import KeySource
     from .leases import Lease, Leases
     from .pendings import DatabasePendings
     from .results import DatabaseResults
+    from .store import Store
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "The store needs", "store")
 

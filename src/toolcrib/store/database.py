@@ -1,4 +1,4 @@
-"""The store: one database, opened when it is first needed, by each process for itself.
+"""The database of a store, opened when it is first needed, by each process for itself.
 
 SQLite reads on the thread that asks, since a thread costs more than the look-up; it writes on one thread of the
 store's. PostgreSQL reads and writes on a few threads. Nothing here holds up an event loop for longer than a look-up.
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,8 +36,6 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
 from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
-from .pendings import DatabasePendings
-from .results import DatabaseResults
 from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
 
 T = TypeVar("T")
@@ -61,16 +59,8 @@ _REASONS = {
 Row = Mapping[Any, Any]
 
 
-class Store:
-    """One database for what must outlive a process, or be shared by several.
-
-    *where* is the path of an SQLite file, or `postgresql://user@host/name`; without it, it is `store.db` in the user's
-    data folder. *key* is the path of a key file, or a function that gives the keys, the newest first. Without it they
-    are in the variable TOOLCRIB_KEY, else in a key file beside the database, or, for PostgreSQL, in the data folder.
-
-    Nothing is opened or made before the first use. One store serves any number of event loops and threads, and goes on
-    working in a child process. Raises SetupError for a URL that cannot be used; what fails later is a StoreError.
-    """
+class Database:
+    """The database of a `Store`, and its keys: rows that are read, and written in transactions."""
 
     def __init__(self, where: str | Path | None = None, *, key: str | Path | KeySource | None = None) -> None:
         self._url = _url_of(where)
@@ -86,16 +76,6 @@ class Store:
             self.keys = Keys(KeyFile(Path(key)), place=str(key))
         else:
             self.keys = Keys(key, place="the function that gives the keys")
-
-    @cached_property
-    def pendings(self) -> DatabasePendings:
-        """What calls wait for, in this database."""
-        return DatabasePendings(self)
-
-    @cached_property
-    def results(self) -> DatabaseResults:
-        """Large results, in this database."""
-        return DatabaseResults(self)
 
     @property
     def file(self) -> Path | None:

@@ -19,7 +19,7 @@ from ..core import SetupError
 from .tables import LEASES, encode_name
 
 if TYPE_CHECKING:
-    from .database import Store
+    from .database import Database
 
 _FIRST_S, _LONGEST_S = 0.01, 0.25
 
@@ -43,7 +43,7 @@ class Lease:
 class Leases:
     """The leases of *store*."""
 
-    def __init__(self, store: "Store") -> None:
+    def __init__(self, store: "Database") -> None:
         self._store = store
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:

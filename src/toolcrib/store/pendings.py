@@ -18,7 +18,7 @@ from ..machinery import StoredPending
 from .tables import PENDINGS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_answer, of_pending
 
 if TYPE_CHECKING:
-    from .database import Store
+    from .database import Database
 
 _log = logging.getLogger("toolcrib")
 
@@ -47,7 +47,7 @@ class DatabasePendings:
     """
 
     def __init__(
-        self, store: "Store", *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
+        self, store: "Database", *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
     ) -> None:
         if min(size, per_principal, size_bytes) < 1:
             raise SetupError("The bounds of DatabasePendings are numbers of at least 1.")

@@ -12,7 +12,7 @@ from ..machinery import StoredResult
 from .tables import RESULTS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_result
 
 if TYPE_CHECKING:
-    from .database import Store
+    from .database import Database
 
 _t = RESULTS.c
 
@@ -33,7 +33,7 @@ class DatabaseResults:
 
     def __init__(
         self,
-        store: "Store",
+        store: "Database",
         *,
         max_bytes: int = 64 * 1024 * 1024,
         max_count: int = 200,

@@ -12,7 +12,8 @@ from .work import Runs, by_name, work_of
 
 if TYPE_CHECKING:
     from .git import GitSource, commit_of, fetch, is_git_address, parse_git_address
-    from .loading import Loaded, LoadProblem, imported, load, offered_by
+    from .loading import Loaded, imported, load, offered_by
+    from .modules import LoadProblem
     from .openapi import OpenAPISource, is_openapi, openapi_source
     from .permissions import Permissions
     from .sandboxed import program_work
@@ -59,7 +60,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "GitSource": ".git",
-        "LoadProblem": ".loading",
+        "LoadProblem": ".modules",
         "Loaded": ".loading",
         "OpenAPISource": ".openapi",
         "Permissions": ".permissions",

@@ -1,25 +1,34 @@
 """Load tools from any source: functions, tools, objects, modules, references, `.py` files and folders of them."""
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
-import os
 import re
 import sys
-import threading
-import traceback
-from collections.abc import Collection, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
-from .definition import CONTENT
 from .function import Definition, Tool, as_tool, definition_errors, is_tool
+from .modules import (
+    LoadFailed,
+    LoadProblem,
+    import_file,
+    import_problem,
+    imported_from,
+    importing,
+    module_name_of,
+    python_files,
+    sandboxed_in,
+    siblings_of,
+    webassembly_in,
+    without_module_names,
+)
 from .stateful import ObjectSource, StatefulTool, marked_methods, tools_of_object
 
 if TYPE_CHECKING:
@@ -36,37 +45,12 @@ TEXT_SOURCES = (
 
 SOURCES = f"a function, a Tool, an object or class with methods that are tools, {TEXT_SOURCES}"
 
-importing = threading.RLock()
-"""Held while sources are imported: `sys.path` and `sys.modules` are the same for all threads."""
-
-_HERE = Path(__file__).parent
-_PREFIX = "toolcrib_"
-_MODULE_NAME = re.compile(_PREFIX + r"(\w+?)_[0-9a-f]{12}(\.(?=\w))?")
 
 Errors = Sequence[tuple[Any, DefinitionError]]
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 
 AnyTool = Tool[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadProblem:
-    """What could not be loaded, and why. *place* is a file, with its line where that is known."""
-
-    place: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.reason}"
-
-
-class LoadFailed(LoadError):
-    """A source of which nothing could be loaded, and the *problems*."""
-
-    def __init__(self, problems: Sequence[LoadProblem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = list(problems)
 
 
 @dataclass(slots=True)
@@ -523,127 +507,6 @@ def _reload(file: Path, name: str = "") -> Loaded:
 
 
 # `.py` files, each imported as a module with a name of its own
-
-
-def import_file(file: Path) -> ModuleType:
-    """Return the module in *file*, imported under a name of its own; importing it again gives the file as it is now."""
-    if not file.is_file():  # reading a pipe would wait for its writer
-        raise LoadFailed([LoadProblem(str(file), "It is not a file that can be read.")])
-    name = module_name_of(file)
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    setattr(module, CONTENT, hashlib.sha256(file.read_bytes()).hexdigest())
-    before = sys.modules.get(name)
-    sys.modules[name] = module  # pydantic and pickle look a class's module up by name
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        if before is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = before
-        raise LoadFailed([import_problem(error, str(file))]) from error
-    return module
-
-
-def module_name_of(file: Path) -> str:
-    stem, digest = re.sub(r"\W", "_", file.stem), hashlib.sha256(str(file).encode()).hexdigest()
-    return f"{_PREFIX}{stem}_{digest[:12]}"
-
-
-def without_module_names(text: str) -> str:
-    """Return *text* with no name of a module that was made for a file."""
-    return _MODULE_NAME.sub(lambda match: "" if match[2] else match[1], text)
-
-
-@contextmanager
-def siblings_of(file: Path) -> Generator[None]:
-    """Make the files next to *file* importable, for now.
-
-    Afterwards what was imported so is removed from `sys.modules`, and what it replaced is back: another folder, or the
-    program, may have a module of the same name.
-    """
-    folder = file.parent
-    with importing:
-        if any(Path(entry).resolve() == folder for entry in sys.path):
-            yield
-            return
-        siblings = {sibling.stem for sibling in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}
-        conflicts = [name for name in list(sys.modules) if name.partition(".")[0] in siblings]
-        hidden_modules = {name: sys.modules.pop(name) for name in conflicts if not _is_sibling(folder, name)}
-        before = set(sys.modules)
-        sys.path.insert(0, str(folder))
-        try:
-            yield
-        finally:
-            if str(folder) in sys.path:
-                sys.path.remove(str(folder))
-            for name in [name for name in list(sys.modules) if name not in before and not name.startswith(_PREFIX)]:
-                if _is_sibling(folder, name):
-                    del sys.modules[name]
-            sys.modules.update(hidden_modules)
-
-
-def _is_sibling(folder: Path, name: str) -> bool:
-    """Return whether the imported module *name* is in *folder* itself: a virtual environment may be in it, too."""
-    module = sys.modules[name]
-    places = [Path(place) for place in (getattr(module, "__file__", None), *getattr(module, "__path__", ())) if place]
-    firsts = [place.relative_to(folder).parts[0] for place in places if folder in place.parents]
-    return any(first.partition(".")[0] == name.partition(".")[0] for first in firsts)
-
-
-def import_problem(error: BaseException, place: str) -> LoadProblem:
-    """Return where an import failed: the innermost line of the file itself, or of what a module's name led to."""
-    kind = type(error).__name__
-    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
-        line = f":{error.lineno}" if error.lineno else ""
-        return LoadProblem(f"{error.filename}{line}", f"{kind}: {error.msg}")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_internal(frame.filename)]
-    own = [frame for frame in frames if frame.filename == place] or ([] if place.endswith(".py") else frames)
-    at = f"{own[-1].filename}:{own[-1].lineno}" if own else place
-    return LoadProblem(at, f"{kind}: {without_module_names(str(error))}" if str(error) else kind)
-
-
-def _is_internal(filename: str) -> bool:
-    return filename.startswith("<") or filename == importlib.__file__ or Path(filename).parent == _HERE
-
-
-def imported_from(folder: Path) -> dict[str, Path]:
-    """Return the files in *folder*, a resolved path, that are imported now, by the names of their modules."""
-    prefix = f"{folder}{os.sep}"
-    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    return {
-        name: Path(file)
-        for name, file in files.items()
-        if isinstance(file, str)
-        and file.startswith(prefix)  # first: there are thousands of modules
-        and not name.startswith((_PREFIX, "__main__"))
-        and _is_sibling(folder, name)
-    }
-
-
-def webassembly_in(path: Path) -> list[Path]:
-    """Return the tools for the sandbox at *path*: a `.wasm` file, a folder with a `tool.toml`, or those in a folder.
-
-    None where the folder has `.py` files too.
-    """
-    if path.suffix == ".wasm":
-        return [path]
-    return [] if not (path / "tool.toml").is_file() and any(path.glob("*.py")) else sandboxed_in(path)
-
-
-def sandboxed_in(folder: Path) -> list[Path]:
-    """Return the tools for the sandbox in *folder*, or the folder itself, where it has a `tool.toml`."""
-    if (folder / "tool.toml").is_file():
-        return [folder]
-    return sorted([*folder.glob("*.wasm"), *(file.parent for file in folder.glob("*/tool.toml"))])
-
-
-def python_files(folder: Path) -> list[Path]:
-    """Return the `.py` files of *folder* that may define tools."""
-    return sorted(file for file in folder.glob("*.py") if not file.name.startswith(("_", ".")))
 
 
 # Where what a source has is defined

@@ -24,7 +24,7 @@ from ..schema.toml import parse_toml
 from .content import bytes_of
 from .function import Tool
 from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
-from .loading import LoadProblem
+from .modules import LoadProblem
 from .remote import MCPSource, is_remote
 
 LOCK = "toolcrib.lock"

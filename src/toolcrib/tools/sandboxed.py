@@ -26,13 +26,13 @@ from ..sandbox import MAX_BYTES, Codec, ProcessWork, folder_digest, guest_proces
 from ..sandbox.environments import Environment, environment_for
 from .content import bytes_of
 from .function import Tool, from_schema, stand_in
-from .loading import LoadProblem
 from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
+from .modules import LoadProblem
 from .permissions import NotGranted, Permissions, mounted, require
 
 _MODULE, _COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
 # What a worker runs a program by.
-_GUEST = "toolcrib.sandbox.wasm:GuestPrograms"
+_GUEST = "toolcrib.sandbox.guests:GuestPrograms"
 _NATIVE = "toolcrib.sandbox.programs:NativePrograms"
 
 _log = logging.getLogger("toolcrib")

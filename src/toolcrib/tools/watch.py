@@ -20,7 +20,8 @@ from ..core import LoadError, SetupError, Source
 from ..sandbox import content_hash
 from .function import Tool
 from .git import DOCUMENT
-from .loading import SOURCES, Loaded, LoadProblem, identity, python_files, reload_files, sandboxed_in, split_name
+from .loading import SOURCES, Loaded, identity, reload_files, split_name
+from .modules import LoadProblem, python_files, sandboxed_in
 
 if TYPE_CHECKING:
     from .openapi import OpenAPISource

@@ -22,7 +22,7 @@ from ...core import Caller, Context, Credential, LoadError, Source, ToolAuth, To
 from ...net.client import challenge_of, scopes_in
 from ...schema.describe import display_name
 from ..function import Tool, from_work
-from ..loading import LoadProblem
+from ..modules import LoadProblem
 from .offers import MCPOffers, offers_change
 from .session import Refused, Session
 from .streams import TOOLS, Malformed

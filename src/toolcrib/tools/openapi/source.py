@@ -22,7 +22,7 @@ from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, t
 from ...schema.view import validator
 from ..function import Tool, from_work, stand_in
 from ..git import DOCUMENT
-from ..loading import LoadProblem
+from ..modules import LoadProblem
 from ..permissions import Permissions
 from .documents import Documents, Unusable, is_openapi, read_text
 from .operations import MALFORMED, Operation, Options, read_operations, require_version

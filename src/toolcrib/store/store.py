@@ -1,0 +1,29 @@
+"""The store: one database, and what calls keep in it."""
+
+from functools import cached_property
+
+from .database import Database
+from .pendings import DatabasePendings
+from .results import DatabaseResults
+
+
+class Store(Database):
+    """One database for what must outlive a process, or be shared by several.
+
+    *where* is the path of an SQLite file, or `postgresql://user@host/name`; without it, it is `store.db` in the user's
+    data folder. *key* is the path of a key file, or a function that gives the keys, the newest first. Without it they
+    are in the variable TOOLCRIB_KEY, else in a key file beside the database, or, for PostgreSQL, in the data folder.
+
+    Nothing is opened or made before the first use. One store serves any number of event loops and threads, and goes on
+    working in a child process. Raises SetupError for a URL that cannot be used; what fails later is a StoreError.
+    """
+
+    @cached_property
+    def pendings(self) -> DatabasePendings:
+        """What calls wait for, in this database."""
+        return DatabasePendings(self)
+
+    @cached_property
+    def results(self) -> DatabaseResults:
+        """Large results, in this database."""
+        return DatabaseResults(self)
