@@ -6,12 +6,14 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from toolcrib import ToolError
+from toolcrib import Call, Tool, ToolError, Workbench
+from toolcrib.call import execute
 from toolcrib.machinery import LoopEnded, in_thread, loops, run_on
 from toolcrib.machinery.loops import Handed
 
@@ -181,3 +183,62 @@ def require_dropped(kept: "weakref.ref[Any]", work: Callable[[], None]) -> None:
 
 async def _use(work: Callable[[], None]) -> None:
     await in_thread(work)
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """Let the system start no thread: there is no memory for a stack of this size."""
+    size = threading.stack_size(1 << 47)
+    try:
+        yield
+    finally:
+        threading.stack_size(size)
+
+
+async def test_calls_whose_threads_cannot_be_started_end_and_later_ones_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = loops._Threads(2)
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+
+    def plain() -> str:
+        return threading.current_thread().name
+
+    async with Workbench([Tool(plain, serial=True)]) as bench:
+        with no_threads():
+            errors = [(await bench.call("plain")).error for _ in range(3)]
+        assert [error and error.code for error in errors] == ["unavailable"] * 3
+        # Also that it is serial: what an earlier call had acquired is free again.
+        assert (await asyncio.wait_for(bench.call("plain"), WAIT_S)).value == "toolcrib-1"
+
+
+async def test_a_call_that_waits_in_its_thread_for_another_ends_where_that_one_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = loops._Threads(1)
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+
+    def outer() -> str:
+        with no_threads():
+            return str(bench.call_sync("inner"))
+
+    def inner() -> str:
+        return "done"
+
+    async with Workbench([outer, inner]) as bench:
+        result = await asyncio.wait_for(bench.call("outer"), WAIT_S)
+        assert "starts no thread" in result.value
+        both = await asyncio.wait_for(bench.call_many([Call("inner"), Call("inner")]), WAIT_S)
+        assert [result.value for result in both] == ["done", "done"]
+    assert pool._parked == 0
+
+
+async def test_a_call_with_a_deadline_runs_where_nobody_can_watch_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    dog = execute._Watchdog()
+    monkeypatch.setattr(execute, "_dog", dog)
+
+    async def timed() -> bool:
+        return dog._is_looking
+
+    async with Workbench([Tool(timed, timeout_s=WAIT_S)]) as bench:
+        with no_threads():
+            assert (await bench.call("timed")).value is False
+        assert (await bench.call("timed")).value is True

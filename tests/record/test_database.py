@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -548,3 +549,15 @@ async def test_calls_go_on_without_their_server_and_are_logged_again_once_it_is_
     assert {one.status for one in found if one not in whole} <= {"lost"}
     assert "The call log cannot be written; calls go on without it." in caplog.text
     assert "The call log is written again. Calls that are not in it: " in caplog.text
+
+
+async def test_calls_that_end_while_the_system_starts_no_thread_are_in_the_log_later(store: Store) -> None:
+    crib = Crib([add, count], store=store)
+    async with crib.workbench(Caller("anna")) as bench:
+        size = threading.stack_size(1 << 47)  # there is no memory for a stack of this size
+        try:
+            assert (await bench.call("count", {"text": "abc"})).value == 3
+        finally:
+            threading.stack_size(size)
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+        assert [call.tool for call in await rows(log_of(crib))] == ["count", "add"]

@@ -494,7 +494,10 @@ class _Watchdog:
     def _begin(self) -> None:
         # Two threads that begin at the same moment do no harm: each late call is taken out, and named, by one.
         self._is_looking = True
-        threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
+        try:
+            threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
+        except RuntimeError:  # the system starts no thread now; the next call tries again
+            self._is_looking = False
 
     def _look(self) -> None:
         """Look at the calls as long as there are any; the next one begins another thread."""

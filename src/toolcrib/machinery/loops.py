@@ -52,8 +52,8 @@ def in_thread(work: Callable[[], T], *, is_cleanup: bool = False) -> Awaitable[T
     """Start *work* in a worker thread under this task's context variables. Returns its value, to be awaited at once.
 
     Raises what *work* raises; `Escaped` in place of what an event loop cannot carry; ToolError `limited` where too many
-    threads are occupied for ever, but not for what *is_cleanup*. Cancelling the wait does not stop
-    the work, and what the call holds is held until the work has ended.
+    threads are occupied for ever, but not for what *is_cleanup*, and `unavailable` where the system starts no thread.
+    Cancelling the wait does not stop the work, and what the call holds is held until the work has ended.
     """
     return _threads(os.getpid()).begin(work, is_cleanup=is_cleanup)
 
@@ -171,8 +171,15 @@ class _Threads:
             self._jobs.append(job)
             self._unfinished += 1
             idle = self._idle.pop() if self._idle else None
-            if idle is None:
-                self._grow()
+            has_begun = idle is not None or self._grow()
+            if not has_begun:
+                self._jobs.pop()
+                self._unfinished -= 1
+        if not has_begun:
+            release_permits(job.permits)
+            raise ToolError(
+                "The system starts no thread for this call. Nothing has run. Try again later.", "unavailable"
+            )
         if idle is not None:
             idle.release()
         return job
@@ -195,10 +202,15 @@ class _Threads:
             self._parked += number
             self._grow()
 
-    def _grow(self) -> None:
+    def _grow(self) -> bool:
+        """Start a thread where one more may work. Return False where the system starts none."""
         if self._alive < min(self._unfinished, self._size + self._parked):
+            try:
+                threading.Thread(target=self._serve, name=f"toolcrib-{self._alive + 1}", daemon=True).start()
+            except RuntimeError:
+                return False
             self._alive += 1
-            threading.Thread(target=self._serve, name=f"toolcrib-{self._alive}", daemon=True).start()
+        return True
 
     def _serve(self) -> None:
         _this_thread.pool = self

@@ -211,8 +211,9 @@ class _Writer:
             self._chars += item.chars
             self._is_urgent = self._is_urgent or done is not None
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
+                thread.start()  # where that fails, the next record tries again
+                self._thread = thread
             elif done is not None or len(self._queue) == 1:
                 self._changed.notify()
         return True
