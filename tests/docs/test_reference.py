@@ -64,6 +64,7 @@ INHERITED = {
     "MCPSource": ("command", "url", "headers", "env", "folder", "allow", "required"),
     "CredentialBroker": ("needed", "discover", "missing", "flow"),
     "GeminiModel": _OPENAI,
+    "Store": ("__init__", "transact", "rotate_key", "close"),
 }
 HIDDEN = {
     "Workbench": ("invalidate", "ended", "would_ask"),
@@ -71,7 +72,6 @@ HIDDEN = {
         *("runtime_for", "database", "add_view", "keep_view", "drop_view", "program", "by_caller", "offering"),
         *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources"),
     ),
-    "Store": ("use", "read", "write", "changes", "file", "pending_migrations", "has_sealed"),
 }
 DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retry, OAuth2, Provider)}
 
