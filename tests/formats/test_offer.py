@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Tool, ToolSpec, Workbench, tool
+from toolcrib import Approve, Caller, Tool, ToolSpec, Workbench, tool
 from toolcrib.core import NameConflictError
 from toolcrib.formats.accepts import ANTHROPIC, BEDROCK, GEMINI, MCP, OPENAI
 from toolcrib.formats.offer import Offer
 from toolcrib.schema.lower import Accepts
+from toolcrib.workbench import Rule, Rules
 
 
 def spec(name: str, *, strict: bool | None = None, **schema: Any) -> ToolSpec:
@@ -43,6 +44,58 @@ def test_a_name_that_is_fine_stays_though_another_would_become_it() -> None:
 def test_the_name_of_a_tool_that_is_no_longer_offered_can_still_be_sent() -> None:
     assert Offer.of([], OPENAI).name_of("gone.tool") == "gone_tool"
     assert Offer.of([], OPENAI).tool_of("gone_tool") == "gone_tool"
+
+
+@pytest.mark.parametrize(
+    ("tools", "written", "tool"),
+    [
+        (["weather"], "functions.weather", "weather"),
+        (["weather"], "functions.weather:0", "weather"),
+        (["weather"], "weather:12", "weather"),
+        (["weather"], "weather<|channel|>commentary", "weather"),
+        (["weather"], "functions.weather<|constrain|>json", "weather"),
+        # the provider's name of a tool is decorated, too
+        (["files.list"], "functions.files_list", "files.list"),
+        # a tool of the written name
+        (["weather", "functions.weather"], "functions.weather", "functions.weather"),
+        (["weather", "weather:0"], "weather:0", "weather:0"),
+        # more than one tool, or none
+        (["weather", "functions.weather"], "functions.weather:0", "functions.weather:0"),
+        (["weather"], "functions.weathers", "functions.weathers"),
+        (["weather"], "other.weather", "other.weather"),
+        (["weather"], "weather:", "weather:"),
+        (
+            ["weather"],
+            "weather<|channel|>commentary to=functions.delete",
+            "weather<|channel|>commentary to=functions.delete",
+        ),
+        (["weather"], "functions.", "functions."),
+        (["weather"], "functions." * 10_000 + ":1" * 10_000, "functions." * 10_000 + ":1" * 10_000),
+    ],
+    ids=range(15),
+)
+def test_a_name_that_a_model_decorated_is_the_one_tool_that_it_can_be(
+    tools: list[str], written: str, tool: str
+) -> None:
+    assert Offer.of([spec(name) for name in tools], OPENAI).tool_of(written) == tool
+
+
+@pytest.mark.parametrize("written", ["functions.weather", "weather:0", "weather<|channel|>commentary"])
+async def test_an_approval_rule_on_a_tool_applies_to_its_decorated_name(written: str) -> None:
+    runs: list[str] = []
+
+    def weather(city: str) -> str:
+        runs.append(city)
+        return "sunny"
+
+    rules = Rules([Rule(tools="weather", do="ask")])
+    async with Workbench([weather], policy=rules, caller=Caller("ada")) as bench:
+        call = Offer.of(bench.specs(), OPENAI).call("c1", written, '{"city": "Rome"}')
+        result = await bench.call(call)
+        assert (result.status, result.tool, runs) == ("pending", "weather", [])
+        assert result.pending is not None
+        await bench.answer(result.pending.id, Approve(), by="ada")
+        assert ((await bench.call(call)).value, runs) == ("sunny", ["Rome"])
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

@@ -1,6 +1,7 @@
 """OpenAI Chat Completions, as OpenAI speaks it and as others do."""
 
 import base64
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -187,6 +188,82 @@ def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None
     [made, *answered] = format.conversation([got, results], SPECS)["messages"]
     assert [call["id"] for call in made["tool_calls"]] == ids
     assert [got["tool_call_id"] for got in answered] == ids
+
+
+def test_a_decorated_name_is_sent_back_as_the_name_that_was_offered() -> None:
+    whole = answer(tool_calls=[tool_call(name="functions.add:0"), tool_call("c2", "files_list<|channel|>json", "{}")])
+    reply = format.reply(whole, SPECS)
+    assert [call.tool for call in reply.calls] == ["add", "files.list"]
+    assert [call["function"]["name"] for call in reply.native["tool_calls"]] == ["add", "files_list"]
+
+
+USES = [
+    {"recipient_name": "functions.add", "parameters": {"a": 1, "b": 2}},
+    {"recipient_name": "files_list", "parameters": {}},
+]
+
+
+def parallel(uses: Any, **more: Any) -> dict[str, Any]:
+    return tool_call("c1", "multi_tool_use.parallel", json.dumps({"tool_uses": uses}), **more)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_call_of_several_is_those_calls_each_with_an_id_and_a_result(streamed: bool) -> None:
+    written = [parallel(USES), tool_call("c2")]
+    whole: Any = answer(tool_calls=written)
+    if streamed:
+        whole = [chunk("tool_calls", tool_calls=[{"index": n, **call} for n, call in enumerate(written)])]
+    reply = format.reply(whole, SPECS)
+    first, second, third = reply.calls
+    assert [(call.tool, call.arguments) for call in reply.calls] == [
+        ("add", {"a": 1, "b": 2}),
+        ("files.list", {}),
+        ("add", '{"a": 1, "b": 2}'),
+    ]
+    assert (first.id, third.id, len({first.id, second.id, third.id})) == ("c1", "c2", 3)
+
+    sent = format.conversation([User((Text("Go"),)), reply, Results(tuple(map(done, reply.calls)))], SPECS)["messages"]
+    assert sent[1] == reply.native
+    assert sent[1]["tool_calls"] == [
+        tool_call("c1", "add", '{"a": 1, "b": 2}'),
+        tool_call(second.id, "files_list", "{}"),
+        tool_call("c2"),
+    ]
+    assert [message["tool_call_id"] for message in sent[2:]] == ["c1", second.id, "c2"]
+
+
+def done(call: Call) -> Result[Any]:
+    return Result(None, (Text("done"),), call_id=call.id, tool=call.tool)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [[], "add", [USES[0], "add"], [{"recipient_name": "functions.add", "parameters": "1"}], [{"parameters": {}}]],
+)
+def test_a_call_of_several_that_is_malformed_stays_one_call(uses: Any) -> None:
+    [call] = format.calls(answer(tool_calls=[parallel(uses)]), SPECS)
+    assert (call.tool, call.arguments) == ("multi_tool_use.parallel", json.dumps({"tool_uses": uses}))
+
+
+def test_of_a_key_that_stands_twice_in_a_call_of_several_none_is_chosen() -> None:
+    text = json.dumps({"tool_uses": USES}).replace('"a": 1', '"a": 1, "a": 9')
+    [call] = format.calls(answer(tool_calls=[tool_call("c1", "multi_tool_use.parallel", text)]), SPECS)
+    assert (call.tool, call.arguments) == ("multi_tool_use.parallel", text)
+
+
+def test_a_tool_that_is_called_so_gets_its_call_whole() -> None:
+    [call] = format.calls(answer(tool_calls=[parallel(USES)]), [*SPECS, ToolSpec("multi_tool_use.parallel", "", {})])
+    assert call.tool == "multi_tool_use.parallel"
+
+
+def test_a_stored_call_of_several_has_one_result_and_stays_one_call() -> None:
+    stored = [
+        message(tool_calls=[parallel(USES)]),
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    ]
+    [reply, results] = format.read_conversation(stored, SPECS).turns
+    assert isinstance(reply, Reply) and isinstance(results, Results)
+    assert [call.id for call in reply.calls] == [result.call_id for result in results.results] == ["c1"]
 
 
 def test_tools_of_other_kinds_than_functions_are_passed_over() -> None:

@@ -1,6 +1,7 @@
 """OpenAI Responses: tools, calls and results in its words."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -270,6 +271,22 @@ def test_items_that_openai_did_not_keep_are_sent_back_without_their_ids() -> Non
         THOUGHT,
         {name: value for name, value in made("Hi.").items() if name != "id"},
         tool_call(),
+    ]
+
+
+def test_a_call_of_several_is_those_calls_as_items_without_its_id() -> None:
+    uses = [
+        {"recipient_name": "functions.add", "parameters": {"a": 1, "b": 2}},
+        {"recipient_name": "functions.files_list", "parameters": {}},
+    ]
+    written = tool_call("c1", "multi_tool_use.parallel", json.dumps({"tool_uses": uses}), id="fc_1")
+    reply = format.reply(answer(written, tool_call("c2", "functions.add")), SPECS)
+    second = reply.calls[1].id
+    assert [(call.id, call.tool) for call in reply.calls] == [("c1", "add"), (second, "files.list"), ("c2", "add")]
+    assert reply.native == [
+        tool_call("c1", "add", '{"a": 1, "b": 2}'),
+        tool_call(second, "files_list", "{}"),
+        tool_call("c2", "add"),
     ]
 
 

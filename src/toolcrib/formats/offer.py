@@ -16,6 +16,9 @@ from jiter import from_json
 from ..core import Call, NameConflictError, ToolSpec
 from ..schema.lower import Accepts, Lift, Loss, Lowered, heaviest_first, lower
 
+# What models and compatible servers add to a name: `functions.weather`, `weather:0`, `weather<|channel|>commentary`.
+_DECORATED = re.compile(r"(functions\.)?(.+?)(:\d+)?(?:<\|\w+\|>\w*)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Offered:
@@ -80,8 +83,17 @@ class Offer:
         return tool if re.fullmatch(self._accepts.names, tool) else _fitting(tool, self._accepts)
 
     def tool_of(self, name: str) -> str:
-        """Return the tool's own name; a name that was never offered is unchanged."""
-        return self._tools.get(name, name)
+        """Return the tool's own name; a name that was never offered is unchanged, if it is no decorated one."""
+        if self.offers(name) or not (match := _DECORATED.fullmatch(name)):
+            return self._tools.get(name, name)
+        prefix, stem, number = match.groups("")
+        stems = {prefix + stem + number, prefix + stem, stem + number, stem}
+        tools = {self._tools.get(candidate, candidate) for candidate in stems if self.offers(candidate)}
+        return tools.pop() if len(tools) == 1 else name
+
+    def offers(self, name: str) -> bool:
+        """Return whether *name* is a tool's own name, or the provider's name of one."""
+        return name in self._tools or name in self._names
 
     def call(self, call_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> Call:
         """Return a model's call as a `Call`, with the tool's own name and arguments as the tool's own schema describes

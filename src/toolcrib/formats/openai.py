@@ -189,10 +189,16 @@ def _failed_call(answer: Mapping[str, Any]) -> str:
 
 
 def _reply(
-    message: Mapping[str, Any], tools: Offer, where: str, finish: Any = None, usage: Any = None, failure: str = ""
+    message: Mapping[str, Any],
+    tools: Offer,
+    where: str,
+    finish: Any = None,
+    usage: Any = None,
+    failure: str = "",
+    is_stored: bool = False,
 ) -> Reply:
     message = reading.json_data(message, where)
-    native_calls, calls = _calls(message, tools, where)
+    native_calls, calls = _calls(message, tools, where, is_stored)
     refusal = reading.optional(message, "refusal", str, where)
     native = {name: value for name, value in message.items() if name not in _ANSWER_ONLY and value is not None}
     if audio := reading.optional(message, "audio", dict, where):
@@ -219,10 +225,11 @@ def _stop(finish: Any, has_calls: bool, is_refused: bool) -> Stop:
     return "end" if stop == "calls" and not has_calls else stop
 
 
-def _calls(message: Mapping[str, Any], tools: Offer, where: str) -> tuple[list[Object], list[Call]]:
+def _calls(message: Mapping[str, Any], tools: Offer, where: str, is_stored: bool) -> tuple[list[Object], list[Call]]:
     """Return the calls as they are to be sent back, and as they are to be made.
 
-    Calls of other kinds than functions are left out: they are for tools that were not offered.
+    Calls of other kinds than functions are left out: they are for tools that were not offered. A stored call is not
+    separated: it has one result.
     """
     native: list[Object] = []
     calls: list[Call] = []
@@ -231,14 +238,15 @@ def _calls(message: Mapping[str, Any], tools: Offer, where: str) -> tuple[list[O
         place = f"{where}.tool_calls[{number}]"
         if call.get("type") not in (None, "", "function"):
             continue
-        function = reading.require(call, "function", dict, place)
-        reading.require(function, "name", str, f"{place}.function")
-        call_id = reading.unique_id(reading.optional(call, "id", str, place), used_ids)
-        arguments = shared.read_arguments(function.get("arguments"))
-        calls.append(tools.read_call(function, call_id, arguments))
-        function["arguments"] = shared.arguments_text(arguments)
-        native.append({**call, "id": call_id, "type": "function", "function": function})
-        native[-1].pop("index", None)
+        whole = reading.require(call, "function", dict, place)
+        reading.require(whole, "name", str, f"{place}.function")
+        for function in [whole] if is_stored else shared.separate_calls(whole, tools):
+            call_id = reading.unique_id(reading.optional(call, "id", str, place), used_ids)
+            arguments = shared.read_arguments(function.get("arguments"))
+            calls.append(tools.read_call(function, call_id, arguments))
+            function["arguments"] = shared.arguments_text(arguments)
+            native.append({**call, "id": call_id, "type": "function", "function": function})
+            native[-1].pop("index", None)
     return native, calls
 
 
@@ -406,7 +414,7 @@ class _Chat(ReadableFormat):
                 case "user":
                     entries.append(User(_read_content(message, where)))
                 case "assistant":
-                    entries.append(_reply(message, offered, where))
+                    entries.append(_reply(message, offered, where, is_stored=True))
                 case "tool":
                     text = _text(message.get("content"), where)
                     call_id = reading.require(message, "tool_call_id", str, where)

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..core import Audio, Call, Content, File, Image, Result
+from ..schema.json_text import JSONError, parse_json
 from . import reading
 from .content import arguments_of, text_of_file
+from .offer import Offer
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 PDF = "application/pdf"
 
 _THOUGHTS = "<think>", "</think>"
+_PARALLEL = "multi_tool_use.parallel"
 _MAX_BLANK = 100  # how much blank space may come before thoughts
 
 
@@ -80,6 +83,29 @@ def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
         return arguments or {}
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {} if text.strip() in ("", "null") else text
+
+
+def separate_calls(function: dict[str, Any], tools: Offer) -> list[dict[str, Any]]:
+    """Return the calls that *function* is: itself, or those in a `multi_tool_use.parallel`.
+
+    That is a tool in OpenAI's own prompts, which its models call though it was not offered.
+    """
+    if function.get("name") != _PARALLEL or tools.offers(_PARALLEL):
+        return [function]
+    arguments = read_arguments(function.get("arguments"))
+    try:
+        whole = parse_json(arguments) if isinstance(arguments, str) else arguments
+    except JSONError:
+        return [function]
+    calls: list[dict[str, Any]] = []
+    uses = whole.get("tool_uses") if isinstance(whole, Mapping) else None
+    for use in uses if isinstance(uses, list) else ():
+        match use:
+            case {"recipient_name": str(name), "parameters": dict(parameters)}:
+                calls.append({**function, "name": name, "arguments": parameters})
+            case _:
+                return [function]
+    return calls or [function]
 
 
 def arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:

@@ -108,7 +108,7 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], too
         raise shared.broken_off(response.get("error"))
     if status not in ("completed", "incomplete"):
         raise ValueError(f"{_ANSWER} has not ended: its status is '{status}'. Ask for it again, not in the background.")
-    items: list[Object] = reading.json_data(output, _ANSWER)
+    items: list[Object] = [part for item in reading.json_data(output, _ANSWER) for part in _separate(item, tools)]
     calls: list[Call] = []
     parts: list[tuple[str, str]] = []
     used_ids: set[str] = set()
@@ -132,6 +132,12 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], too
         _native(items, is_stored=response.get("store") is not False),
         reason=str(reason or "incomplete"),
     )
+
+
+def _separate(item: Object, tools: Offer) -> list[Object]:
+    """Return the items that *item* is: several without its id, where it is a call of several."""
+    items = shared.separate_calls(item, tools) if item.get("type") == "function_call" else [item]
+    return items if len(items) == 1 else [{**part, "id": None} for part in items]
 
 
 def _call(item: Object, used_ids: set[str], tools: Offer, where: str) -> Call:
