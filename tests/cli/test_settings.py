@@ -212,14 +212,15 @@ api_key = "spelled-out"
     done = toolcrib("check", TOOLCRIB_TIMEOUT="3")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         1,
-        "toolcrib.toml: 2 sources, 5 tools, 2 rules, 1 limit: 1 problem and 7 warnings.",
+        "toolcrib.toml: 2 sources, 5 tools, 2 rules, 1 limit: 2 problems and 6 warnings.",
     )
     wrong = "This rule (deny) can never match: 'my_wipe' takes nothing at '/disc'. Did you mean 'disk'?"
+    nothing = "This rule (deny) names 'wipe', which no tool has. Did you mean 'my_wipe'?"
     assert done.stdout.splitlines()[2:-1] == [
         f"problem: toolcrib.toml:12: {wrong}",
         "warning: TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?",
         "warning: toolcrib.toml:4: The filters of this source leave none of its tools.",
-        "warning: toolcrib.toml:7: This rule (deny) matches no tool.",
+        f"problem: toolcrib.toml:7: {nothing} If it may be missing: optional = true.",
         "warning: toolcrib.toml:14: This limit matches no tool.",
         "warning: toolcrib.toml:17: This retry matches no tool that can be repeated (idempotent or read_only).",
         "warning: toolcrib.toml:21: This deadline matches no tool.",
@@ -228,7 +229,9 @@ api_key = "spelled-out"
     found = json.loads(toolcrib("check", "--json").stdout)
     finding = {"level": "problem", "subject": "toolcrib.toml:12", "line": 12, "message": wrong}
     assert (found["ok"], found["findings"][0]) == (False, finding)
-    (folder / "toolcrib.toml").write_text((folder / "toolcrib.toml").read_text().replace("/disc", "/disk"))
+    (folder / "toolcrib.toml").write_text(
+        (folder / "toolcrib.toml").read_text().replace("/disc", "/disk").replace('"wipe"', '"w*"\noptional = true')
+    )
     assert [toolcrib("check", *strict).returncode for strict in ([], ["--strict"])] == [0, 1]
 
 
@@ -261,3 +264,25 @@ def test_check_prints_the_schema_for_editors(toolcrib: Run, folder: Path) -> Non
     (folder / "toolcrib.toml").unlink()
     done = toolcrib("check", "--schema")
     assert (done.returncode, json.loads(done.stdout)) == (0, schema())
+
+
+def test_a_misspelt_rule_stops_call_and_check_and_only_warns_where_other_sources_are_given(
+    toolcrib: Run, folder: Path
+) -> None:
+    rule = '[[rule]]\ntools = "wpe"\ndo = "ask"\n'
+    message = "(ask) names 'wpe', which no tool has. Did you mean 'wipe'? If it may be missing: optional = true."
+    (folder / "toolcrib.toml").write_text(f'[[source]]\nfrom = "tools.py"\n{rule}')
+    for command in (["call", "wipe", "disk=a"], ["serve", "--stdio"]):
+        done = toolcrib(*command)
+        assert (done.returncode, "wiped" in done.stdout, f"rule 1 {message}" in done.stderr) == (1, False, True)
+    checked = toolcrib("check")
+    assert (checked.returncode, f"problem: toolcrib.toml:3: This rule {message}" in checked.stdout) == (1, True)
+    for words in (["call", "tools.py", "wipe", "disk=a"], ["call", "-s", "tools.py", "wipe", "disk=a"]):
+        done = toolcrib(*words)
+        assert (done.returncode, done.stdout) == (0, "wiped a\n")
+        assert f"toolcrib.toml:3: This rule {message}" in done.stderr
+    (folder / "toolcrib.toml").write_text(rule)  # which has no sources that others could stand in for
+    assert toolcrib("call", "tools.py", "wipe", "disk=a").returncode == 1
+    (folder / "toolcrib.toml").write_text('[[limit]]\ntools = "wpe"\nrate = "1/s"\n')
+    limited = toolcrib("call", "tools.py", "wipe", "disk=a")
+    assert (limited.returncode, "limit 1 names 'wpe', which no tool has." in limited.stderr) == (1, True)

@@ -23,7 +23,7 @@ from ..schema import SchemaView, display_name
 from ..tools import Permissions, Tool
 from ..tools.git import is_git_address
 from ..workbench import Workbench
-from ..workbench.config import LoadedSource, load_sources
+from ..workbench.config import LoadedSource, has_all, load_sources
 from ..workbench.credentials import store_of
 from ..workbench.settings import (
     NAME,
@@ -139,12 +139,15 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         return _Report(str(file), [], [_of_settings_file("problem", problem) for problem in error.problems], {})
     listings = load_sources(settings.sources, settings)
     specs = [tool.spec for listing in listings for tool in listing.tools]
+    is_complete = has_all(settings, listings) and not any(
+        listing.problems or listing.is_listed_at_start for listing in listings
+    )
     findings = [
         *(_of_source("problem", listing, message) for listing in listings for message in listing.problems),
         *_wrong_rules(settings, specs),
         *_wrong_clients(settings),
         *_weak_settings(settings, listings),
-        *_idle_tables(settings, specs),
+        *_idle_tables(settings, specs, is_complete=is_complete),
         *_plain_secrets(settings, settings.written.get("variables", {}), ("variables",)),
     ]
     if connects:
@@ -219,8 +222,11 @@ def _weak_settings(settings: Settings, listings: Sequence[LoadedSource]) -> Iter
             yield _of_source("warning", listing, "The filters of this source leave none of its tools.")
 
 
-def _idle_tables(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
-    """Yield the tables that match no tool."""
+def _idle_tables(settings: Settings, specs: Sequence[ToolSpec], *, is_complete: bool) -> Iterator[Finding]:
+    """Yield the tables that match no tool. Where *specs* are all tools, no workbench starts with an unknown name."""
+    unknown = {(key, number): sentence for key, number, sentence in settings.unknown_names(specs)}
+    for (key, number), sentence in unknown.items():
+        yield _at(settings, "problem" if is_complete else "warning", f"This {key} {sentence}", key, number)
     names = [spec.name for spec in specs]
     repeatable = [spec.name for spec in specs if may_be_repeated(spec)]
     rules = [*settings.rules]
@@ -233,7 +239,7 @@ def _idle_tables(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Find
         "deadline": [any(map(globs.fullmatch, names)) for globs in deadlines],
     }
     for key, effects in tables.items():
-        for number in (number for number, has_effect in enumerate(effects) if not has_effect):
+        for number in (at for at, has_effect in enumerate(effects) if not has_effect and (key, at) not in unknown):
             title = f"rule ({rules[number].do})" if key == "rule" else key
             reason = " that can be repeated (idempotent or read_only)" if key == "retry" else ""
             yield _at(settings, "warning", f"This {title} matches no tool{reason}.", key, number)

@@ -115,7 +115,7 @@ def open_sources(
     Raises UsageError, showing *example*, where no source is named, and ToolcribError where none could be loaded; a file
     that is followed *may_wait* until it is repaired.
     """
-    from ..workbench.config import load_sources
+    from ..workbench.config import for_loaded, load_sources
 
     named_sources = _named(sources, settings, example)
     log_fetches()
@@ -123,6 +123,7 @@ def open_sources(
     problems = tuple(problem for source in listings for problem in source.problems)
     has_servers = any(source.is_listed_at_start for source in listings)
     is_waiting = may_wait and any(source.source != () for source in listings)
+    settings = for_loaded(settings, listings, is_part=bool(only))
     if only:
         listings = _only(only, listings, is_complete=not (problems or has_servers))
     if problems and not is_waiting and not any(source.tools for source in listings):

@@ -3,6 +3,7 @@
 A program and the command go the same way. What cannot be loaded is a problem of its own source, and of no other.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,10 +21,12 @@ from ..tools.permissions import Permitted
 from ..tools.remote import MCPSource, is_remote, remote_names
 from .credentials import configured
 from .options import Options
-from .settings import NamedSource, Settings, find_settings, read_settings
+from .settings import SOURCES, NamedSource, Settings, find_settings, read_settings
 from .views import View, filtered, loaded_from
 
 AnyTool = Tool[..., Any]
+
+_log = logging.getLogger("toolcrib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def config_of(
         problem for source in sources if source.named.required and not source.tools for problem in source.problems
     ]:
         raise LoadError("\n".join(failures))
-    parts = configured(settings, options or {})
+    parts = configured(settings := for_loaded(settings, sources), options or {})
     all_options: Any = {**settings.options(), **(options or {}), **parts}
     all_options["secrets"] = (*settings.secrets, *(options or {}).get("secrets", ()))
     problems = tuple(problem for source in sources for problem in source.problems)
@@ -93,6 +96,24 @@ def load_sources(
     origins: dict[str, str] = {}
     unique_sources = {(single.written, single.place): single for single in named}.values()
     return [_load(single, settings, lock, origins, followed) for whole in unique_sources for single in _single(whole)]
+
+
+def for_loaded(settings: Settings, sources: Sequence[LoadedSource], *, is_part: bool = False) -> Settings:
+    """Return *settings* for *sources*: where these are a part of theirs, or stand in for them, what a rule or limit
+    names may be missing, which is logged.
+    """
+    if has_all(settings, sources) and not is_part:
+        return settings
+    if not any(source.is_listed_at_start for source in sources):
+        for key, number, sentence in settings.unknown_names([tool.spec for source in sources for tool in source.tools]):
+            _log.warning("%s: This %s %s", settings.place(key, number)[0], key, sentence)
+    return settings.for_some()
+
+
+def has_all(settings: Settings, sources: Sequence[LoadedSource]) -> bool:
+    """Return whether *sources* are all those of *settings*, and none of them is left out."""
+    are_others = settings.values.source and any(source.named.place in (None, SOURCES) for source in sources)
+    return not are_others and all(source.source != () for source in sources)
 
 
 def _single(named: NamedSource) -> list[NamedSource]:

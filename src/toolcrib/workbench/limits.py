@@ -54,6 +54,7 @@ class Limit:
         Ge(0),
         Doc("How long a call waits for its turn, in seconds, and never past its deadline; 0 refuses it at once."),
     ] = 5.0
+    optional: Annotated[bool, Doc("Whether what it names may be missing: else that is an error at the start.")] = False
     names: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ _log = logging.getLogger("toolcrib")
 MAX_BINARY_BYTES = 4 * 1024 * 1024
 """The limit for images, sound and files together."""
 
-_READERS = ("read_result", "toolcrib_read_result")
+READERS = ("read_result", "toolcrib_read_result")
 
 
 class Results:
@@ -149,7 +149,7 @@ class Results:
 
     def reader_name(self) -> str | None:
         """Return the name of the tool that reads results: the second, if a tool of the user has the first."""
-        return free_name(self._registry, _READERS)
+        return free_name(self._registry, READERS)
 
     def reader(self, name: str | None = None) -> Tool | None:
         """Return the tool that reads results, if *name* is its name."""

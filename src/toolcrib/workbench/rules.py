@@ -1,8 +1,8 @@
 """Rules as data: the first that matches a call decides whether it runs.
 
 Where a rule cannot judge a call (an amount that is text, a value that has no JSON form), the call is denied, whatever
-the rule does: so an odd call never gets further than a plain one. A rule that can match none of its tools, or can never
-judge one of them, is refused (`GuardedRules`), so that a typing error in it lets nothing through.
+the rule does: so an odd call never gets further than a plain one. A rule that names nothing, that can match none of its
+tools, or can never judge one of them, is refused (`GuardedRules`), so that a typing error in it lets nothing through.
 
 A condition of a rule is a JSON pointer, and comparisons by the type that the tool's schema has there. It is True,
 False, or None where it cannot be judged. Values compare, and not how they are written: `"100.00"` is 100 where a number
@@ -13,10 +13,10 @@ import operator as operators
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 from uuid import UUID
@@ -32,6 +32,9 @@ from ..schema import SchemaView, closest_match, display_name, written
 from ..schema.declared import from_rows, require_fields
 from ..schema.describe import did_you_mean
 from ..schema.view import kind, steps
+from .limits import Limit
+from .results import READERS
+from .search import FINDERS
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
@@ -85,6 +88,7 @@ class Rule:
     message: Annotated[str, Doc("The reason: sent to the model when denied, shown to the person when asked.")] = ""
     others_only: Annotated[bool, Doc("Whether another person than the caller has to answer.")] = False
     name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
+    optional: Annotated[bool, Doc("Whether what it names may be missing: else that is an error at the start.")] = False
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -143,10 +147,29 @@ class Rule:
     def is_about(self, spec: ToolSpec) -> bool:
         """Return whether the rule is for this tool, for some of its calls by some callers."""
         return (
-            any(pattern == "*" or is_like(pattern, spec.name, tool=True) for pattern in _globs(self.tools))
+            any(pattern == "*" or self._names(pattern, spec.name) for pattern in _globs(self.tools))
             and (not self.tags or not spec.tags.isdisjoint(_globs(self.tags)))
             and (self.hint is None or _hinted(self.hint, spec.hints))
         )
+
+    def _names(self, pattern: str, name: str) -> bool:
+        # What restricts a tool also holds in another case.
+        if self.do != "allow":
+            pattern, name = pattern.casefold(), name.casefold()
+        return is_like(pattern, name, tool=True)
+
+    def unknown(self, specs: Iterable[ToolSpec]) -> str | None:
+        """Return the sentence about a name or a tag of the rule that none of *specs* has. None for an optional rule.
+
+        A pattern of a rule that allows may match nothing: it lets nothing through.
+        """
+        specs = () if self.optional else tuple(specs)
+        if not specs:
+            return None
+        globs = [glob for glob in _globs(self.tools) if self.do != "allow" or not _WILD.search(glob)]
+        unknown = unknown_name(globs, (*(spec.name for spec in specs), *READERS, *FINDERS), self._names)
+        unknown = unknown or unknown_name(_globs(self.tags), (tag for spec in specs for tag in spec.tags), str.__eq__)
+        return unknown and f"({self.do}) {unknown}"
 
     def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
         """Return the tools that the rule is for and can never match, by name, each with the reason.
@@ -158,11 +181,11 @@ class Rule:
         # For example {"pay": _Mismatch("'pay' takes nothing at '/amont'. ...", is_judged=True)}
         mismatches = {spec.name: mismatch for spec in about if (mismatch := self._mismatch(spec)) is not None}
         is_for_some = len(mismatches) < len(about)
-        names = _globs(self.tools)
+        names = [glob for glob in _globs(self.tools) if not _WILD.search(glob)]
         return {
             name: mismatch.reason
             for name, mismatch in mismatches.items()
-            if not (is_for_some and mismatch.is_judged and name not in names)
+            if not (is_for_some and mismatch.is_judged and not any(self._names(literal, name) for literal in names))
         }
 
     def problem(self, mismatches: Mapping[str, str]) -> str:
@@ -238,9 +261,13 @@ class Rules:
                     return True
         return self._default.do == "deny"
 
-    def guarded(self, specs: Callable[[], Sequence[ToolSpec]]) -> "GuardedRules":
-        """Return the same policy for the tools that *specs* returns, which denies those that a rule can never match."""
-        return GuardedRules(self, specs)
+    def guarded(self, specs: Callable[[], Sequence[ToolSpec]], doors: Callable[[], Iterable[str]]) -> "GuardedRules":
+        """Return the same policy for tools that come and go: see `GuardedRules`."""
+        return GuardedRules(self, specs, doors)
+
+    def all_optional(self) -> "Rules":
+        """Return the same rules for some of their tools: what they name may be missing."""
+        return Rules([replace(rule, optional=True) for rule in self._rules], default=self._default.do)
 
     def named(self) -> Iterator[tuple[str, Rule]]:
         """Return the rules, each with the name under which its decision is recorded."""
@@ -307,21 +334,47 @@ def _nearest(spec: ToolSpec, pointer: str) -> str:
 
 
 class GuardedRules:
-    """The policy *rules* over tools that come and go: what a rule can never match is denied.
+    """The policy *rules* over tools that come and go: what a rule can never match is denied, and as long as a rule
+    names nothing, so are the tools that came after the start: one of them may be what it is about.
 
-    *specs* returns the tools that are there.
+    *specs* returns the tools that are there, *doors* the names of those that are only for a login.
     """
 
-    def __init__(self, rules: Rules, specs: Callable[[], Sequence[ToolSpec]]) -> None:
+    def __init__(
+        self, rules: Rules, specs: Callable[[], Sequence[ToolSpec]], doors: Callable[[], Iterable[str]]
+    ) -> None:
         self._rules = rules
         self._specs = specs
+        self._doors = doors
+        self._decided: frozenset[str] = frozenset()
+        self._known: Sequence[ToolSpec] | None = None
+        self._unknown: dict[str, str] = {}
         self._checked: dict[str, ToolSpec] = {}
         self._denials: dict[str, Decision] = {}
 
+    def unknown(self) -> dict[str, str]:
+        """Return the problem of each rule that names nothing, by its label."""
+        if (specs := self._specs()) is not self._known:
+            sentences = {label: rule.unknown(specs) for label, rule in self._rules.named()}
+            self._unknown = {label: f"{label} {sentence}" for label, sentence in sentences.items() if sentence}
+            self._known = specs
+        return self._unknown
+
+    def start(self) -> Sequence[str]:
+        """Take the tools that are there for those of the start. Returns what `check` does."""
+        self._decided = frozenset(spec.name for spec in self._specs())
+        return self.check()
+
     def check(self, *more: ToolSpec) -> Sequence[str]:
-        """Find out again which tools are withheld. Returns a problem for each rule that withholds one."""
-        specs = {spec.name: spec for spec in (*self._specs(), *more)}
+        """Find out again which tools are withheld. Returns a problem for each rule that can never match one."""
+        present, unknown = self._specs(), self.unknown()
+        specs = {spec.name: spec for spec in (*present, *more)}
         denials: dict[str, Decision] = {}
+        if unknown:
+            denial = Decision("deny", next(iter(unknown)), "a rule names a tool or tag that does not exist.")
+            denials = dict.fromkeys({spec.name for spec in present} - self._decided - {*self._doors()}, denial)
+        else:
+            self._decided |= {spec.name for spec in present}
         problems: list[str] = []
         for label, rule in self._rules.named():
             if mismatches := rule.mismatches(specs.values()):
@@ -664,6 +717,22 @@ def _read(form: str, value: Any) -> Any:
         return _READERS[form](value)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def unknown_name(globs: Iterable[str], names: Iterable[str], matches: Callable[[str, str], bool]) -> str | None:
+    """Return the sentence about the first of *globs* that none of *names* has."""
+    names = [*dict.fromkeys(names)]
+    for glob in globs:
+        if glob != "*" and not any(matches(glob, name) for name in names):
+            proposal = did_you_mean(closest_match(glob, names))
+            return f"names '{display_name(glob)}', which no tool has.{proposal} If it may be missing: optional = true."
+    return None
+
+
+def unknown_of_limit(limit: Limit, names: Iterable[str]) -> str | None:
+    """Return the sentence about a tool that *limit* names in full, and that is none of *names*."""
+    globs = [] if limit.optional else [glob for glob in _globs(limit.tools) if not _WILD.search(glob)]
+    return unknown_name(globs, names, partial(is_like, tool=True))
 
 
 def is_like(pattern: str, text: str, *, tool: bool = False) -> bool:

@@ -9,7 +9,7 @@ wherever it would be shown. No error here quotes a value.
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_settings import EnvSettingsSource, SettingsConfigDict
 
 from ..call import Retry
-from ..core import LoadError, SetupError, ToolcribError
+from ..core import LoadError, SetupError, ToolcribError, ToolSpec
 from ..machinery import Do
 from ..record import Redactor
 from ..record.redact import MIN_SECRET_CHARS
@@ -31,7 +31,7 @@ from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULTS, FileOptions, Seconds
-from .rules import Hint, Names, Rule, Rules
+from .rules import Hint, Names, Rule, Rules, unknown_of_limit
 from .views import filtered, prefixed, renamed
 
 NAME = "toolcrib.toml"
@@ -40,7 +40,7 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 """The JSON Schema of the file, for editors."""
 
 _CONFIG = "TOOLCRIB_CONFIG"
-_SOURCES = "TOOLCRIB_SOURCES"
+SOURCES = "TOOLCRIB_SOURCES"
 _REMOVED = {"in_process": "Remove it: WebAssembly runs in a process of its own, always."}
 _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store")
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
@@ -446,6 +446,21 @@ class Settings:
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}
         )
 
+    def for_some(self) -> "Settings":
+        """Return the same settings for some of their sources: what a rule or limit names may be missing."""
+        limits = tuple(replace(limit, optional=True) for limit in self.limits)
+        return replace(self, rules=self.rules.all_optional(), limits=limits)
+
+    def unknown_names(self, specs: Sequence[ToolSpec]) -> Iterator[tuple[str, int, str]]:
+        """Yield each rule and limit that names what none of *specs* has: its table, its number there, and what."""
+        names = [spec.name for spec in specs]
+        unknown = {
+            "rule": [rule.unknown(specs) for rule in self.rules],
+            "limit": [unknown_of_limit(limit, names) for limit in self.limits],
+        }
+        for key, sentences in unknown.items():
+            yield from ((key, number, sentence) for number, sentence in enumerate(sentences) if sentence)
+
     def path(self, written: str | None) -> str | None:
         """Return the path *written* in the file, which is relative to its folder; URLs stay."""
         if written is None or "://" in written or self.file is None:
@@ -510,7 +525,7 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[SettingsProblem]:
     """Return the variables that look like settings and are not."""
-    names = [_CONFIG, _SOURCES, *_OTHERS, *variables()]
+    names = [_CONFIG, SOURCES, *_OTHERS, *variables()]
     return [
         SettingsProblem(name, f"There is no setting of this name.{did_you_mean(closest_match(name, names))}")
         for name in sorted(environ)
@@ -587,12 +602,12 @@ class _Reader:
             return None
 
     def _environment_sources(self) -> tuple[NamedSource, ...] | None:
-        if not (words := self._environ.get(_SOURCES, "").strip()):
+        if not (words := self._environ.get(SOURCES, "").strip()):
             return None
         try:
-            return tuple(NamedSource(word, word, _SOURCES) for word in shlex.split(words))
+            return tuple(NamedSource(word, word, SOURCES) for word in shlex.split(words))
         except ValueError:
-            self._problems.append(SettingsProblem(_SOURCES, "A quote in it is never closed."))
+            self._problems.append(SettingsProblem(SOURCES, "A quote in it is never closed."))
             return ()
 
     def _sources(self, values: File) -> tuple[NamedSource, ...]:

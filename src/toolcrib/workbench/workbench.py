@@ -119,7 +119,9 @@ class Crib(Startable):
         self.store: Any = Stores() if store is None else store
         self.registry = sources if isinstance(sources, Registry) else Registry()
         policy = self.options["policy"]
-        self._rules = None if (guarded := getattr(policy, "guarded", None)) is None else guarded(self.registry.specs)
+        guarded = getattr(policy, "guarded", None)
+        self._rules = None if guarded is None else guarded(self.registry.specs, self._doors)
+        self._is_undecided = False
         self._rule_problems: list[LoadProblem] = []
         doubles = DOUBLES.get() or Doubles()
         self._overrides = Replacements(doubles.overrides)
@@ -344,7 +346,20 @@ class Crib(Startable):
         waited for, but not for long.
         """
         await self.start_required()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Wait for the sources that are not required, but not for long. Raises SetupError where all are there, and a
+        rule or a limit names none of their tools.
+        """
         await self.lifespan.settle()
+        if not self._is_undecided:
+            return
+        self._is_undecided = False
+        if not self._is_incomplete() and (problems := self._unknown_names()):
+            await self.stop(for_good=False)
+            raise SetupError("\n".join(problems))
+        self._check_rules()
 
     async def start_required(self) -> None:
         """Start, without waiting for sources that are not required."""
@@ -448,7 +463,10 @@ class Crib(Startable):
     def _begin(self) -> None:
         """Follow the sources, which run now. Raises SetupError for rules that none of their tools can match."""
         self._follow()
-        problems = [*(self._rules.check() if self._rules is not None else ()), *self._unused_overrides()]
+        problems = [*(self._rules.start() if self._rules is not None else ()), *self._unused_overrides()]
+        self._is_undecided = self._is_incomplete()
+        if not self._is_undecided:
+            problems += self._unknown_names()
         if problems:
             self._unfollow()
             raise SetupError("\n".join(problems))
@@ -463,12 +481,35 @@ class Crib(Startable):
             for provider in self._overrides.unused(tool.needs for tool in self.registry)
         ]
 
+    def _doors(self) -> list[str]:
+        """Return the names of the tools that a server offers until a caller has logged in."""
+        return [tool.spec.name for tool in self.registry if getattr(tool.source, "connecting", None) == tool.origin]
+
+    def _is_incomplete(self) -> bool:
+        """Return whether tools are missing that a rule may name: of sources that do not run, or not as a whole."""
+        late = [source for source in self._sources.order() if not getattr(source, "required", True)]
+        has_unstarted = any(hasattr(source, "start") and not self.lifespan.runs(source) for source in late)
+        return bool(has_unstarted or self._sources.problems or self._unavailable or self._doors())
+
+    def _unknown_names(self) -> list[str]:
+        """Return the problems of the rules and limits that name tools that are not there."""
+        problems = [] if self._rules is None else [*self._rules.unknown().values()]
+        # A Limiter may be shared with workbenches that have other tools.
+        if self.limiter.limits and self.limiter is not self.options["limits"] and len(self.registry):
+            from .rules import unknown_of_limit  # brings pydantic: with the first limit, and not with the package
+
+            names = [spec.name for spec in self.registry.specs()]
+            unknown = [unknown_of_limit(limit, names) for limit in self.limiter.limits]
+            problems += [f"limit {number} {sentence}" for number, sentence in enumerate(unknown, 1) if sentence]
+        return problems
+
     def _check_rules(self) -> None:
         """Note the rules that withhold tools which have come later."""
-        if self._rules is not None and self._is_started:
-            self._rule_problems = [LoadProblem("policy", problem) for problem in self._rules.check()]
-            for problem in self._rule_problems:
-                _log.error("A tool is withheld: %s", problem.reason)
+        if self._is_started:
+            problems = [*(self._rules.check() if self._rules is not None else ()), *self._unknown_names()]
+            self._rule_problems = [LoadProblem("policy", problem) for problem in problems]
+            for problem in () if self._is_undecided else problems:
+                _log.error("A tool is withheld, or not limited: %s", problem)
 
     def _follow(self) -> None:
         if self._end_following is None:
@@ -825,7 +866,11 @@ class Workbench(Startable):
             self.crib.add_view(self)
             self._set_state("new")
         await self._start()
-        await self.crib.lifespan.settle()
+        try:
+            await self.crib._settle()
+        except SetupError:
+            await self._give_up_start()
+            raise
 
     async def stop(self) -> None:
         """Close what was opened for this workbench, the newest first; last its sources, in reverse.
