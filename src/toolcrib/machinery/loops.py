@@ -171,15 +171,8 @@ class _Threads:
             self._jobs.append(job)
             self._unfinished += 1
             idle = self._idle.pop() if self._idle else None
-            has_begun = idle is not None or self._grow()
-            if not has_begun:
-                self._jobs.pop()
-                self._unfinished -= 1
-        if not has_begun:
-            release_permits(job.permits)
-            raise ToolError(
-                "The system starts no thread for this call. Nothing has run. Try again later.", "unavailable"
-            )
+            if idle is None:
+                self._grow()
         if idle is not None:
             idle.release()
         return job
@@ -202,15 +195,24 @@ class _Threads:
             self._parked += number
             self._grow()
 
-    def _grow(self) -> bool:
-        """Start a thread where one more may work. Return False where the system starts none."""
+    def _grow(self) -> None:
         if self._alive < min(self._unfinished, self._size + self._parked):
             try:
                 threading.Thread(target=self._serve, name=f"toolcrib-{self._alive + 1}", daemon=True).start()
             except RuntimeError:
-                return False
-            self._alive += 1
-        return True
+                self._refuse()
+            else:
+                self._alive += 1
+
+    def _refuse(self) -> None:
+        """End what waits for a thread, where the system starts none and those that there are wait themselves."""
+        while self._jobs and self._alive <= self._parked:
+            job = self._jobs.popleft()
+            self._unfinished -= 1
+            permits, job.permits = job.permits, ()
+            release_permits(permits)
+            message = "The system starts no thread for this call. Nothing has run. Try again later."
+            job.mailbox.post(job, None, ToolError(message, "unavailable"))
 
     def _serve(self) -> None:
         _this_thread.pool = self
