@@ -3,6 +3,7 @@
 import asyncio
 import json
 import struct
+import threading
 import zlib
 from typing import Any
 
@@ -12,6 +13,7 @@ from toolcrib import Call, Image, Result, SetupError, Text, ToolSpec
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.bedrock import BedrockModel
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User
+from toolcrib.machinery import loops
 
 from .wire import Answer, answer, raw, unfinished, wire
 
@@ -185,3 +187,33 @@ async def test_without_credentials_or_a_region_the_way_to_them_is_reported(monke
     with pytest.raises(ModelError, match="Set AWS's credentials") as caught:
         await model("http://127.0.0.1:9").reply(QUESTION)
     assert caught.value.problem == "unauthorized"
+
+
+@pytest.mark.parametrize("method", ["reply", "stream"])
+async def test_a_request_for_which_there_is_no_thread_is_to_be_made_later(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = loops._Threads(1)
+    pool._parked = loops.MAX_PARKED
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+    with wire() as provider, pytest.raises(ModelError, match="no thread is left") as raised:
+        bedrock = model(provider.url)
+        await (bedrock.reply(QUESTION) if method == "reply" else heard(bedrock))
+    assert raised.value.problem == "unavailable"
+
+
+async def test_a_request_for_which_the_system_starts_no_thread_is_to_be_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = loops._Threads(1)
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+    with wire(answer(WHOLE)) as provider:
+        bedrock = model(provider.url)
+        size = threading.stack_size(1 << 47)  # there is no memory for a stack of this size
+        try:
+            with pytest.raises(ModelError, match="Try again later") as raised:
+                await bedrock.reply(QUESTION)
+        finally:
+            threading.stack_size(size)
+        assert raised.value.problem == "unavailable"
+        assert await bedrock.reply(QUESTION) == REPLY

@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
 
-from ..core import SetupError, ToolcribError
+from ..core import SetupError, ToolcribError, ToolError
 from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
 from ..machinery import in_thread
@@ -153,7 +153,7 @@ class BedrockModel(SdkModel[Any]):
                 return missing
             case exceptions.ParamValidationError() | exceptions.ProfileNotFound():
                 return self._status_error(400, str(error), "refused")
-            case exceptions.HTTPClientError() | exceptions.ConnectionError():
+            case exceptions.HTTPClientError() | exceptions.ConnectionError() | ToolError():  # no thread is left for it
                 return self._no_connection(error)
             case parsers.ResponseParserError() | urllib3.HTTPError():
                 return self._no_connection(error)
