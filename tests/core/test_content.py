@@ -1,10 +1,11 @@
 """What results are made of."""
 
+import json
 from typing import Any
 
 import pytest
 
-from toolcrib import File, Image, Text
+from toolcrib import File, Image, Text, Workbench
 from toolcrib.core import Audio, Content, Data, content_from_dict, content_to_dict
 
 DATA: list[tuple[Content, dict[str, Any]]] = [
@@ -71,3 +72,18 @@ def test_what_is_not_content_is_refused_with_the_reason(data: Any, error: str) -
     with pytest.raises(ValueError) as refused:
         content_from_dict(data)
     assert str(refused.value) == error
+
+
+@pytest.mark.parametrize("kind", [Image, Audio, File])
+@pytest.mark.parametrize("data", ["iVBORw0KGgo=", None, [1, 2]])
+async def test_what_is_not_bytes_is_refused_where_the_content_is_made(kind: Any, data: Any) -> None:
+    with pytest.raises(TypeError, match=rf"The data of {kind.__name__} are bytes, not .*read_bytes\(\)"):
+        kind(data)
+
+    async def draw() -> Any:
+        return kind(data)
+
+    async with Workbench([draw]) as bench:
+        result = await bench.call("draw")
+    assert result.error is not None
+    assert json.dumps(result.to_dict())

@@ -38,6 +38,9 @@ class Image:
     data: bytes
     media_type: str = "image/png"
 
+    def __post_init__(self) -> None:
+        _require_bytes(self)
+
     @property
     def text(self) -> str:
         return _placeholder("image", self.media_type, self.data)
@@ -53,6 +56,9 @@ class Audio:
 
     data: bytes
     media_type: str = "audio/wav"
+
+    def __post_init__(self) -> None:
+        _require_bytes(self)
 
     @property
     def text(self) -> str:
@@ -70,6 +76,9 @@ class File:
     data: bytes
     media_type: str = "application/octet-stream"
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_bytes(self)
 
     @property
     def text(self) -> str:
@@ -147,6 +156,15 @@ def _bytes(data: Mapping[str, Any]) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError:
         raise ValueError(f"Content of type '{data['type']}': 'data' is not valid base64.") from None
+
+
+def _require_bytes(part: "Image | Audio | File") -> None:
+    value: object = part.data
+    if not isinstance(value, bytes | bytearray | memoryview):
+        kind, wrong = type(part).__name__, type(value).__name__
+        raise TypeError(
+            f"The data of {kind} are bytes, not {wrong}: Path(name).read_bytes(), or base64.b64decode(text)."
+        )
 
 
 def _placeholder(what: str, media_type: str, data: bytes) -> str:
