@@ -70,7 +70,7 @@ HIDDEN = {
     "Workbench": ("invalidate", "ended", "would_ask"),
     "Crib": (
         *("runtime_for", "database", "add_view", "keep_view", "drop_view", "program", "by_caller", "offering"),
-        *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources"),
+        *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources", "settle_sources"),
     ),
 }
 DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retry, OAuth2, Provider)}

@@ -346,9 +346,9 @@ class Crib(Startable):
         waited for, but not for long.
         """
         await self.start_required()
-        await self._settle()
+        await self.settle_sources()
 
-    async def _settle(self) -> None:
+    async def settle_sources(self) -> None:
         """Wait for the sources that are not required, but not for long. Raises SetupError where all are there, and a
         rule or a limit names none of their tools.
         """
@@ -867,7 +867,7 @@ class Workbench(Startable):
             self._set_state("new")
         await self._start()
         try:
-            await self.crib._settle()
+            await self.crib.settle_sources()
         except SetupError:
             await self._give_up_start()
             raise
