@@ -65,7 +65,8 @@ class Processes:
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._ending: set[Worker] = set()
-        self._is_closing = False
+        self.closings = 0
+        """How often it was closed: a call that waited for its turn meanwhile is not served afterwards."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,9 +76,12 @@ class Processes:
     ) -> None:
         await self.close()
 
-    def take(self, tool: Any = None, *, new: bool = False) -> "Worker":
-        """Return a worker of one's own until `give_back`: one that knows *tool*, or another, or a *new* one."""
-        if self._is_closing:
+    def take(self, tool: Any = None, *, new: bool = False, closings: int | None = None) -> "Worker":
+        """Return a worker of one's own until `give_back`: one that knows *tool*, or another, or a *new* one.
+
+        Raises WorkerGone where *closings*, as it was when the call came, is not what it is now.
+        """
+        if closings not in (None, self.closings):
             raise WorkerGone("was stopped")
         worker = None if new else self._take_idle(tool)
         worker = worker or self._start()
@@ -98,7 +102,7 @@ class Processes:
         """Give *worker* back. Keep it if it is *sound*; else end it with all that came of it."""
         self._busy.discard(worker)
         worker.mute()
-        if sound and not self._is_closing and not worker.is_outdated:
+        if sound and not worker.is_outdated:
             self._idle.append(worker)
         else:
             self._end(worker)
@@ -115,15 +119,12 @@ class Processes:
 
     async def close(self) -> None:
         """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
-        self._is_closing = True
-        try:
-            self.forget()
-            for worker in tuple(self._busy):
-                worker.kill()
-            # Those that serve are given back by their callers.
-            await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
-        finally:
-            self._is_closing = False
+        self.closings += 1
+        self.forget()
+        for worker in tuple(self._busy):
+            worker.kill()
+        # Those that serve are given back by their callers.
+        await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
 
     def _end(self, worker: "Worker") -> None:
         """End *worker* in a thread: its guard may take a while, and no event loop need be there."""

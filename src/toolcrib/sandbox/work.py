@@ -62,9 +62,10 @@ class ProcessWork:
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
         workers = context.host.resource(self.processes)
+        conversation = _Conversation(self.codec, context, workers)
         turn = await workers.turns.acquire()
         try:
-            return await _Conversation(self.codec, context, workers).run(arguments)
+            return await conversation.run(arguments)
         finally:
             workers.turns.release(turn)
 
@@ -83,6 +84,7 @@ class _Conversation:
         self._codec = codec
         self._context = context
         self._workers = workers
+        self._closings = workers.closings
         self._name = context.call.tool
         self._key = f"{self._name} {codec.key}"
         self._call = next(_numbers)
@@ -99,7 +101,7 @@ class _Conversation:
         for tries_left in reversed(range(_MAX_TRIES)):
             try:
                 # One that has served may have died idle, or know a file as it was. So after it, a new one.
-                worker = self._workers.take(self._key, new=tries_left < _MAX_TRIES - 1)
+                worker = self._workers.take(self._key, new=tries_left < _MAX_TRIES - 1, closings=self._closings)
             except WorkerGone as gone:
                 raise self._lost(gone) from None
             is_new = not worker.known
