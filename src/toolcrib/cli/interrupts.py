@@ -51,7 +51,8 @@ class Interrupts:
         numbers = [number for number in _MESSAGES if signal.getsignal(number) is not signal.SIG_IGN]
         handlers = {number: signal.signal(number, self._handle) for number in numbers}
         try:
-            yield
+            with _wake_main_thread():
+                yield
         finally:
             if not self._number:  # else the way out may still be cut short by another signal
                 for number, handler in handlers.items():
@@ -120,6 +121,39 @@ class Interrupts:
         if sys.platform != "win32" and self._terminal is not None and _terminal() != self._terminal:
             with suppress(OSError, termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._terminal)
+
+
+@contextmanager
+def _wake_main_thread() -> Generator[None]:
+    """Interrupt the main thread inside, shortly after each signal.
+
+    Python runs its handlers in the main thread, between two instructions. A signal that comes just before a system
+    call that blocks (a sleep, the wait of an event loop) would be handled when that ends.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def wake() -> None:
+        while number := os.read(reader, 1):
+            if number[0] in _MESSAGES:
+                time.sleep(0.05)
+                signal.pthread_kill(main_thread, signal.SIGURG)
+        os.close(reader)
+
+    handler = signal.signal(signal.SIGURG, lambda *_: None)  # one that is ignored would interrupt nothing
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=wake, name="toolcrib-signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)  # ends the thread
+        signal.signal(signal.SIGURG, handler)
 
 
 def end_threads(status: int) -> int:
