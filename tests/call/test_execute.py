@@ -151,7 +151,7 @@ async def test_failures_and_timeouts_inside_a_tool_are_the_tool_s_own_under_a_de
 async def test_a_late_tool_may_clean_up_and_a_failing_clean_up_is_still_a_timeout() -> None:
     cleaned: list[str] = []
 
-    @tool(timeout_s=0.02)
+    @tool(timeout_s=0.5)
     async def tidy(fail: bool) -> None:
         try:
             await asyncio.sleep(30)
@@ -482,7 +482,7 @@ async def test_all_attempts_share_one_deadline() -> None:
 async def test_a_deadline_that_has_passed_is_the_end() -> None:
     calls = 0
 
-    @tool(read_only=True, timeout_s=0.05)
+    @tool(read_only=True, timeout_s=0.5)
     async def slow() -> None:
         nonlocal calls
         calls += 1
