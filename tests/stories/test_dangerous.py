@@ -5,6 +5,7 @@ repeated gives the first result.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -59,7 +60,11 @@ def test_a_destructive_tool_runs_once_after_another_person_has_approved(
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", OUTPUT)
+    # In this mode asyncio also reports callbacks that took 0.1 s, which a busy machine makes of any.
+    errors = [
+        line for line in done.stderr.splitlines() if not re.fullmatch(r"Executing <.*> took [\d.]+ seconds", line)
+    ]
+    assert (done.returncode, errors, done.stdout) == (0, [], OUTPUT)
 
 
 @pytest.mark.full
