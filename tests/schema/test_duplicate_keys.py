@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, Optional
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    AnyUrl,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -34,6 +36,12 @@ class Defaults(BaseModel):
     x: int
     y: int = 1
     z: list[int] = Field(default_factory=list)
+
+
+class Event(BaseModel):
+    starts_at: datetime
+    link: AnyUrl
+    seats: int
 
 
 class Counted(BaseModel):
@@ -158,7 +166,7 @@ KINDS: list[Any] = [
     int, Any, dict[str, int], dict[int, int], dict[str, dict[str, int]], dict[str, Plain], list[dict[str, int]],
     tuple[Plain, Defaults], set[Frozen], Nested, Record, Point, Json[Plain],
     *[wrapped for kind in (
-        Plain, Defaults, Counted, Initialized, OwnInit, Before, Wrapped, OneNameTwice, ByName, Open, Root, Node,
+        Plain, Defaults, Event, Counted, Initialized, OwnInit, Before, Wrapped, OneNameTwice, ByName, Open, Root, Node,
     ) for wrapped in (kind, list[kind])],
     Annotated[Cat | Dog, Field(discriminator="kind")], Plain | Defaults, Plain | None, list[Plain] | None,
     Plain | dict[str, int] | None, Annotated[list[Plain], Len(1, 9)],
@@ -170,6 +178,7 @@ VALUES: list[Any] = [
     {"x": 1}, {"x": 1, "y": "a"}, {"x": 1, "y": 2, "z": [1]}, {"1": 1}, {"x": {"x": 1, "y": "a"}}, {"a": 1, "b": 2},
     {"name": "a", "next": {"name": "b"}}, {"kind": "dog", "tricks": {"sit": 1, "roll": 2}},
     {"plain": {"x": 1, "y": "a"}, "many": [{"x": 1}, {"x": 2, "y": 3}]}, {"x": 1, "extra": {"deep": [{"p": 1}]}},
+    [{"starts_at": "2026-11-24T12:30:00Z", "link": "https://a.example/b", "seats": 1}], [{"x": 1, "y": ":"}],
     '{"x": 1, "y": "a"}', {"x:": 1}, [{"x": 1}], [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}], [{"a": 1, "b": 2}],
 ]  # fmt: skip
 
@@ -206,14 +215,15 @@ def refused(tool: Tool[..., Any], text: str) -> bool:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind)[:60])
 def test_a_key_that_stands_twice_is_refused(kind: Any) -> None:
     def work(a: Any, b: Any = None) -> None: ...
+    def alone(a: Any) -> None: ...
 
     work.__annotations__ = {"a": kind, "b": int | None, "return": None}
-    tool = Tool(work)
+    alone.__annotations__ = {"a": kind, "return": None}
     passed = [
         text
+        for tool, more in ((Tool(work), {}), (Tool(work), {"b": 1}), (Tool(alone), {}))
         for value in VALUES
-        for arguments in ({"a": value}, {"a": value, "b": 1})
-        for text in with_a_key_twice(arguments)
+        for text in with_a_key_twice({"a": value, **more})
         if not refused(tool, text)
     ]
     assert passed == []

@@ -43,10 +43,10 @@ _READ_BY_PYDANTIC = frozenset(
     | {"dataclass-field", "definitions", "definition-ref", "function-after"}
 )
 
-_SURELY_READ = frozenset(
-    {"str", "datetime", "date", "time", "timedelta", "uuid", "url", "multi-host-url", "int", "float", "bool"}
-    | {"list", "dict", "literal", "enum"}
-)
+_STRINGS = frozenset({"str", "datetime", "date", "time", "timedelta", "uuid", "url", "multi-host-url"})
+"""Types that are read from a JSON string and, strictly, from nothing else."""
+_NUMBERS = frozenset({"int", "float", "bool"})
+_SURELY_READ = _STRINGS | _NUMBERS | {"list", "dict", "literal", "enum"}
 """Types of a field without which there would be no model."""
 
 
@@ -254,21 +254,35 @@ _fields_set = attrgetter("__pydantic_fields_set__")
 
 
 def unique_keys_test(plan: Mapping[str, Any]) -> Callable[[str, dict[str, Any]], bool]:
-    """Return a test of JSON text and the arguments read from it by *plan*: true where surely no key stands twice."""
+    """Return a test of JSON text and the arguments strictly read from it: true where surely no key is repeated.
+
+    Each key has a colon, and each key and string two quotes: text that has no more of them has no other key.
+    """
     definitions = {part["ref"]: part for part in plan.get("definitions", ())}
     fields = inner_plan(plan)["fields"]
-    counters = [(name, count) for name, field in fields.items() if (count := _counter(field["schema"], definitions))]
-    if not counters:
+    counters = {name: _counter(field["schema"], definitions) for name, field in fields.items()}
+    keys_in = [(name, counter.keys) for name, counter in counters.items() if counter is not None]
+    if not keys_in:
         return lambda text, arguments: len(arguments) == text.count(":") or len(arguments) == _most_keys(text)
+    strings_in = [(name, counter.strings) for name, counter in counters.items() if counter and counter.strings]
 
     def test(text: str, arguments: dict[str, Any]) -> bool:
-        keys = len(arguments)
-        for name, count in counters:
-            if (value := arguments.get(name)) is not None:
-                keys += count(value)
-        return keys == text.count(":") or keys == _most_keys(text)
+        keys = _sum(keys_in, arguments, len(arguments))
+        if keys == text.count(":"):
+            return True
+        # Times and links have colons in them, and few texts have quotes.
+        if len(strings_in) == len(fields) and 2 * _sum(strings_in, arguments, keys) == text.count('"'):
+            return True
+        return keys == _most_keys(text)
 
     return test
+
+
+def _sum(counts: Iterable[tuple[str, Callable[[Any], int]]], arguments: dict[str, Any], start: int) -> int:
+    for name, count in counts:
+        if (value := arguments.get(name)) is not None:
+            start += count(value)
+    return start
 
 
 def _most_keys(text: str) -> int:
@@ -280,20 +294,42 @@ def _most_keys(text: str) -> int:
     return most
 
 
-def _counter(plan: Any, definitions: Mapping[str, Any]) -> Callable[[Any], int] | None:
-    """Return what counts the keys surely read into a value of *plan*, where that is quick; None for no count."""
+class _Counter(NamedTuple):
+    """Count the keys surely read into a value, and its strings; None where these are not counted at a glance."""
+
+    keys: Callable[[Any], int]
+    strings: Callable[[Any], int] | None = None
+
+
+def _counter(plan: Any, definitions: Mapping[str, Any]) -> _Counter | None:
+    """Return what counts in a value of *plan*, where that is quick; None for no count."""
     kind = plan["type"]
     if kind == "definition-ref":
         return _counter(definitions[plan["schema_ref"]], definitions) if plan["schema_ref"] in definitions else None
     if kind == "nullable":
         return _counter(plan["schema"], definitions)
     if kind == "dict":
-        return len
+        return _Counter(len)
     if kind == "list" and (fields := _plain_fields(plan.get("items_schema"), definitions)) is not None:
-        if all(field["schema"]["type"] in _SURELY_READ for field in fields.values()):
-            return lambda items: len(items) * len(fields)
-        return lambda items: sum(map(len, map(_fields_set, items)))
-    return (lambda model: len(_fields_set(model))) if _plain_fields(plan, definitions) is not None else None
+        kinds = [_kind_read(field["schema"]) for field in fields.values()]
+        if not _SURELY_READ.issuperset(kinds):
+            return _Counter(lambda items: sum(map(len, map(_fields_set, items))))
+        strings = sum(kind in _STRINGS for kind in kinds)
+        is_plain = (_STRINGS | _NUMBERS).issuperset(kinds)
+        return _Counter(
+            lambda items: len(items) * len(fields), (lambda items: len(items) * strings) if is_plain else None
+        )
+    return _Counter(lambda model: len(_fields_set(model))) if _plain_fields(plan, definitions) is not None else None
+
+
+def _kind_read(plan: Mapping[str, Any]) -> str:
+    """Return what is read for *plan*: its type, also inside pydantic's own classes for links (`AnyUrl`)."""
+    if (
+        plan["type"] == "function-wrap"
+        and getattr(plan["function"]["function"], "__module__", "") == "pydantic.networks"
+    ):
+        plan = plan["schema"]
+    return str(plan["type"])
 
 
 def _plain_fields(plan: Any, definitions: Mapping[str, Any]) -> dict[str, Any] | None:
