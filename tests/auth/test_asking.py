@@ -152,7 +152,7 @@ def test_no_value_shows_a_secret() -> None:
         repr(DeviceCode("hush-device", "USER", "https://idp.example/", NOON, 5.0)),
         repr(asked),
     ] == [
-        "Client(id='an-id', parameters={'domain_url': 'x'})",
+        "Client(id='an-id', parameters={'domain_url': 'x'}, redirect_uri=None)",
         f"Flow(name='idp', oauth2={table!r}, client={client!r})",
         "Grant(scopes=(), expires_at=None, detail={})",
         f"DeviceCode(user_code='USER', verification_url='https://idp.example/', expires_at={NOON!r}, interval_s=5.0)",

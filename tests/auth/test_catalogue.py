@@ -202,5 +202,6 @@ async def test_a_setting_that_is_missing_is_named(tmp_path: Path) -> None:
         assert result.error is not None
         assert (result.error.code, result.text) == (
             "unauthorized",
-            "'crm' is not configured: [auth.crm] in the settings needs region.",
+            "'crm' is not configured: [auth.crm] in the settings needs region. "
+            "Register http://127.0.0.1:1/crm as the redirect address at 'crm'.",
         )

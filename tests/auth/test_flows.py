@@ -140,7 +140,7 @@ async def url_of(bench: Workbench) -> str:
 async def complete(crib: Crib, url: str, **extra: str) -> None:
     state = url.partition("&state=")[2].partition("&")[0]
     more = "".join(f"&{name}={value}" for name, value in extra.items())
-    await crib.complete(f"http://127.0.0.1:1/auth/callback?state={state}{more or f'&code={CODE}'}", caller=ALICE)
+    await crib.complete(f"http://127.0.0.1:1/auth/callback/idp?state={state}{more or f'&code={CODE}'}", caller=ALICE)
 
 
 MALFORMED = "'idp' sent an answer that is not valid OAuth 2.0."

@@ -399,6 +399,8 @@ async def owners(world: World) -> None:
         "CredentialBroker.scopes_of",
         "CredentialBroker.flow",
         "CredentialBroker.client_document",
+        "CredentialBroker.redirect_uri_of",
+        "CredentialBroker.to_register",
     ),
 )
 async def tables(world: World) -> None:
@@ -407,8 +409,9 @@ async def tables(world: World) -> None:
         needed, world.broker.missing("example"), world.broker.scopes_of(needed), world.broker.flow(needed), world.broker
     )
     world.broker.client_document_url = "https://h/auth/client.json"
-    world.see(world.broker.client_document())
+    world.see(world.broker.client_document("example"))
     for name in NAMES:
+        world.see(world.broker.redirect_uri_of(name), world.broker.to_register(name))
         await world.broker.discover(name)  # only what begins with "mcp:" is looked for
         with suppress(*REFUSALS):
             world.see(world.broker.needed(ToolAuth(name, name), name))
@@ -532,7 +535,8 @@ async def running_tool(world: World) -> None:
 # Web
 
 
-@door("GET /auth/callback", "GET /auth/secret", "POST /auth/secret", "GET /auth/client.json")
+@door("GET /auth/callback", "GET /auth/callback/{provider}", "GET /auth/secret", "POST /auth/secret")
+@door("GET /auth/client.json/{provider}")
 async def pages(world: World) -> None:
     state, _ = await world.state_of()
     secret_state, _ = await world.state_of("use")
@@ -543,12 +547,13 @@ async def pages(world: World) -> None:
             for one in (state, secret_state):
                 answers = [
                     await browser.get("/auth/callback", params={"state": one, "code": "c", "principal": "ada"}),
+                    await browser.get("/auth/callback/example", params={"state": one, "code": "c"}),
                     await browser.get("/auth/secret", params={"state": one}),
                     await browser.post("/auth/secret", params={"state": one}, data={"secret": "of-bob", "token": ""}),
                 ]
                 assert {answer.status_code for answer in answers} == {403}
                 world.see(*(answer.text for answer in answers))
-            world.see((await browser.get("/auth/client.json", params={"state": state})).text)
+            world.see((await browser.get("/auth/client.json/server", params={"state": state})).text)
     assert (await world.crib.workbench(Caller("ada", "fresh", "t1")).call("use")).status == "pending"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from toolcrib import Call, Pending, ToolAuth, ToolError
 from toolcrib.auth import Client, CredentialBroker, MemoryVault
+from toolcrib.auth.catalogue import callback_segment
 from toolcrib.auth.servers import _covers
 from toolcrib.core import Credential
 
@@ -25,6 +26,7 @@ class Protected(Server):
     def __init__(self) -> None:
         super().__init__()
         self.name = f"mcp:{self.url}/mcp"
+        self.callback = f"{CALLBACK}/{callback_segment(self.name)}"
         self.metadata: dict[str, Any] = {
             "resource": f"{self.url}/mcp",
             "authorization_servers": [f"{self.url}/tenant"],
@@ -63,7 +65,7 @@ class Protected(Server):
     async def granted(self, broker: CredentialBroker) -> Credential:
         """What Alice's call is given after she has granted what it asks for."""
         state = (await self.asked(broker))["state"]
-        await broker.complete(f"{CALLBACK}?state={state}&code=the-code&iss={self.url}/tenant", caller=ALICE)
+        await broker.complete(f"{self.callback}?state={state}&code=the-code&iss={self.url}/tenant", caller=ALICE)
         found = await broker.authorize([ToolAuth(self.name)], ALICE, Call("use"))
         assert not isinstance(found, Pending)
         (credential,) = found
@@ -83,7 +85,7 @@ async def test_somebody_grants_access_to_a_server_that_registers_this_program(se
     assert {**asked, "state": "", "code_challenge": ""} == {
         "response_type": "code",
         "client_id": "the-client-id",
-        "redirect_uri": CALLBACK,
+        "redirect_uri": server.callback,
         "scope": "read write",
         "state": "",
         "resource": f"{server.url}/mcp",
@@ -95,7 +97,7 @@ async def test_somebody_grants_access_to_a_server_that_registers_this_program(se
     (registered,) = server.sent("/register")
     assert registered == {
         "client_name": "Toolcrib",
-        "redirect_uris": [CALLBACK],
+        "redirect_uris": [server.callback],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "client_secret_post",
@@ -114,10 +116,11 @@ async def test_it_is_registered_once_for_an_issuer_and_an_address(server: Protec
     kinds = [
         (each["redirect_uris"], each["application_type"]) for each in map(dict[str, Any], server.sent("/register"))
     ]
+    last = callback_segment(server.name)
     assert kinds == [
-        ([CALLBACK], "native"),
-        (["https://crib.example/auth/callback"], "web"),
-        (["http://127.0.0.1/auth/callback"], "native"),
+        ([server.callback], "native"),
+        ([f"https://crib.example/auth/callback/{last}"], "web"),
+        ([f"http://127.0.0.1/auth/callback/{last}"], "native"),
     ]
     server.document["issuer"] = f"{server.url}/other"
     server.metadata["authorization_servers"] = [f"{server.url}/other"]
@@ -148,7 +151,7 @@ async def test_a_server_of_the_first_revision_has_its_endpoints_at_fixed_places(
     asked = await server.asked(broker := server.broker())
     assert (asked["client_id"], "scope" in asked) == ("public-client", False)
     assert dict[str, Any](server.sent("/register")[0])["token_endpoint_auth_method"] == "none"
-    await broker.complete(f"{CALLBACK}?state={asked['state']}&code=the-code", caller=ALICE)
+    await broker.complete(f"{server.callback}?state={asked['state']}&code=the-code", caller=ALICE)
     assert "client_secret" not in server.sent("/token")[0]
 
 

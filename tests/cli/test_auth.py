@@ -210,7 +210,12 @@ def test_a_wrong_provider_is_named_with_the_nearest(command: str, toolcrib: Run)
 def test_a_login_without_a_client_says_what_to_register_and_to_write(toolcrib: Run) -> None:
     done = toolcrib("auth", "login", "github")
     assert (done.returncode, done.stdout) == (1, "")
-    for part in ("http://127.0.0.1:PORT/auth/callback", "[auth.github]: client_id, client_secret.", "--port", "https:"):
+    for part in (
+        "http://127.0.0.1:PORT/auth/callback/github",
+        "[auth.github]: client_id, client_secret.",
+        "--port",
+        "https:",
+    ):
         assert part in done.stderr
 
 
@@ -255,3 +260,24 @@ def test_check_finds_what_is_wrong_with_clients(toolcrib: Run, folder: Path, env
         (5, "[auth.github] needs client_id."),
     ]
     assert "canary" not in done.stdout + done.stderr
+    (folder / "toolcrib.toml").write_text(
+        '[[source]]\nfrom = "tools.py"\n[server]\npublic_base_url = "https://tools.example/"\n'
+        '[auth.github]\nclient_id = "a"\nclient_secret = "${env:TEST_SECRET}"\n'
+        '[auth.slack]\nclient_id = "a"\nclient_secret = "${env:TEST_SECRET}"\n'
+        'redirect_uri = "https://tools.example/auth/callback"\n'
+        '[auth."mcp:https://a.example/mcp"]\nclient_id = "a"\n'
+    )
+    done = toolcrib("check", "--json")
+    notes = [one["message"] for one in json.loads(done.stdout)["findings"] if one["level"] == "note"]
+    assert (done.returncode, notes[0], notes[1]) == (
+        0,
+        "Register https://tools.example/auth/callback/github as the redirect address at 'github'.",
+        "Register https://tools.example/auth/callback as the redirect address at 'slack'.",
+    )
+    assert notes[2].startswith("Register https://tools.example/auth/callback/server.")
+    listed = {one["name"]: one["redirect_uri"] for one in json.loads(toolcrib("auth", "providers", "--json").stdout)}
+    assert (listed["github"], listed["slack"], listed["brevo"]) == (
+        "https://tools.example/auth/callback/github",
+        "https://tools.example/auth/callback",
+        None,
+    )

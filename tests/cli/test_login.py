@@ -84,7 +84,7 @@ def test_a_login_comes_back_to_the_port_that_is_named(
 ) -> None:
     port = free_port()
     status, printed, back = log_in("test", "--port", str(port), "--json")
-    assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback")
+    assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback/test")
     granted = json.loads(printed)
     expires_at = granted.pop("expires_at")
     assert expires_at.endswith("+00:00")
@@ -151,7 +151,7 @@ def test_under_a_public_address_the_server_there_completes_a_login(
         while "Serving MCP at" not in (line := server.stderr.readline()):
             assert line
         status, _, back = log_in("test", "--scope", "a", "--principal", "alice")
-        assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback")
+        assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback/test")
         assert toolcrib("call", "me", "--principal", "alice").stdout == '{"known": true}\n'
         assert toolcrib("call", "me", "--principal", "bob").returncode == 3
         # A refusal ends the login, too.

@@ -105,7 +105,7 @@ class Site:
         assert result.pending is not None, result.text
         return result.pending
 
-    async def answer(self, url: str | None, path: str = "/auth/callback", **query: str) -> httpx2.Response:
+    async def answer(self, url: str | None, path: str = "/auth/callback/example", **query: str) -> httpx2.Response:
         """What the browser of somebody gets who has granted what *url* asks for."""
         state = parse_qs(urlsplit(url or "").query)["state"][0]
         return await self.browser.get(f"{self.url}{path}?{urlencode({'state': state, 'code': CODE, **query})}")
@@ -246,7 +246,7 @@ async def test_a_state_that_nobody_was_given_completes_nothing() -> None:
     )
     async with site() as made:
         await made.ask()
-        for path in ("/auth/callback", "/auth/secret"):
+        for path in ("/auth/callback", "/auth/callback/example", "/auth/secret"):
             for query in queries:
                 require_safe(await made.browser.get(f"{made.url}{path}{query}"), 400)
         assert made.exchanged == []
@@ -255,12 +255,12 @@ async def test_a_state_that_nobody_was_given_completes_nothing() -> None:
 async def test_other_methods_and_paths_use_nothing_up() -> None:
     async with site() as made:
         asked = await made.ask()
-        answered = f"{made.url}/auth/callback?{urlsplit(asked.url or '').query}&code={CODE}"
+        answered = f"{made.url}/auth/callback/example?{urlsplit(asked.url or '').query}&code={CODE}"
         for method in ("HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
             assert (await made.browser.request(method, answered)).status_code == 405
-        for path in ("/auth/callback/", "//evil.example/auth/callback", "/auth/callback//", "/"):
+        for path in ("/auth/callback/", "//evil.example/auth/callback/example", "/auth/callback/example/", "/"):
             response = await made.browser.get(
-                answered.replace("/auth/callback", path, 1), headers={"Host": "evil.example"}
+                answered.replace("/auth/callback/example", path, 1), headers={"Host": "evil.example"}
             )
             assert (response.status_code, "location" in response.headers) == (404, False)
         for extra in ("next", "redirect_uri", "return_to", "url"):
@@ -466,7 +466,7 @@ def under_a_path(crib: Crib) -> Any:
 async def test_it_is_a_part_of_an_application(mount: Mount, path: str) -> None:
     async with site(mount, path) as made:
         assert "hello" in (await made.browser.get(f"{made.url}/hello")).text
-        require_safe(await made.answer((await made.ask()).url, f"{path}/auth/callback"), 200)
+        require_safe(await made.answer((await made.ask()).url, f"{path}/auth/callback/example"), 200)
         url, token = await opened(made)
         require_safe(await made.browser.post(url, data={"token": token, "secret": "hush-hush"}), 200)
         assert (await ran(made), await ran(made, "shop")) == ("ada", 9)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from toolcrib import Caller, Crib, ToolAuth
 from toolcrib.auth import CredentialBroker
+from toolcrib.auth.catalogue import callback_segment
 from toolcrib.serve import asgi_app
 
 PUBLIC = "https://tools.example.com"
@@ -90,20 +91,21 @@ async def test_a_server_with_a_public_address_describes_itself_and_is_known_by_t
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=PUBLIC) as http,
         app.lifespan(),
     ):
-        answer = await http.get(DOCUMENT)  # whoever reads it has no key
+        last = callback_segment(f"mcp:{url}/mcp")
+        answer = await http.get(f"{DOCUMENT}/{last}")  # whoever reads it has no key
         document = answer.json()
         assert answer.headers["content-type"] == "application/json"
         assert document == {
-            "client_id": DOCUMENT,
+            "client_id": f"{DOCUMENT}/{last}",
             "client_name": "Toolcrib",
-            "redirect_uris": [f"{PUBLIC}/auth/callback"],
+            "redirect_uris": [f"{PUBLIC}/auth/callback/{last}"],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
             "application_type": "web",
         }
         query = await asked(broker, url)
-        assert (query["client_id"], query["redirect_uri"]) == (DOCUMENT, document["redirect_uris"][0])
+        assert (query["client_id"], query["redirect_uri"]) == (document["client_id"], document["redirect_uris"][0])
         assert not registered
 
 
@@ -113,7 +115,8 @@ async def test_where_documents_are_not_taken_it_registers_with_its_public_addres
     async with protected(registered, takes_documents=False) as url:
         query = await asked(broker, url)
     assert query["client_id"] == "registered-client"
-    assert [each["redirect_uris"] for each in registered] == [[f"{PUBLIC}/auth/callback"]]
+    assert [each["redirect_uris"] for each in registered] == [[query["redirect_uri"]]]
+    assert query["redirect_uri"].startswith(f"{PUBLIC}/auth/callback/server.")
 
 
 @pytest.mark.parametrize("base_url", [None, "http://tools.example.com", "https://127.0.0.1:8642"])
@@ -122,4 +125,4 @@ async def test_an_address_that_others_cannot_read_is_not_the_id_of_a_client(base
     app = asgi_app(Crib([], broker=broker), base_url=base_url)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:  # noqa: SIM117
         async with app.lifespan():
-            assert (await http.get("/auth/client.json")).status_code == 404
+            assert (await http.get("/auth/client.json/server.0")).status_code == 404

@@ -127,7 +127,7 @@ def alice(
 
 @pytest.fixture
 def provider(alice: Alice) -> Iterator[Provider]:
-    provider = Provider(redirect=f"http://127.0.0.1:{alice.port}/auth/callback")
+    provider = Provider(redirect=f"http://127.0.0.1:{alice.port}/auth/callback/local")
     (alice.folder / "providers.toml").write_text(provider.catalogue)
     yield provider
     provider.close()

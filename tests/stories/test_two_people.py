@@ -144,7 +144,7 @@ def gateway(
 
 @pytest.fixture
 def provider(gateway: Gateway) -> Iterator[Provider]:
-    provider = Provider(redirect=f"{gateway.url}/auth/callback")
+    provider = Provider(redirect=f"{gateway.url}/auth/callback/local")
     (gateway.folder / "providers.toml").write_text(provider.catalogue)
     yield provider
     provider.close()

@@ -32,7 +32,7 @@ from ..machinery import log_failure
 from .catalogue import Client, OAuth2, Provider, load_catalogue
 from .flows import FlowError
 from .grant import Grant, Owner
-from .providers import OPERATOR, Needed, Providers, secret_owner
+from .providers import OPERATOR, Needed, Providers, came_to, secret_owner
 from .servers import client_metadata
 from .vault import (
     Authorization,
@@ -69,10 +69,12 @@ class CredentialBroker(Providers, Broker):
 
     *clients* are what the providers know this program as, by the provider's name; *catalogue* is a file of providers
     beside those that come with the package. *secrets* are the operator's, by name, for callers who have none of their
-    own. *redirect_uri* is where providers send people back to; without it none can be sent. *form_uri* is where one
-    enters a key or a secret. *client_document_url* is where this program describes itself, for servers that take
-    such a document as the id of a client. *allow* are hosts and networks that are reached although they are private, as
-    for `net.client`. *clock* gives the time by which grants and questions expire, as an aware datetime.
+    own. *redirect_uri* is where providers send people back to, each to a path of its own under it:
+    `redirect_uri_of(name)`; without it none can be sent. *form_uri* is where one enters a key or a secret.
+    *client_document_url* is where this program describes itself, for servers that take such a document as the id of
+    a client; `{provider}` in it stands for the last part of that server's redirect address. *allow* are hosts and
+    networks that are reached although they are private, as for `net.client`. *clock* gives the time by which grants
+    and questions expire, as an aware datetime.
     """
 
     def __init__(
@@ -170,7 +172,7 @@ class CredentialBroker(Providers, Broker):
         """
         if need.is_of_program:
             raise SetupError(f"'{need.provider}' gives this program a token of its own: no person is asked.")
-        now, redirect_uri = self._clock(), redirect_uri or self.redirect_uri
+        now, redirect_uri = self._clock(), redirect_uri or self.redirect_uri_of(need.provider)
         authorization = new_authorization(
             need.owner(caller),
             thread=caller.thread,
@@ -197,21 +199,30 @@ class CredentialBroker(Providers, Broker):
         return pending_of(authorization, title=need.entry.title, tool=tool, has_ended=has_ended)
 
     async def complete(self, url: str, *, caller: Caller | None = None) -> Completed:
-        """Take what a provider sent back, *url* with its query, and store the grant. Raises CallbackError.
+        """Take what a provider sent back, *url* with its path and query, and store the grant. Raises CallbackError.
 
+        It must have come to the address of that provider: at another one, the code may be another provider's.
         With *caller*, only an authorization of that principal is completed: give it where the host knows who is at the
         browser. A state is used once, whatever the outcome.
         """
         try:
-            parameters = parse_qs(urlsplit(url).query, keep_blank_values=True)
+            parts = urlsplit(url)
+            parameters = parse_qs(parts.query, keep_blank_values=True)
         except ValueError:  # it is not a URL, and has no state
-            parameters = {}
+            parts, parameters = urlsplit(""), {}
         query = {name: values[-1] for name, values in parameters.items()}
         request = await self.find(query.get("state", ""), caller=caller)
         if request.owner.handler != "oauth2" or not await self.vault.close(request):
             raise CallbackError("This authorization was completed already.", "unknown")
         await self.discover(request.owner.provider)
         need = self.needed(ToolAuth(request.owner.provider, request.owner.handler), request.owner.provider)
+        if not came_to(parts.path, request.redirect_uri):
+            raise CallbackError(
+                f"This did not come back to the address of '{need.entry.title}', so it may be of another provider. "
+                f"Register {request.redirect_uri} there as the redirect address, and call the tool again to be asked.",
+                "failed",
+                request.id,
+            )
         try:
             flow = self.flow(need)
             await flow.require_issuer(query.get("iss"))
@@ -251,15 +262,16 @@ class CredentialBroker(Providers, Broker):
             if covers(grant.scopes, request.scopes) and await self.vault.close(request)
         ]
 
-    def client_document(self) -> dict[str, Any]:
-        """Return what is at `client_document_url`: this program as a client of servers that take that address as its
-        id.
+    def client_document(self, provider: str) -> dict[str, Any]:
+        """Return what is at `client_document_url` for the server *provider*: this program as a client there.
 
+        *provider* is `mcp:URL`, or the last part of the redirect address of that.
         Raises SetupError without that address, and without a `redirect_uri`.
         """
-        if self.client_document_url is None or self.redirect_uri is None:
+        redirect_uri, document_url = self._pages(provider)
+        if document_url is None or redirect_uri is None:
             raise SetupError("This broker has no client document: it needs a client_document_url and a redirect_uri.")
-        return {"client_id": self.client_document_url, **client_metadata(self.redirect_uri, "none")}
+        return {"client_id": document_url, **client_metadata(redirect_uri, "none")}
 
     async def revoke(self, owner: Owner) -> bool:
         """Forget what *owner* has granted, and tell the provider. False where there was nothing.

@@ -3,6 +3,7 @@
 A provider is a table. Each way to its credentials is a table in it: `oauth2`, `token`, `basic`, `keypair`.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,8 +33,10 @@ _PUBLISHED = {
     "device_url": "device_authorization_endpoint",
     "revoke_url": "revocation_endpoint",
 }
+CLIENT_KEYS = ("client_id", "client_secret", "redirect_uri")
 AUTH_METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "none": "none"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_SEGMENT = re.compile(rf"{_NAME.pattern}|server\.[0-9a-f]{{32}}")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _LINE = re.compile(r" \(at line (\d+), column \d+\)")
 
@@ -214,17 +217,29 @@ class Provider(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a provider knows this program as. *parameters* fill the templates in its URLs, such as `domain_url`."""
+    """What a provider knows this program as. *parameters* fill the templates in its URLs, such as `domain_url`.
+
+    *redirect_uri* is the address that is registered there, where it is not the one that a broker has for this provider.
+    """
 
     id: str
     secret: str = field(default="", repr=False)
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    redirect_uri: str | None = None
 
     @classmethod
     def from_settings(cls, table: Mapping[str, str]) -> "Client":
-        """Return the client in a table `[auth.PROVIDER]`: `client_id`, `client_secret`, and the parameters."""
-        rest = {key: value for key, value in table.items() if key not in ("client_id", "client_secret")}
-        return cls(table.get("client_id", ""), table.get("client_secret", ""), rest)
+        """Return the client in a table `[auth.PROVIDER]`: CLIENT_KEYS, and the parameters."""
+        rest = {key: value for key, value in table.items() if key not in CLIENT_KEYS}
+        return cls(table.get("client_id", ""), table.get("client_secret", ""), rest, table.get("redirect_uri"))
+
+
+def callback_segment(provider: str) -> str:
+    """Return the last part of the address that people come back to from *provider*: its name, else a digest of that."""
+    if _SEGMENT.fullmatch(provider):
+        return provider
+    digest = hashlib.sha256(provider.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"server.{digest[:32]}"  # with a dot, which no name has
 
 
 def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -> list[str]:

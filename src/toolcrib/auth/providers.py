@@ -8,14 +8,26 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx2
 
 from ..core import Caller, Credential, SetupError, ToolAuth, ToolcribError, ToolError
 from ..net import client
 from ..schema.describe import closest_match, did_you_mean, display_name
-from .catalogue import Basic, Client, Handler, HandlerName, Key, KeyPair, OAuth2, Provider, absent_settings, filled
+from .catalogue import (
+    Basic,
+    Client,
+    Handler,
+    HandlerName,
+    Key,
+    KeyPair,
+    OAuth2,
+    Provider,
+    absent_settings,
+    callback_segment,
+    filled,
+)
 from .flows import Flow
 from .grant import Grant, Owner
 from .servers import PREFIX, Servers
@@ -99,6 +111,11 @@ def secret_owner(principal: str, profile: str, name: str) -> Owner:
     return Owner(principal, profile, name, "secret")
 
 
+def came_to(path: str, redirect_uri: str) -> bool:
+    """Return whether *path* is that of *redirect_uri*, or its end, where a proxy takes the beginning away."""
+    return path.startswith("/") and unquote(urlsplit(redirect_uri).path).endswith(unquote(path))
+
+
 class Providers:
     """The providers of a broker, by its catalogue, and its *clients* there. Servers, `mcp:URL`, are found out once."""
 
@@ -124,10 +141,37 @@ class Providers:
         self._allow = tuple(allow)
         self._resolved: dict[ToolAuth, Needed] = {}
         self._discovered: dict[str, OAuth2] = {}
-        self._finder = Servers(self._http_near, vault, lambda: (self.redirect_uri, self.client_document_url))
+        self._finder = Servers(self._http_near, vault, self._pages)
         for name in clients:
             if not name.startswith(PREFIX):
                 self._entry(name)
+        own = {name: client.redirect_uri for name, client in clients.items() if client.redirect_uri}
+        for name, address in own.items():
+            segment = urlsplit(address).path.rpartition("/")[2]
+            others = {other for other, uri in own.items() if came_to(urlsplit(uri).path, address)}
+            if wrong := sorted((others | {other for other in catalogue if other == segment}) - {name}):
+                raise SetupError(
+                    f"'{name}' and '{wrong[0]}' would send people back to one address, by which they could not be told "
+                    f"apart (RFC 9700, 4.4): give 'redirect_uri' in [auth.{name}] another path, or leave it out."
+                )
+
+    def redirect_uri_of(self, name: str, *, base: str | None = None) -> str | None:
+        """Return where *name* sends people back to: an address of its own (RFC 9700, 4.4.2.2). None where none is set.
+
+        A server that sends a code to another one's address gives itself away. *base* is in place of `redirect_uri`.
+        """
+        client = self._configured.get(name)
+        if client is not None and client.redirect_uri:
+            return client.redirect_uri if base is None else urljoin(base, urlsplit(client.redirect_uri).path)
+        base = base or self.redirect_uri
+        return None if base is None else f"{base.rstrip('/')}/{callback_segment(name)}"
+
+    def _pages(self, name: str) -> tuple[str | None, str | None]:
+        """Return the addresses of this program for the server *name*: of its callback, and of its client document."""
+        document_url = self.client_document_url
+        if document_url is not None:
+            document_url = document_url.replace("{provider}", callback_segment(name))
+        return self.redirect_uri_of(name), document_url
 
     async def discover(self, provider: str) -> None:
         """Find out how access to the server *provider* is given, where that is `mcp:URL`. Raises ToolError."""
@@ -169,6 +213,11 @@ class Providers:
             return []
         return absent_settings(entry, entry.oauth2, self._clients.get(name))
 
+    def to_register(self, name: str) -> str:
+        """Return a sentence with the address to register at *name*; nothing where there is none."""
+        address = self.redirect_uri_of(name)
+        return "" if address is None else f" Register {address} as the redirect address at '{name}'."
+
     def flow(self, need: Needed) -> Flow:
         """Return the OAuth requests for *need*.
 
@@ -180,7 +229,7 @@ class Providers:
         if client is None or absent not in ([], ["client_secret"]):  # a public client has no secret
             raise ToolError(
                 f"'{need.provider}' is not configured: [auth.{need.provider}] in the settings needs "
-                f"{' and '.join(absent)}.",
+                f"{' and '.join(absent)}.{self.to_register(need.provider)}",
                 "unauthorized",
             )
         return Flow(

@@ -19,6 +19,7 @@ from .catalogue import (
     OAuth2,
     Provider,
     auth_methods,
+    callback_segment,
     document_urls,
     is_loopback,
     require_endpoint,
@@ -32,11 +33,11 @@ PREFIX = "mcp:"
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Finds servers out. *pages* are the addresses of this program: of the callback, and of its client document."""
+    """Finds servers out. *pages* are the addresses of this program for one: of the callback, and of its document."""
 
     http: Callable[[str], httpx2.AsyncClient]
     vault: Vault
-    pages: Callable[[], tuple[str | None, str | None]]
+    pages: Callable[[str], tuple[str | None, str | None]]
 
     async def find(self, name: str, configured: Client | None) -> tuple[Provider, Client]:
         """Return the server *name*, `mcp:URL`, as a provider, and the client that this program is there.
@@ -131,9 +132,12 @@ class Servers:
             return configured, secret_method if configured.secret else "none"
         owner = Owner("", "default", name, "client")
         stored_grant = await self.vault.get(owner)
-        if stored_grant is not None and self._is_ours(stored_grant.grant, issuer):
+        redirect_uri, document_url = self.pages(name)
+        # At a terminal, a port of this computer that is not known yet (RFC 8252).
+        redirect_uri = redirect_uri or f"http://127.0.0.1/auth/callback/{callback_segment(name)}"
+        ours = {"issuer": issuer, "redirect_uri": redirect_uri}
+        if stored_grant is not None and ours.items() <= stored_grant.grant.detail.items():
             return _registered(stored_grant.grant)  # what was granted to it would not be refreshed for another
-        _, document_url = self.pages()
         if document_url and document.get("client_id_metadata_document_supported") is True:
             return Client(document_url), "none"
         endpoint = document.get("registration_endpoint")
@@ -143,23 +147,16 @@ class Servers:
                 f'this program there, and write in the settings: [auth."{name}"] client_id = "...".',
                 "unauthorized",
             )
-        grant = await self._register(endpoint, issuer, methods, near=name.removeprefix(PREFIX))
+        grant = await self._register(endpoint, ours, methods, near=name.removeprefix(PREFIX))
         await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version)
         return _registered(grant)
 
-    def _is_ours(self, grant: Grant, issuer: str) -> bool:
-        return (grant.detail.get("issuer"), grant.detail.get("redirect_uri")) == (issuer, self._redirect_uri)
-
-    @property
-    def _redirect_uri(self) -> str:
-        """Where people are sent back to; at a terminal, to a port of this computer that is not known yet (RFC 8252)."""
-        return self.pages()[0] or "http://127.0.0.1/auth/callback"
-
-    async def _register(self, endpoint: str, issuer: str, methods: Sequence[str], *, near: str) -> Grant:
-        """Return a client of our own at *issuer* (RFC 7591)."""
+    async def _register(self, endpoint: str, ours: Mapping[str, str], methods: Sequence[str], *, near: str) -> Grant:
+        """Return a client of our own (RFC 7591) at an issuer, with a redirect address: *ours* has both."""
+        issuer = ours["issuer"]
         method_here = "none" if "none" in methods or not methods else methods[0]
         names = {ours: name for name, ours in AUTH_METHODS.items()}
-        body = client_metadata(self._redirect_uri, names[method_here])
+        body = client_metadata(ours["redirect_uri"], names[method_here])
         try:
             require_endpoint(endpoint)
             async with self.http(near) as http:
@@ -174,8 +171,7 @@ class Servers:
             raise _unusable(issuer, f"it did not register this program (status {response.status_code})")
         secret = answer.get("client_secret")
         method = AUTH_METHODS.get(answer.get("token_endpoint_auth_method", ""), "post" if secret else "none")
-        detail = {"issuer": issuer, "redirect_uri": self._redirect_uri, "method": method}
-        return Grant(client_id, secret if _is_text(secret) else None, detail=detail)
+        return Grant(client_id, secret if _is_text(secret) else None, detail={**ours, "method": method})
 
     async def _json(self, url: str, *, near: str) -> dict[str, Any] | None:
         """Return the JSON object at *url*; None where there is none. The host of *near* was named by the operator."""

@@ -132,6 +132,7 @@ async def providers(session: Session) -> None:
                 "handlers": list(entry.handlers),
                 "supported": entry.supported,
                 "missing": broker.missing(name),
+                "redirect_uri": None if entry.oauth2 is None else broker.redirect_uri_of(name),
                 "documentation": entry.source,
                 "checked": None if entry.checked is None else entry.checked.isoformat(),
             }

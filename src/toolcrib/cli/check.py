@@ -24,7 +24,7 @@ from ..tools import Permissions, Tool
 from ..tools.git import is_git_address
 from ..workbench import Workbench
 from ..workbench.config import LoadedSource, has_all, load_sources
-from ..workbench.credentials import store_of
+from ..workbench.credentials import CALLBACK_PATH, store_of
 from ..workbench.settings import (
     NAME,
     SCHEMA,
@@ -185,26 +185,41 @@ def _wrong_rules(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Find
 
 
 def _wrong_clients(settings: Settings) -> Iterator[Finding]:
-    """Yield what is wrong with `[auth.PROVIDER]`: an unknown provider or key, or a key that is missing."""
+    """Yield what is wrong with `[auth.PROVIDER]`: an unknown provider or key, or a key that is missing.
+
+    And of each that people log in to, the address to register there.
+    """
     if not settings.values.auth and settings.values.providers is None:
         return
     try:
         from ..auth import Client, CredentialBroker, load_catalogue
+        from ..auth.catalogue import CLIENT_KEYS
 
         file = settings.path(settings.values.providers)
         catalogue = load_catalogue(None if file is None else Path(file))
     except SetupError as error:
         yield _at(settings, "problem", str(error), "auth" if settings.values.providers is None else "providers")
         return
-    for name, table in settings.values.auth.items():
-        if name not in catalogue:
+    at = settings.values.server
+    base = (at.public_base_url or f"http://127.0.0.1:{at.port}").rstrip("/")
+    clients = {name: Client.from_settings(table) for name, table in settings.values.auth.items()}
+    known = {name: client for name, client in clients.items() if name in catalogue or name.startswith("mcp:")}
+    try:
+        broker = CredentialBroker(clients=known, catalogue=catalogue, redirect_uri=f"{base}{CALLBACK_PATH}")
+    except SetupError as error:
+        yield _at(settings, "problem", str(error), "auth")
+        return
+    for name in clients:
+        if name not in known:
             message = f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them."
             yield _at(settings, "problem", message, "auth", name)
             continue
-        yield from _wrong_keys(settings, name, ("client_id", "client_secret", *catalogue[name].settings))
-        broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
-        if missing := broker.missing(name):
+        entry = catalogue.get(name)
+        yield from _wrong_keys(settings, name, (*CLIENT_KEYS, *(entry.settings if entry else ())))
+        if entry and (missing := broker.missing(name)):
             yield _at(settings, "problem", f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
+        if entry is None or (entry.oauth2 is not None and entry.oauth2.grant == "authorization_code"):
+            yield _at(settings, "note", broker.to_register(name).strip(), "auth", name)
 
 
 def _wrong_keys(settings: Settings, name: str, keys: Sequence[str]) -> Iterator[Finding]:

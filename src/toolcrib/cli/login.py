@@ -19,7 +19,7 @@ from .prompts import has_person
 from .terminal import UsageError, echo, is_terminal
 
 if TYPE_CHECKING:
-    from ..auth import Needed, Owner
+    from ..auth import CredentialBroker, Needed, Owner
 
 _HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\n\r\n"
 _PAGE = "<!doctype html><meta charset=utf-8><title>{0}</title><p>{0}. You can close this window."
@@ -47,7 +47,7 @@ async def log_in(
     need = broker.needed(required, required.provider)
     # A client without a secret may be a public one.
     if {*absent} - {"client_secret"} and secret is None and need.handler_name == "oauth2":
-        raise SetupError(_configuration(need, absent, broker.redirect_uri))
+        raise SetupError(_configuration(broker, need, absent))
     # And what is waited for already: so one login is enough.
     scopes = await broker.open_scopes(need, caller)
     need = replace(need, scopes=tuple({*need.scopes, *scopes}))
@@ -60,9 +60,10 @@ async def log_in(
     return need.owner(caller)
 
 
-def _configuration(need: "Needed", absent: Sequence[str], redirect_uri: str | None) -> str:
+def _configuration(broker: "CredentialBroker", need: "Needed", absent: Sequence[str]) -> str:
     """Return what to do before a login can work."""
-    address = redirect_uri or f"http://127.0.0.1:PORT{CALLBACK_PATH}"
+    redirect_uri = broker.redirect_uri_of(need.provider)
+    address = redirect_uri or broker.redirect_uri_of(need.provider, base=f"http://127.0.0.1:PORT{CALLBACK_PATH}")
     port = "" if redirect_uri else " PORT is any, unless the provider wants an exact address: then log in with --port."
     return (
         f"{need.entry.title} does not know this program yet. Register an application there "
@@ -120,9 +121,10 @@ async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | No
     broker = crib.credentials.broker
     completion: asyncio.Future[None] = asyncio.Future()
     server = address = None
-    if port is not None or broker.redirect_uri is None:
+    if port is not None or broker.redirect_uri_of(need.provider) is None:
         server = await _listen(crib, caller, port or 0, completion)
-        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
+        address = broker.redirect_uri_of(need.provider, base=base)
     try:
         question = await broker.ask(need, caller, need.provider, redirect_uri=address)
         pending = await crib.credentials.open(question)
@@ -155,7 +157,7 @@ async def _listen(crib: Crib, caller: Caller, port: int, completion: asyncio.Fut
         # A browser may open a connection that it does not use.
         with closing(writer), suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             _, url, *_ = (await reader.readuntil(b"\r\n\r\n")).decode().split()
-            if url.partition("?")[0] != CALLBACK_PATH:
+            if "?" not in url:  # a browser asks for an icon, too
                 writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                 return
             try:

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 METADATA = "/.well-known/oauth-protected-resource"
 READY = "/readyz"
 """Open to everybody who shows no key; its application sees whether there is a Caller."""
-PUBLIC = frozenset({"/livez", READY, CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
-"""What the server of a crib has open to everybody: health, and the pages of browsers, which a secret state protects."""
+PUBLIC = frozenset({"/livez", READY, CALLBACK_PATH, FORM_PATH, f"{CALLBACK_PATH}/*", f"{CLIENT_PATH}/*"})
+"""What the server of a crib has open to everybody: health, and the pages of browsers, which a secret state protects.
+
+The last part of a path may be `*`, for any one."""
 
 _UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
 _MAX_TOKEN_CHARS = 16 * 1024
@@ -166,7 +168,9 @@ class Authentication:
         headers = Headers(scope=scope)
         if scope["type"] == "http":
             path = get_route_path(scope)
-            if path in self._public and not self._wants_caller(path, headers):
+            above, _, last = path.rpartition("/")
+            is_public = path in self._public or (last != "" and f"{above}/*" in self._public)
+            if is_public and not self._wants_caller(path, headers):
                 await self._app(scope, receive, send)
                 return
             if path in self._documents:

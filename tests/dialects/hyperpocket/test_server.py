@@ -189,3 +189,23 @@ def test_providers_that_send_back_to_https_only_find_it_under_the_prefix(setting
     finally:
         made.teardown()
     assert not is_listening(outer) and not is_listening(inner)
+
+
+def test_a_code_that_comes_to_the_address_of_another_provider_is_given_to_none(
+    port: int, open_pocket: Callable[..., Pocket]
+):
+    """A hostile provider sends the person on to an honest one, with its own state (RFC 9700, 4.4)."""
+    made = open_pocket(tool_of(AuthProvider.GITHUB))
+    asked = {name: of[0] for name, of in parse_qs(urlsplit(url_in(made.invoke("show", {}))).query).items()}
+    for path in ("auth/slack/oauth2/callback", "auth/github/token/callback"):
+        page = httpx2.get(f"http://127.0.0.1:{port}/proxy/{path}?code=of-slack&state={asked['state']}")
+        assert (page.status_code, "success" in page.text, "of-slack" in page.text) in {
+            (400, False, False),
+            (404, False, False),
+        }
+        assert "Register" in page.text or page.status_code == 404
+    text, is_paused = made.invoke_with_state("show", {})
+    assert (text, is_paused) == (
+        "the answer came to the address of another provider. Call the tool again to be asked.",
+        False,
+    )

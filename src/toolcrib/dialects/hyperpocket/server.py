@@ -7,7 +7,7 @@ redirects nowhere.
 import logging
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -138,8 +138,8 @@ class _Pages(BaseHTTPRequestHandler):
         match self._route(url.path):
             case ["health"]:
                 self._send(b'{"status": "ok"}', "application/json")
-            case ["auth", _, "oauth2" | "token", "callback"]:
-                self._answer(lambda: _came_back(query))
+            case ["auth", _, "oauth2" | "token", "callback"] as route:
+                self._answer(lambda: self._came_back(route, query))
             case ["auth", "token"]:
                 self._answer(lambda: _form(query))
             case _:
@@ -157,6 +157,22 @@ class _Pages(BaseHTTPRequestHandler):
     def _route(self, path: str) -> list[str]:
         parts = path.strip("/").split("/")
         return parts[1:] if parts[0] == config().callback_url_rewrite_prefix.strip("/") else parts
+
+    def _came_back(self, route: Sequence[str], query: Mapping[str, str]) -> str:
+        """Hand what a provider has sent a person back with to the grant that waits for it, at its own address.
+
+        At the address of another one, the code may be another provider's (RFC 9700, 4.4.2.2).
+        """
+        state, value = query.get("state", ""), query.get("code") or query.get("token")
+        address = _require_pending(state).get("redirect_uri", "")
+        if self._route(urlsplit(address).path) != route:
+            FutureStore.reject_future(state, "the answer came to the address of another provider.")
+            raise _Refused(f"failed: this came to the address of another provider. Register {address} there.")
+        if "error" in query or not value:
+            reason = (query.get("error_description") or query.get("error") or "nothing was granted")[:200].rstrip(".")
+            FutureStore.reject_future(state, f"{reason}.")
+            raise _Refused(f"failed: {reason}")
+        return _resolve(state, CallbackCode(value, query) if "code" in query else value)
 
     def _fields(self) -> Mapping[str, str]:
         size = self.headers.get("Content-Length", "")
@@ -181,17 +197,6 @@ class _Pages(BaseHTTPRequestHandler):
 
 def _texts(query: str) -> Mapping[str, str]:
     return {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
-
-
-def _came_back(query: Mapping[str, str]) -> str:
-    """Hand what a provider has sent a person back with to the grant that waits for it."""
-    state, value = query.get("state", ""), query.get("code") or query.get("token")
-    _require_pending(state)
-    if "error" in query or not value:
-        reason = (query.get("error_description") or query.get("error") or "nothing was granted")[:200].rstrip(".")
-        FutureStore.reject_future(state, f"{reason}.")
-        raise _Refused(f"failed: {reason}")
-    return _resolve(state, CallbackCode(value, query) if "code" in query else value)
 
 
 def _form(query: Mapping[str, str]) -> str:
