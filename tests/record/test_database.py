@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sqlite3
+import string
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import TextClause, create_engine, text
 
 from toolcrib import Approve, Call, Caller, Crib, SetupError, ToolError, Workbench, tool
 from toolcrib.core import CallRecord
@@ -259,15 +261,182 @@ async def test_what_is_too_old_or_too_much_is_deleted_but_nothing_that_runs(
     await log.started(runs)
     await log.finished(CallRecord("old", "t", Caller(), now - HOUR, "success"))
     await log.finished(CallRecord("young", "t", Caller(), now - HOUR + timedelta(minutes=1), "success"))
-    assert [one.call_id for one in await rows(log)] == ["runs", "young"]
+    await until_kept(log, ["runs", "young"])
     for number in range(5):
         await log.finished(CallRecord(f"c{number}", "t", Caller(), now, "success"))
         await log.flush()
-    assert [one.call_id for one in await rows(log)] == ["runs", *(f"c{number}" for number in range(5))]
+    await until_kept(log, ["runs", *(f"c{number}" for number in range(5))])
     for name in ("max_age_s", "max_bytes", "size"):
         with pytest.raises(SetupError, match="above 0"):
             DatabaseCalls(store, **{name: 0})  # type: ignore[arg-type]
     await end(log, runs)
+
+
+async def until_kept(log: DatabaseCalls, call_ids: list[str]) -> None:
+    """Wait until these calls are left: no call waits until others are deleted."""
+    async with asyncio.timeout(60):
+        while [call.call_id for call in await rows(log)] != call_ids:
+            await asyncio.sleep(0.01)
+
+
+async def test_several_processes_that_make_room_at_once_delete_no_more_than_one(
+    make_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_TIDY_S", 0.0)
+    monkeypatch.setattr(database, "_DELETED_AT_ONCE", 2)
+    now = datetime.now(UTC)
+    first = DatabaseCalls(make_store())
+    for number in range(20):
+        await first.finished(CallRecord(f"c{number}", "t", Caller(), now, "success"))
+    await first.flush()
+    logs = [DatabaseCalls(make_store(), max_bytes=3000) for _ in range(4)]
+    last = [f"last{number}" for number in range(4)]
+    await asyncio.gather(
+        *(log.finished(CallRecord(name, "t", Caller(), now, "success")) for log, name in zip(logs, last, strict=True))
+    )
+    async with asyncio.timeout(60):
+        while len(await first.newest()) > 10:
+            await asyncio.gather(*(log.flush() for log in logs))
+    await asyncio.gather(*(log.flush() for log in logs))
+    kept = [call.call_id for call in await rows(first)]
+    assert kept[:6] == [f"c{number}" for number in range(14, 20)]
+    assert {*kept[6:]} == {*last}
+
+
+def fill(path: Path, count: int, *, started_at: datetime) -> None:
+    """Put *count* calls into the log at *path*, whose tables are there."""
+    connection = sqlite3.connect(path)
+    connection.execute(
+        "WITH RECURSIVE counted(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < ?) "
+        "INSERT INTO toolcrib_calls (id, call_id, tool, principal, profile, thread, status, repairs, read_only, "
+        "started_at, duration_us, owner, lost_after, size_bytes) SELECT 'old' || n, 'call', 'tool', 'ann', 'default', "
+        "'main', 'success', 0, 0, ?, 1, 'owner', 0, 300 FROM counted",
+        (count, int(started_at.timestamp() * 1e6)),
+    )
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("reason", ["too old", "too much"])
+async def test_no_start_of_a_call_waits_until_others_are_deleted(reason: str, path: Path) -> None:
+    """A log of months is over its bounds (after an update, or a lower `max_age_s`), and two processes start calls."""
+    now, count, stores = datetime.now(UTC), 500_000, [Store(path), Store(path)]
+    await DatabaseCalls(stores[0]).newest()
+    fill(path, count, started_at=now - (40 if reason == "too old" else 1) * 24 * HOUR)
+    logs = [DatabaseCalls(store, max_bytes=2**40 if reason == "too old" else 300_000) for store in stores]
+    query = text("SELECT COUNT(*) FROM toolcrib_calls WHERE tool = 'tool'")
+
+    async def call(log: DatabaseCalls) -> None:
+        record = CallRecord("call", "work", Caller(), datetime.now(UTC))
+        await log.started(record)
+        record.status = "success"
+        await log.finished(record)
+
+    left, started = count, 0
+    async with asyncio.timeout(300):
+        while left > count - 2_000:
+            await asyncio.gather(*map(call, logs))
+            started += 2
+            (row,) = await stores[0].read(query)
+            left = next(iter(row.values()))
+    assert left > 0  # it goes bit by bit
+    assert [log.unconfirmed for log in logs] == [0, 0]
+    for log in logs:
+        await log.flush()
+    assert len(await logs[0].newest(tool="work", status="success", limit=started + 1)) == started
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize("statement", [database._DELETE_OLD, database._DELETE_FIRST], ids=["old", "first"])
+async def test_what_is_deleted_is_found_by_an_index(statement: TextClause, path: Path) -> None:
+    store = Store(path)
+    await DatabaseCalls(store).newest()
+    with sqlite3.connect(path) as connection:
+        values = {"now": 1, "most": 1, "oldest": 1, "last": 1}
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", values).fetchall()
+    connection.close()
+    store.close()
+    assert [step[-1] for step in plan if step[-1].startswith("SCAN")] == []
+
+
+# What the database refuses
+
+
+@pytest.fixture
+def latin1(postgres: str) -> str:
+    """A database whose encoding lacks most characters."""
+    admin = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    name = f"latin_{uuid4().hex}"
+    with admin.connect() as connection:
+        statement = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+        connection.execute(text(statement))
+    admin.dispose()
+    return postgres.replace("/postgres?", f"/{name}?")
+
+
+LONG = "".join(random.Random(1).choices(string.ascii_letters, k=9_000))
+"""A name that no index of PostgreSQL takes, not even compressed."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("tool_name", "principal", "reason"),
+    [
+        pytest.param("add", LONG, "2,700 bytes", id="a long principal"),
+        pytest.param("add", "michał", "lacks a character", id="a letter of a principal"),
+        pytest.param("meł\nunek", "ann", "lacks a character", id="not in the report: a name that a model made up"),
+    ],
+)
+async def test_a_call_that_postgresql_refuses_is_left_out_and_no_other(
+    tool_name: str, principal: str, reason: str, latin1: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = [Store(latin1, key=tmp_path / "store.key") for _ in range(2)]
+    log, other = map(DatabaseCalls, stores)
+    is_known = tool_name == "add"
+    async with Crib([add], recorder=log) as crib:
+        bench, poisoned = crib.workbench(Caller("ann")), crib.workbench(Caller(principal))
+        calls = [bench.call(Call("add", {"a": number, "b": 1}, id=f"c{number}")) for number in range(20)]
+        calls.insert(7, poisoned.call(Call(tool_name, {"a": 1, "b": 1}, id="poison")))
+        results = await asyncio.gather(*calls)
+        await log.flush()
+        assert sum(result.status == "success" for result in results) == 20 + is_known
+        assert not log._writer().failing
+        assert (log.dropped, log.unconfirmed) == (1, int(is_known))
+        await bench.call(Call("add", {"a": 1, "b": 1}, id="after"))
+    assert {call.call_id for call in await rows(log)} == {"after", *(f"c{number}" for number in range(20))}
+    await other.finished(CallRecord("other", "t", Caller(), datetime.now(UTC), "success"))
+    assert len(await rows(other)) == 22
+    lines = [line for record in caplog.records if "is left out of the call log" in (line := record.getMessage())]
+    assert len(lines) == 1 + is_known  # its start and its end
+    for line in lines:
+        assert reason in line
+        assert "\n" not in line
+        assert len(line) < 500
+    for store in stores:
+        store.close()
+
+
+async def test_a_call_with_a_number_that_no_database_takes_is_left_out_and_no_other(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a middleware has put there by accident; it is not in the report of this fault."""
+    log, now = DatabaseCalls(store), datetime.now(UTC)
+    for number in range(9):
+        await log.finished(CallRecord(f"c{number}", "t", Caller(), now, "success"))
+    await log.finished(CallRecord("large", "t\nx", Caller(), now, "success", repairs=2**70))
+    await log.finished(CallRecord("endless", "t", Caller(), now, "success", duration_s=float("inf")))
+    await log.finished(CallRecord("last", "t", Caller(), now, "success"))
+    assert [call.call_id for call in await rows(log)] == [*(f"c{number}" for number in range(9)), "last"]
+    assert log.dropped == 2
+    start = CallRecord("start", "t", Caller(), now, repairs=2**70)
+    await log.started(start)
+    assert (log.dropped, log.unconfirmed) == (2, 1)
+    await log.finished(start)
+    await log.flush()
+    assert log.dropped == 3
+    assert "of the tool 't\\nx' by 'local' is left out of the call log: " in caplog.text
 
 
 # What fails

@@ -18,11 +18,12 @@ from functools import partial
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, select, text
+from sqlalchemy import ColumnElement, Connection, Executable, Select, select, text
 
 from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
-from ..machinery import from_any_thread, log_failure
+from ..machinery import from_any_thread
 from ..store import Store
+from ..store.database import refusal
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
 
 _log = logging.getLogger("toolcrib")
@@ -40,7 +41,8 @@ BEAT_INTERVAL_S, LOST_TIMEOUT_S = 10.0, 30.0
 """How often it is noted that started calls still run, and after which time without that they are lost."""
 _IDLE_S, _RETRY_S, _TIDY_S, _EXIT_S = 5.0, 1.0, 60.0, 3.0
 _MAX_QUEUE_CHARS = 32 * 1024 * 1024
-_MAX_DELETED = 5_000
+_DELETED_AT_ONCE, _DELETION_PAUSE_S = 200, 0.02
+"""How many rows a transaction deletes, and how long other processes may write before the next one."""
 
 # The table, and records as its rows. In clear is what rows are found by and counted: who called what, when, and how it
 # ended. Sealed are arguments and results, where they are recorded at all, bound to the call that they are of.
@@ -78,6 +80,11 @@ RECORD = Schema(
             "CREATE INDEX toolcrib_calls_time ON toolcrib_calls (started_at)",
             "CREATE INDEX toolcrib_calls_started ON toolcrib_calls (owner) WHERE status = 'started'",
         ),
+        (
+            "DROP INDEX toolcrib_calls_principal",
+            # With the sizes: they are summed without a look at the rows.
+            "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number, size_bytes)",
+        ),
     ],
     sealed=(Sealed(CALLS, "content", _of_content),),
 )
@@ -91,15 +98,20 @@ _PUT = text(
 _STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
 
 _ENDED = "NOT (status = 'started' AND lost_after > :now)"
-_TOO_OLD = text(
-    "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM toolcrib_calls "  # noqa: S608
-    f"WHERE started_at < :oldest AND {_ENDED} LIMIT :most)"
+_DELETE = "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM toolcrib_calls WHERE {} LIMIT :most)"
+_DELETE_OLD = text(_DELETE.format(f"started_at < :oldest AND {_ENDED}"))
+_DELETE_FIRST = text(_DELETE.format(f"number <= :last AND {_ENDED}"))
+_ADDED = text("SELECT SUM(size_bytes) FROM toolcrib_calls WHERE number > :last")
+# The last of the first calls that are too much, of some thousands: others need not be read. In one statement, for other
+# processes delete the same meanwhile.
+_LAST_EXCESS = text(
+    "SELECT MAX(number) FROM (SELECT number, SUM(size_bytes) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) "
+    "- size_bytes AS total FROM (SELECT number, size_bytes FROM toolcrib_calls ORDER BY number LIMIT 10000) AS firsts) "
+    "AS summed WHERE total < (SELECT SUM(size_bytes) FROM toolcrib_calls) - :max_bytes"
 )
-_TOO_MANY = text(
-    "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM (SELECT number, status, lost_after, "  # noqa: S608
-    "SUM(size_bytes) OVER (ORDER BY number DESC) AS total FROM toolcrib_calls) AS summed "
-    f"WHERE total > :max_bytes AND {_ENDED} ORDER BY number LIMIT :most)"
-)
+_NEWEST = text("SELECT MAX(number) FROM toolcrib_calls")
+_LOOK_SHARE = 32
+"""All sizes are summed again once this part of what the log may take was added."""
 
 
 def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, lost_after: int) -> dict[str, Any]:
@@ -156,6 +168,8 @@ class _Item:
     record: CallRecord | None
     is_start: bool
     done: Done | None
+    is_left_out: bool = False
+    """Whether the database refuses it, and would refuse it again."""
 
     @property
     def chars(self) -> int:
@@ -191,11 +205,13 @@ class _Writer:
         # Of the thread alone, but for looking into it:
         self._open: set[str] = set()
         self._beat_at = self._tidy_at = 0.0
+        self._deletions: list[tuple[Executable, dict[str, int]]] = []
+        self._last = 0  # the number of the last call that is in the sum of all sizes
         self.failing = False
         self.dropped = 0
 
-    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> bool:
-        """Have *record* written; *done* is called, from the thread, when it is, or cannot be. False where it is
+    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> _Item | None:
+        """Have *record* written; *done* is called, from the thread, when it is, or cannot be. None where it is
         dropped.
         """
         item = _Item(record, is_start, done)
@@ -204,7 +220,7 @@ class _Writer:
             # Of a call whose start was taken the end always has room: else it would be kept as running.
             if record is not None and is_full and (is_start or record.id not in self._begun):
                 self.dropped += not is_start  # a call has one end
-                return False
+                return None
             if record is not None:
                 (self._begun.add if is_start else self._begun.discard)(record.id)
             self._queue.append(item)
@@ -216,16 +232,17 @@ class _Writer:
                 self._thread = thread
             elif done is not None or len(self._queue) == 1:
                 self._changed.notify()
-        return True
+        return item
 
     async def written(self, record: CallRecord | None, timeout_s: float) -> bool:
         """Have the start *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
         is_done = asyncio.Event()
-        if not self.put(record, is_start=True, done=from_any_thread(is_done.set)):
+        item = self.put(record, is_start=True, done=from_any_thread(is_done.set))
+        if item is None:
             return False
         async with asyncio.timeout(timeout_s):
             await is_done.wait()
-        return not self.failing
+        return not (self.failing or item.is_left_out)
 
     def fail(self, reason: str) -> None:
         """Let no call wait from now on, until something is written again. Log that once."""
@@ -242,12 +259,17 @@ class _Writer:
         atexit.register(self._at_exit)
         try:
             while (items := self._next_batch()) is not None:
+                starts = [item.done for item in items if item.record is not None and item.done is not None]
+                flushes = [item.done for item in items if item.record is None and item.done is not None]
                 is_written = self._write(items)
-                for item in items:
-                    if item.done is not None:
-                        item.done()
-                if not is_written:
+                for done in starts:
+                    done()
+                if is_written:
+                    self._tidy(len(items), is_brief=bool(flushes))  # no start waits for that
+                else:
                     self._keep(items)
+                for done in flushes:
+                    done()
         except BaseException:
             self._thread = None  # the next record begins another
             raise
@@ -287,13 +309,15 @@ class _Writer:
 
     def _write(self, items: list[_Item]) -> bool:
         """Write *items* in one transaction, and that started calls still run. False where that failed."""
-        now = self._clock()
-        lost_after = encode_time(now + timedelta(seconds=LOST_TIMEOUT_S))
+        lost_after = encode_time(self._clock() + timedelta(seconds=LOST_TIMEOUT_S))
         rows = self._rows(items, lost_after)
         beat = {"owner": self._owner, "until": lost_after} if self._open else None
         try:
             if rows or (beat is not None and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
-                self._store.write(lambda connection: _put(connection, rows, beat))
+                refusals = self._store.write(lambda connection: _put(connection, [*rows.items()], beat))
+                for key, reason in refusals.items():
+                    del rows[key]
+                    self._leave_out([item for item in items if item.record and item.record.id == key], reason)
                 self._beat_at = time.monotonic()
         except Exception as error:
             self.fail(str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__)
@@ -302,7 +326,6 @@ class _Writer:
         if self.failing:
             self.failing = False
             _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
-        self._tidy(now)
         return True
 
     def _rows(self, items: list[_Item], lost_after: int) -> dict[str, dict[str, Any]]:
@@ -315,38 +338,91 @@ class _Writer:
                 rows[record.id] = _to_row(
                     record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
                 )
-            except (TypeError, ValueError, AttributeError) as error:
-                # What a policy or a middleware has put there: the others are not to wait for it.
-                self.dropped += not item.is_start
-                item.record = None
-                log_failure("A call cannot be written to the call log", error, None)
+            except (
+                TypeError,
+                ValueError,
+                AttributeError,
+                ArithmeticError,
+            ) as error:  # what a policy or a middleware has put there
+                self._leave_out([item], type(error).__name__)
         return rows
 
-    def _tidy(self, now: datetime) -> None:
-        """Delete what is too old, and the oldest where there is too much."""
-        if time.monotonic() - self._tidy_at < _TIDY_S and self._tidy_at:
+    def _leave_out(self, items: list[_Item], reason: str) -> None:
+        """Leave *items*, of one call, out of the log, so that the others do not wait for it. Say which, and count."""
+        for item in items:
+            self.dropped += not item.is_start
+            item.is_left_out = True
+            record, item.record = item.record, None
+            if record is not None:
+                names = (record.id, str(record.tool)[:100], str(getattr(record.caller, "principal", ""))[:100])
+                _log.error("The call %r of the tool %r by %r is left out of the call log: %s.", *names, reason)
+
+    def _tidy(self, added: int, *, is_brief: bool) -> None:
+        """Delete some of what is too old or too much, after *added* were written, and more until there are others."""
+        if self._tidy_at and time.monotonic() - self._tidy_at < _TIDY_S:
             return
-        self._tidy_at = time.monotonic()
-        values = {"now": encode_time(now), "most": _MAX_DELETED}
-        oldest = encode_time(now - timedelta(seconds=self._max_age_s))
+        # More than were added: else a busy process would never get to the end.
+        most, is_over = max(_DELETED_AT_ONCE, 2 * added), False
         try:
-            for statement, bounds in (
-                (_TOO_OLD, {"oldest": oldest}),
-                (_TOO_MANY, {"max_bytes": self._max_bytes}),
-            ):
-                delete = statement.bindparams(**values, **bounds)
-                while self._store.write(lambda connection, delete=delete: connection.execute(delete).rowcount):  # type: ignore[misc]
-                    pass
-        except Exception as error:
-            self.fail(f"What is too old could not be deleted: {type(error).__name__}.")
+            while not is_over:
+                self._deletions = self._deletions or self._store.write(self._overdue, lock=False)
+                statement, bounds = self._deletions[0]
+                delete = statement, {**bounds, "now": encode_time(self._clock()), "most": most}
+                count = self._store.write(lambda connection, delete=delete: connection.execute(*delete).rowcount)  # type: ignore[misc]
+                if count < most:
+                    del self._deletions[0]
+                has_more = bool(self._deletions)
+                if count and statement is _DELETE_FIRST:  # it had the first thousands of what is too much
+                    has_more, self._last = True, 0
+                self._tidy_at = 0.0 if has_more else time.monotonic()
+                if is_brief or not has_more:
+                    is_over = count == most or not self._deletions
+                    continue
+                with self._changed:
+                    self._changed.wait_for(lambda: self._queue or self._is_closing, _DELETION_PAUSE_S)
+                    is_over = bool(self._queue) or self._is_closing
+        except Exception as error:  # what is written does not depend on it
+            self._tidy_at, self._deletions = time.monotonic(), []
+            _log.warning("What is too old in the call log could not be deleted: %s", str(error) or type(error).__name__)
+
+    def _overdue(self, connection: Connection) -> list[tuple[Executable, dict[str, int]]]:
+        """Return the statements that delete what is too old, and the first calls where all take too much."""
+        oldest = encode_time(self._clock() - timedelta(seconds=self._max_age_s))
+        deletions: list[tuple[Executable, dict[str, int]]] = [(_DELETE_OLD, {"oldest": oldest})]
+        if self._last:
+            added = connection.execute(_ADDED, {"last": self._last}).scalar() or 0
+            if added * _LOOK_SHARE < self._max_bytes:
+                return deletions
+        self._last = int(connection.execute(_NEWEST).scalar() or 0)
+        last = connection.execute(_LAST_EXCESS, {"max_bytes": self._max_bytes}).scalar()
+        if last is not None:
+            deletions.append((_DELETE_FIRST, {"last": int(last)}))
+        return deletions
 
 
-def _put(connection: Connection, rows: dict[str, dict[str, Any]], beat: dict[str, Any] | None) -> None:
-    """Write *rows*; with *beat*, also that the started calls of its owner still run."""
+def _put(
+    connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
+) -> dict[str, str]:
+    """Write *rows*; with *beat*, also that the started calls of its owner still run.
+
+    Return the keys of the rows that the database refuses, each with the reason: a batch is halved until they are alone.
+    """
+    refusals: dict[str, str] = {}
     if rows:
-        connection.execute(_PUT, list(rows.values()))
+        try:
+            with connection.begin_nested():
+                connection.execute(_PUT, [row for _, row in rows])
+        except Exception as error:
+            if (reason := refusal(error)) is None:
+                raise
+            half = len(rows) // 2
+            for part in (rows[:half], rows[half:]) if half else ():
+                refusals |= _put(connection, part, None)
+            if not half:
+                refusals[rows[0][0]] = reason
     if beat is not None:
         connection.execute(_STILL_RUNS, beat)
+    return refusals
 
 
 def _now() -> datetime:

@@ -31,7 +31,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
 
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
@@ -54,7 +54,11 @@ _REASONS = {
     "not a database": "the file is not a database; move it away, or name another one",
     "locked": "another process has kept it locked for too long",
     "unable to open": "the file cannot be opened; check its folder and its permissions",
+    "has no equivalent in encoding": "its encoding lacks a character; move it to a database in UTF-8",
+    "54000": "a name is too long for its index, which takes about 2,700 bytes",
 }
+_REFUSED = ("22", "23", "54")
+"""The classes of SQLSTATE that are about the values of a statement: data, constraints, limits."""
 
 Row = Mapping[Any, Any]
 
@@ -121,14 +125,14 @@ class Database:
 
         return await process.run(transact)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T], *, lock: bool = True) -> T:
         """Return `transact`, on the thread that asks, which waits: for a thread of its own that writes.
 
-        Raises StoreError.
+        Without *lock*, *work* only reads, and others write meanwhile. Raises StoreError.
         """
         process = self._process()
         process.open()
-        return process.transact(work, write=True)
+        return process.transact(work, write=lock)
 
     def changes(self) -> int | None:
         """Return a number that is another one after any process has changed the store: for those who cache what they
@@ -330,15 +334,26 @@ def _store_error(error: Exception, place: str) -> StoreError:
 
     No statement, value, password or key is quoted.
     """
-    original = getattr(error, "orig", None) or error
-    text = str(original)
+    return StoreError(f"The store {place} cannot be used: {_reason_of(getattr(error, 'orig', None) or error)}.")
+
+
+def _reason_of(original: BaseException) -> str:
+    text = f"{original} {getattr(original, 'sqlstate', '')}"
     reason = next((reason for part, reason in _REASONS.items() if part in text), None)
     if reason is None:
         codes = (getattr(original, "sqlite_errorname", None), getattr(original, "sqlstate", None))
         code = next((f" ({code})" for code in codes if code), "")
         unreachable = type(original).__name__ == "OperationalError" and not code
         reason = "it cannot be reached" if unreachable else f"it failed with {type(original).__name__}{code}"
-    return StoreError(f"The store {place} cannot be used: {reason}.")
+    return reason
+
+
+def refusal(error: Exception) -> str | None:
+    """Return why the database refuses the values of a statement; None where *error* is of another kind."""
+    original = getattr(error, "orig", None) or error
+    is_refused = str(getattr(original, "sqlstate", None) or "")[:2] in _REFUSED
+    is_refused = is_refused or isinstance(error, DataError | IntegrityError | UnicodeError | OverflowError)
+    return _reason_of(original) if is_refused else None
 
 
 def _is_of_driver(error: BaseException) -> bool:
