@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -141,3 +142,21 @@ async def test_the_log_in_memory_has_the_last_calls_and_content_where_it_is_aske
     for _ in range(1001):
         await many.finished(DONE)
     assert len(many) == 1000
+
+
+async def test_calls_that_never_ran_push_none_that_had_an_effect_out_of_the_log_in_memory() -> None:
+    """The case of unknown tools, and a second one: who has the most pays, also with calls that ran."""
+    log = CallLog(10)
+
+    async def note(call_id: str, principal: str, **changed: Any) -> None:
+        await log.finished(replace(DONE, call_id=call_id, caller=Caller(principal), **changed))
+
+    await note("wipe", "alice", code=None, pending=None)
+    await note("refused", "alice", code="denied")
+    for number in range(20):
+        await note(f"u{number}", "eve", code="unknown_tool")
+        await note(f"r{number}", "eve", code=None, read_only=True)
+    assert [record.call_id for record in log][:2] == ["wipe", "refused"]
+    for number in range(20):
+        await note(f"e{number}", "eve", code=None, pending=None)
+    assert [record.call_id for record in log] == ["wipe", *(f"e{number}" for number in range(11, 20))]

@@ -1,9 +1,10 @@
 """Each request of a served crib runs for the caller that it was identified as."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import httpx2
 import pytest
@@ -13,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference
 from pydantic import BaseModel
 
-from toolcrib import Caller, Context, Crib, Source, StatefulTool, tool
+from toolcrib import Caller, Context, Crib, Depends, Source, StatefulTool, tool
 from toolcrib.serve import server
 from toolcrib.serve.callers import Callers
 
@@ -119,10 +120,89 @@ async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(
     assert "A request could not be identified" in caplog.text
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def as_request(work: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Awaitable[R]]:
+    """Return *work*, each time in a task of its own, as servers run requests."""
+
+    @functools.wraps(work)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.create_task(work(*args, **kwargs))
+
+    return run
+
+
+async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 100)
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_OF_PRINCIPAL", 10)
+    async with Crib([Counter]) as crib:
+        callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers["thread"]))
+
+        @as_request
+        async def count(name: str, thread: str = "t") -> object:
+            return (await (await callers.workbench({"name": name, "thread": thread})).call("increment")).value
+
+        assert [await count("alice"), await count("alice", "other")] == [1, 1]
+        for account in range(20):
+            for thread in range(10):
+                await count(f"eve{account}", str(thread))
+        assert len(list(callers)) == 100
+        assert [await count("alice"), await count("alice", "other"), await count("bob")] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("door", ["legacy", "2026-07-28", "http"])
+async def test_what_a_running_call_uses_stays_open_whoever_comes_meanwhile(
+    door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case of closed workbenches, and a second one: at the door for HTTP, and of the principal who has the most."""
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 2)
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_OF_PRINCIPAL", 1)
+    runs, go_on, closed = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def connection(caller: Caller) -> AsyncIterator[list[str]]:
+        yield []
+        closed.append(caller.principal)
+
+    @tool
+    async def work(is_open: Annotated[list[str], Depends(connection, scope="session")], ctx: Context) -> bool:
+        runs.set()
+        await go_on.wait()
+        return ctx.caller.principal not in closed
+
+    def of_any(headers: Mapping[str, str]) -> Caller:
+        return Caller(headers["authorization"], thread=headers.get("toolcrib-thread", "t"))
+
+    async def called(url: str) -> object:
+        if door == "http":
+            async with httpx2.AsyncClient(headers={"Authorization": "a"}, timeout=60) as http:
+                answer = await http.post(f"{url[: -len('/mcp')]}/api/tools/work/call", json={})
+            return answer.json()["content"][0]["data"]
+        async with client(url, "a", door) as connected:
+            return (await connected.call_tool("work")).structured_content["result"]
+
+    async with served(Crib([work, who]), of_any) as url, httpx2.AsyncClient() as http, asyncio.timeout(60):
+        call = asyncio.create_task(called(url))
+        await runs.wait()
+        for name in ("b", "c", "d", "a"):
+            for thread in ("1", "2"):
+                headers = {"Authorization": name, "Toolcrib-Thread": thread}
+                answer = await http.post(f"{url[: -len('/mcp')]}/api/tools/who/call", json={}, headers=headers)
+                assert answer.status_code == 200
+        go_on.set()
+        assert await call is True
+        for name in ("b", "c", "d"):  # and when the call has ended, its workbench goes as any other
+            await http.post(f"{url[: -len('/mcp')]}/api/tools/who/call", json={}, headers={"Authorization": name})
+        while closed != ["a"]:
+            await asyncio.sleep(0.01)
+
+
 async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:
     async with Crib([Counter]) as crib:
         callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers["thread"]))
 
+        @as_request
         async def count(name: str, thread: int) -> object:
             bench = await callers.workbench({"name": name, "thread": str(thread)})
             return (await bench.call("increment")).value
@@ -137,8 +217,9 @@ async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:
 async def test_a_thousand_callers_are_kept() -> None:
     async with Crib([who]) as crib:
         callers = Callers(crib, lambda headers: Caller(headers["name"]))
+        request = as_request(callers.workbench)
         for name in range(1001):
-            await callers.workbench({"name": str(name)})
+            await request({"name": str(name)})
             assert len(list(callers)) == min(name + 1, 1000)
 
 
@@ -150,17 +231,19 @@ async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_
     async with Crib([Counter]) as crib:
         callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers.get("thread", "default")))
 
+        @as_request
         async def count(name: str, thread: str = "default") -> object:
             return (await (await callers.workbench({"name": name, "thread": thread})).call("increment")).value
 
         assert [await count("alice", thread) for thread in "abca"] == [1, 1, 1, 2]
         assert [await count(name) for name in ("bob", "carol", "dave")] == [1, 1, 1]  # b and c were quiet for longest
+        # From now on she has the most of all, and takes from herself.
         assert [await count("alice", thread) for thread in "abcd"] == [3, 1, 1, 1]
+        assert [await count(name) for name in ("bob", "carol", "dave")] == [2, 2, 2]
         assert [(bench.caller.principal, bench.caller.thread) for bench in callers] == [
-            ("dave", "default"),
-            *(("alice", thread) for thread in "bcd"),
+            ("alice", "d"),
+            *((name, "default") for name in ("bob", "carol", "dave")),
         ]
-        assert set(callers._of_principals) == {"alice", "dave"}
         async with asyncio.timeout(60):
             while callers._stopping:
                 await asyncio.sleep(0.01)

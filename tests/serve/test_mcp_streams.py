@@ -176,6 +176,19 @@ async def test_the_stream_of_notices_goes_on_after_what_came_meanwhile() -> None
     assert await events.replayed(second) == (expected[1:], GET_STREAM_KEY)
 
 
+async def test_who_has_the_most_to_be_sent_again_loses_their_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_streams, "_MAX_BYTES", 10 * mcp_streams._EVENT_BYTES)
+    memory = EventMemory()
+    alice = Stored(memory, "alice")
+    start = await alice.store_event("1", None)
+    await alice.store_event("1", answer("mine"))
+    for session in [Stored(memory, "eve") for _ in range(5)]:  # she has many sessions, and they are one share
+        for _ in range(5):
+            await session.store_event("1", notice("x" * 200))
+    assert [*alice.events] == [1, 2]
+    assert [json.loads(message)["result"] for _, message in (await alice.replayed(start))[0]] == [{"text": "mine"}]
+
+
 async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = EventMemory()
     one, other = Stored(memory), Stored(memory)
@@ -188,7 +201,13 @@ async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: py
     [(_, lost)], _ = await other.replayed(start)
     reason = "The stream of this request was lost, and the answer was too large to be kept."
     assert json.loads(lost) == {"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": reason}}
+    monkeypatch.setattr(mcp_streams, "_EVENT_BYTES", 0)
     monkeypatch.setattr(mcp_streams, "_MAX_BYTES", 700)
+    memory, others = EventMemory(), other
+    one, other = Stored(memory), Stored(memory)
+    first = await one.store_event("1", None)
+    await one.store_event("1", answer("mine"))
+    assert len(others.events) == 3
     await other.store_event("1", answer("y" * 300))
     assert [*one.events] == [1, 2]
     await other.store_event("1", answer("y" * 300))
@@ -198,9 +217,6 @@ async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: py
     before = len(other.events)
     await other.store_event("1", None)
     assert len(other.events) == before + 1
-    monkeypatch.setattr(mcp_streams, "_MAX_EVENTS", 2)
-    await one.store_event("1", None)
-    assert len(one.events) + len(other.events) == 2
     later_s = monotonic() + 1000
     monkeypatch.setattr(mcp_streams, "monotonic", lambda: later_s)
     await one.store_event("1", None)

@@ -1,6 +1,7 @@
 """What waits, and what was answered, in a database: bounded, shared by processes, sealed, and used once."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -102,22 +103,74 @@ async def test_there_is_room_for_so_many_and_what_has_ended_goes_first(make_pend
         await pendings.open(pending("3"), now=NOW)
     assert full.value.code == "limited"
     await pendings.open(pending("4", principal="eve"), now=NOW)
+    # Of who has the most:
+    await pendings.open(pending("5", principal="carl"), now=NOW)
+    assert [p.id for p in await pendings.waiting(now=NOW)] == ["2", "4", "5"]
     with pytest.raises(ToolError):
-        await pendings.open(pending("5", principal="carl"), now=NOW)
+        await pendings.open(pending("6", principal="carl"), now=NOW)
     # Used:
-    await pendings.answer("1", Deny(), by="alice", now=NOW)
-    await pendings.take("1", "approval", "", now=NOW)
+    await pendings.answer("2", Deny(), by="alice", now=NOW)
+    await pendings.take("2", "approval", "", now=NOW)
     await pendings.open(pending("3", expires_at=NOW + timedelta(seconds=5)), now=NOW)
-    assert await pendings.get("1") is None
+    assert await pendings.get("2") is None
     # Expired:
     await pendings.open(pending("6"), now=NOW + timedelta(seconds=5))
-    assert [p.id for p in await pendings.waiting(now=NOW)] == ["2", "4", "6"]
+    assert [p.id for p in await pendings.waiting(now=NOW)] == ["4", "5", "6"]
     long = make_pendings(size_bytes=1000)
     with pytest.raises(ToolError):
         await long.open(pending("7", arguments="x" * 2000), now=NOW)
     for name in ("size", "per_principal", "size_bytes"):
         with pytest.raises(SetupError, match="at least 1"):
             make_pendings(**{name: 0})
+
+
+async def test_one_principal_cannot_keep_others_from_waiting(make_pendings: MakePendings) -> None:
+    """The case of 64 MiB that one principal fills, and a second one: many accounts, and an answer that is not lost."""
+    pendings = make_pendings(size=1_000, size_bytes=100_000)
+    await pendings.open(pending("alice", principal="alice"), now=NOW)
+    await pendings.open(pending("eve-answered", principal="eve0", arguments="y" * 100), now=NOW)
+    await pendings.answer("eve-answered", Approve(), by="x", now=NOW)
+    for account in range(3):
+        with pytest.raises(ToolError, match="Too many calls wait") as full:
+            for number in range(100):
+                name = f"eve{account}-{number}"
+                await pendings.open(pending(name, principal=f"eve{account}", arguments="x" * 5_000), now=NOW)
+        assert full.value.code == "limited"
+    for number in range(10):
+        await pendings.open(pending(f"bob-{number}", arguments="x" * 1_000), now=NOW)
+    held = Counter(waits.principal for waits in await pendings.waiting(now=NOW))
+    assert (held["alice"], held["bob"]) == (1, 10)
+    assert {5, 6, 7, 8} >= {held[f"eve{account}"] for account in range(3)}
+    answered = await pendings.take("eve-answered", "approval", "", now=NOW)
+    assert answered is not None
+
+
+async def test_an_answer_that_was_seen_to_be_expired_stays_so_when_the_clock_steps_back(
+    make_pendings: MakePendings,
+) -> None:
+    """A second case beside the answer that is used late: what is asked after a clock was ahead can be answered."""
+    pendings = make_pendings()
+    late = NOW + timedelta(days=1)
+    await pendings.open(pending("answered"), now=NOW)
+    await pendings.answer("answered", Approve(), by="alice", now=NOW)
+    await pendings.open(pending("open"), now=NOW)
+    assert await pendings.waiting(now=late) == []
+    assert await pendings.take("answered", "approval", "", now=NOW) is None
+    assert not await pendings.answer("open", Approve(), by="alice", now=NOW)
+    assert [entry.state for name in ("answered", "open") if (entry := await pendings.get(name))] == ["expired"] * 2
+    again = pending("again", digest="answered")
+    assert await pendings.open(again, now=NOW) == again
+    assert await pendings.answer("again", Approve(), by="alice", now=NOW)
+    assert await pendings.take("answered", "approval", "", now=NOW) is not None
+
+
+async def test_what_one_process_has_seen_to_be_expired_is_so_in_another(make_store: MakeStore) -> None:
+    one, other = DatabasePendings(make_store()), DatabasePendings(make_store())
+    await one.open(pending("1"), now=NOW)
+    await one.answer("1", Approve(), by="alice", now=NOW)
+    await one.waiting(now=NOW + timedelta(days=1))
+    await one.waiting(now=NOW)
+    assert await other.take("1", "approval", "", now=NOW) is None
 
 
 async def test_what_has_expired_is_known_for_an_hour_and_then_forgotten(make_pendings: MakePendings) -> None:

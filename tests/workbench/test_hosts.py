@@ -121,6 +121,16 @@ async def test_an_answer_may_name_the_call() -> None:
                 await alice.answer(answer=Approve(), **named)
 
 
+async def test_the_ids_of_one_principals_calls_push_out_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.call.pending.MAX_REMEMBERED", 10)
+    async with Crib([wipe], policy=asks) as crib:
+        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
+        assert (await alice.call(Call("wipe", {"path": "/"}, "call_1"))).status == "pending"
+        for number in range(20):
+            assert (await bob.call(Call("wipe", {"path": "/"}, f"call_{number}"))).status == "pending"
+        assert (await alice.answer(call_id="call_1", answer=Approve())).principal == "alice"
+
+
 async def test_the_id_of_a_call_is_never_taken_for_that_of_what_is_pending() -> None:
     """A model chooses the ids of its calls, and is shown those of what is pending."""
     bench = Workbench([wipe], policy=asks)

@@ -6,7 +6,6 @@ call ends waiting for something else. Whatever goes wrong in between, an answer 
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from ..machinery import (
     Asker,
     MayAnswer,
     PendingStore,
+    Shares,
     StillPending,
     StoredPending,
     Suspended,
@@ -57,7 +57,7 @@ _log = logging.getLogger("toolcrib")
 MAX_TRIES = 3
 """How often a person is asked at once for an input, when what they give is not what was asked for."""
 MAX_REMEMBERED = 1000
-"""How many questions, and calls that wait, are known here beside the store."""
+"""How many questions, and calls that wait, are known here beside the store, of all callers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,8 +71,8 @@ class PendingCalls:
     may_answer: MayAnswer | None = None
     redaction: Redaction | None = None
     # The questions of this process: the JSON Schema of a stored one may express less.
-    _questions: "OrderedDict[str, Elicitation]" = field(default_factory=lambda: OrderedDict())
-    _of_calls: OrderedDict[tuple[Caller, str], str] = field(default_factory=lambda: OrderedDict())
+    _questions: "Shares[str, Elicitation]" = field(default_factory=lambda: Shares())
+    _of_calls: Shares[tuple[Caller, str], str] = field(default_factory=lambda: Shares())
 
     def id_for(self, call_id: str, caller: Caller) -> str:
         """Return the pending of the last call of *caller* with *call_id* that had to wait here. Raises AnswerError."""
@@ -84,7 +84,7 @@ class PendingCalls:
         return pending_id
 
     def remember_call(self, call_id: str, caller: Caller, id: str) -> None:  # noqa: A002
-        _remember(self._of_calls, (caller, call_id), id)
+        _remember(self._of_calls, (caller, call_id), id, caller.principal)
 
     async def answer(self, id: str, answer: Answer, *, by: str) -> Pending:  # noqa: A002
         """Store *answer* to what is pending under *id*, given *by* a person, by name. Raises AnswerError."""
@@ -136,9 +136,9 @@ class PendingCalls:
         _log.warning("The answers to '%s' are not what was asked for; the call waits", pending.tool)
         return None
 
-    def remember(self, id: str, question: "Elicitation | None") -> None:  # noqa: A002
+    def remember(self, pending: Pending, question: "Elicitation | None") -> None:
         if question is not None:
-            _remember(self._questions, id, question)
+            _remember(self._questions, pending.id, question, pending.principal)
 
     async def allows(self, pending: Pending, by: str) -> bool:
         """Return whether *by* may answer *pending*."""
@@ -286,7 +286,7 @@ class Questions:
         pending = replace(pending, expires_at=now + pendings.within)
         defaults = {"made": self._document} if self._document else {}
         entry = await pendings.store.open(pending, now=now, **defaults)
-        pendings.remember(entry.id, question)
+        pendings.remember(entry, question)
         raise Suspended(entry)
 
     def _redacted_key(self, key: str) -> str:
@@ -299,10 +299,10 @@ class Questions:
         return redacted_json(arguments.forms.text, self.redaction)
 
 
-def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
-    memory[key] = value
-    while len(memory) > MAX_REMEMBERED:
-        memory.popitem(last=False)
+def _remember(memory: Shares[K, V], key: K, value: V, principal: str) -> None:
+    memory.put(key, value, principal)
+    if len(memory) > MAX_REMEMBERED:
+        memory.drop()
 
 
 def pending_of(raised: BaseException) -> Pending | None:

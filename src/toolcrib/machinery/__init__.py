@@ -37,6 +37,7 @@ from .lazy import lazy_names, raise_missing_extra
 from .loops import Escaped, Handed, LoopEnded, NeverBegun, PerLoop, in_thread, run_here, run_on
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
+from .shares import Shares, room_for, share
 
 __all__ = [
     "ApprovalPort",
@@ -74,6 +75,7 @@ __all__ = [
     "Scope",
     "Semaphore",
     "SemaphoreFull",
+    "Shares",
     "StillPending",
     "StoredPending",
     "StoredResult",
@@ -99,8 +101,10 @@ __all__ = [
     "redacted_data",
     "redacted_json",
     "release_permits",
+    "room_for",
     "run_here",
     "run_on",
+    "share",
     "share_permits",
     "to_tool_error",
     "translate_glob",

@@ -2,31 +2,54 @@
 
 import json
 import logging
-from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count
+from operator import itemgetter
 from typing import Any
 
 from ..core import CallRecord, Recorder
+from ..machinery import Shares
 
 _log = logging.getLogger("toolcrib.calls")
 
 
+NEVER_RAN = ("unknown_tool", "invalid_arguments", "denied", "unauthorized", "limited")
+"""Codes of calls that never ran, or of which nothing came."""
+ASKED_FIRST = ("approval", "authorization")
+"""What calls wait for that have not begun."""
+
+
+def had_effect(record: CallRecord) -> bool:
+    """Return whether a call may have changed something."""
+    return not (record.read_only or record.code in NEVER_RAN or record.pending in ASKED_FIRST)
+
+
 class CallLog(Recorder):
-    """Keeps the records of the last *size* calls that ended. With *with_content*, with arguments and results."""
+    """Keeps the records of the last *size* calls that ended. With *with_content*, with arguments and results.
+
+    Calls that never ran, or only read, make room for those that may have changed something; of equal ones, the oldest
+    of the principal who has the most.
+    """
 
     def __init__(self, size: int = 1000, *, with_content: bool = False) -> None:
         self.with_content = with_content
-        self._records: deque[CallRecord] = deque(maxlen=size)
+        self._size = size
+        self._numbers = count()
+        self._lasting, self._rest = Shares[int, CallRecord](), Shares[int, CallRecord]()
 
     async def finished(self, record: CallRecord, /) -> None:
-        self._records.append(record)
+        part = self._lasting if had_effect(record) else self._rest
+        part.put(next(self._numbers), record, record.caller.principal)
+        if len(self) > self._size:
+            (self._rest if len(self._rest) else self._lasting).drop()
 
     def __iter__(self) -> Iterator[CallRecord]:
-        return iter(tuple(self._records))
+        records = sorted([*self._lasting.items(), *self._rest.items()], key=itemgetter(0))
+        return iter([record for _, record in records])
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._lasting) + len(self._rest)
 
 
 class CallLines(Recorder):

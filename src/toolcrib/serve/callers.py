@@ -5,16 +5,17 @@ A thread is a conversation of one principal: two principals that name the same o
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from inspect import isawaitable
-from typing import cast
+from typing import Any, cast
+from weakref import WeakSet
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from ..core import Caller, SetupError, ToolcribError
+from ..machinery import Shares
 from ..workbench import Crib, Workbench
 from .hosts import is_loopback
 from .mcp_pending import asking
@@ -140,43 +141,49 @@ async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify
 class Callers:
     """The workbenches of *crib* by caller, whichever door they come by: at most 1,000, and 100 of one principal.
 
-    The one that was not used for longest is stopped.
+    With one more, that is stopped which was not used for longest: their own, or of who has the most. None is stopped
+    while a request uses it, so there are more while more requests are open.
     """
 
     def __init__(self, crib: Crib, identify: Identify) -> None:
         self.crib = crib
         self.identify = identify
         self._ask = asking(crib)
-        self._benches: OrderedDict[Caller, Workbench] = OrderedDict()
-        self._of_principals: Counter[str] = Counter()
+        self._benches: Shares[Caller, tuple[Workbench, WeakSet[asyncio.Task[Any]]]] = Shares()
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def workbench(self, request: HTTPConnection | Mapping[str, str] | None) -> Workbench:
-        """Return the workbench of the caller of *request*. Raises what `caller_of` raises."""
-        caller = await caller_of(request, self.identify)
-        if (open_bench := self._benches.get(caller)) is not None:
-            self._benches.move_to_end(caller)
-            return open_bench
-        bench = self._benches[caller] = self.crib.workbench(caller, ask=self._ask)
-        self._of_principals[caller.principal] += 1
-        if self._of_principals[caller.principal] > _MAX_OF_PRINCIPAL:
-            self._drop(next(oldest for oldest in self._benches if oldest.principal == caller.principal))
-        elif len(self._benches) > _MAX_COUNT:
-            self._drop(next(iter(self._benches)))
+        """Return the workbench of the caller of *request*, for the running task. Raises what `caller_of` raises."""
+        caller, task = await caller_of(request, self.identify), asyncio.current_task()
+        assert task is not None
+        if (entry := self._benches.get(caller)) is not None:
+            entry[1].add(task)
+            return entry[0]
+        bench = self.crib.workbench(caller, ask=self._ask)
+        self._benches.put(caller, (bench, WeakSet({task})), caller.principal)
+        self._drop_idle(caller.principal)
         with suppress(ToolcribError):  # logged, and each call answers for itself
             await bench.start()
         return bench
 
-    def _drop(self, caller: Caller) -> None:
-        self._of_principals[caller.principal] -= 1
-        if not self._of_principals[caller.principal]:
-            del self._of_principals[caller.principal]
-        task = asyncio.create_task(self._benches.pop(caller).stop())
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+    def _drop_idle(self, principal: str) -> None:
+        """Stop what is too much, but for what a request still uses."""
+        while True:
+            of = principal if self._benches.count(principal) > _MAX_OF_PRINCIPAL else None
+            if of is None and len(self._benches) <= _MAX_COUNT:
+                return
+            if (entry := self._benches.drop(_is_idle, of=of)) is None:
+                return
+            task = asyncio.create_task(entry[0].stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
 
     def __iter__(self) -> Iterator[Workbench]:
-        return iter(tuple(self._benches.values()))
+        return iter([bench for bench, _ in self._benches])
+
+
+def _is_idle(entry: tuple[Workbench, WeakSet[asyncio.Task[Any]]]) -> bool:
+    return all(task.done() for task in entry[1])
 
 
 def _invalid(message: str) -> AuthenticationError:

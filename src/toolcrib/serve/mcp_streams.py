@@ -1,11 +1,12 @@
 """The streams of the older era, for clients that lose one and come back: what they missed is sent again.
 
 Each session has events of its own: the names of streams are a client's ids of requests, and the same in many sessions.
-What is kept is bounded over all sessions; the oldest goes first.
+What is kept is bounded over all sessions; the one that has the most loses its oldest.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
@@ -32,32 +33,36 @@ from mcp_types import (
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from ..machinery import Shares
 from .messages import REQUEST_ID
 from .sdk import event_store_of, has_requests
 from .wire import header
 
 _KEPT_S = 60.0
 _MAX_BYTES = 4 * 1024**2
-_MAX_EVENTS = 2_000
+_EVENT_BYTES = 2 * 1024
+"""What an event counts beside its message, so that there are at most 2,000."""
 _MAX_MESSAGE_BYTES = 1024**2
 _RETRY_MS = 1000
-_MAX_OF_PRINCIPAL = 1000
+_MAX_SESSIONS, _MAX_OF_PRINCIPAL = 10_000, 1000
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions over HTTP, whose streams can be taken up again, at most 1,000 of one principal.
+    """The SDK's sessions over HTTP, whose streams can be taken up again: at most 10,000, and 1,000 of one principal.
 
-    With one more, the oldest that has no request ends. Of two requests with the same id at once, the second is refused.
+    With one more, the oldest ends that has no request: their own, or of who has the most. Of two
+    requests with the same id at once, the second is refused.
     """
 
     def __init__(self, app: Any, **options: Any) -> None:
         self._memory = EventMemory()
-        super().__init__(app, retry_interval=_RETRY_MS, **options)
+        self._requestor: str | None = None
+        super().__init__(app, retry_interval=_RETRY_MS, max_sessions=None, **options)
 
     @property
     def event_store(self) -> EventStore:
         """A new one each time: the SDK reads it once for each session."""
-        return SessionEvents(self._memory)
+        return SessionEvents(self._memory, self._requestor)
 
     @event_store.setter
     def event_store(self, _: EventStore | None) -> None: ...
@@ -91,16 +96,21 @@ class Sessions(StreamableHTTPSessionManager):
         return events if isinstance(events, SessionEvents) else None
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        own = [session for session, owner in self._session_owners.items() if owner == requestor]
-        if len(own) >= _MAX_OF_PRINCIPAL:
-            idle = next(
-                (session for session in map(self._server_instances.__getitem__, own) if _is_idle(session)), None
-            )
-            if idle is None:
-                return None
-            assert idle.idle_scope is not None
-            idle.idle_scope.cancel()
-        return super()._admit_session(requestor)
+        self._requestor = _name_of(requestor)
+        counts = Counter(_name_of(self._session_owners.get(session)) for session in self._server_instances)
+        if counts[self._requestor] >= _MAX_OF_PRINCIPAL:
+            counts = Counter({self._requestor: 1})
+        elif len(self._server_instances) < _MAX_SESSIONS:
+            return super()._admit_session(requestor)
+        # Of who has the most first, and of these the oldest.
+        order = sorted(self._server_instances, key=lambda session: -counts[_name_of(self._session_owners.get(session))])
+        for session in order:
+            transport = self._server_instances[session]
+            if counts[_name_of(self._session_owners.get(session))] and _is_idle(transport):
+                assert transport.idle_scope is not None
+                transport.idle_scope.cancel()
+                return super()._admit_session(requestor)
+        return None
 
 
 def _owner(scope: Scope) -> AuthorizationContext | None:
@@ -108,12 +118,16 @@ def _owner(scope: Scope) -> AuthorizationContext | None:
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
 
 
+def _name_of(requestor: AuthorizationContext | None) -> str | None:
+    return None if requestor is None else requestor["client_id"]
+
+
 def _is_idle(transport: StreamableHTTPServerTransport) -> bool:
     scope = transport.idle_scope
     return scope is not None and not scope.cancel_called and not has_requests(transport)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Event:
     number: int
     stream: str
@@ -127,23 +141,25 @@ class EventMemory:
     """What can be sent again, of all sessions, oldest first."""
 
     def __init__(self) -> None:
-        self._events: deque[_Event] = deque()
-        self._bytes = 0
+        self._events: Shares[_Event, _Event] = Shares()
 
     def add(self, event: _Event) -> None:
-        self._events.append(event)
-        self._bytes += len(event.message)
         oldest_s = event.kept_at_s - _KEPT_S
-        while self._bytes > _MAX_BYTES or len(self._events) > _MAX_EVENTS or self._events[0].kept_at_s < oldest_s:
-            oldest = self._events.popleft()
-            self._bytes -= len(oldest.message)
-            del oldest.session.events[oldest.number]
+        self._events.put(event, event, event.session.owner, len(event.message) + _EVENT_BYTES)
+        while (oldest := next(iter(self._events))).kept_at_s < oldest_s:
+            self._forget(self._events.pop(oldest))
+        while self._events.size > _MAX_BYTES and (dropped := self._events.drop()) is not None:
+            self._forget(dropped)
+
+    def _forget(self, event: _Event) -> None:
+        del event.session.events[event.number]
 
 
 class SessionEvents(EventStore):
-    """The events of one session. The id of an event is its number in the session."""
+    """The events of one session, which is *owner*'s. The id of an event is its number in the session."""
 
-    def __init__(self, memory: EventMemory) -> None:
+    def __init__(self, memory: EventMemory, owner: Hashable = None) -> None:
+        self.owner = owner
         self.events: dict[int, _Event] = {}
         self.unanswered: set[str] = set()
         """The streams of requests that have no answer yet."""

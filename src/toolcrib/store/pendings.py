@@ -8,13 +8,13 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Update, bindparam, case, func, select
 
 from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
-from ..machinery import StoredPending
+from ..machinery import StoredPending, room_for
 from .tables import PENDINGS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_answer, of_pending
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class DatabasePendings:
     """A PendingStore in *store*: an answer is used once over all processes.
 
     At most *size* are stored, *per_principal* of one principal, with *size_bytes* of arguments and schemas in all.
-    Where there is no room, what has ended goes first; then no more calls may wait.
+    Where there is no room, what has ended goes first, and then the oldest that waits of the principal who holds the
+    most; their own new calls may not wait.
+
+    What this process has seen to be expired stays so when the clock steps back.
     """
 
     def __init__(
@@ -55,8 +58,10 @@ class DatabasePendings:
         self._size = size
         self._per_principal = per_principal
         self._size_bytes = size_bytes
+        self._now = datetime.min.replace(tzinfo=UTC)  # that was seen last
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
+        await self._see(now)
         about = _about(pending.digest, pending.kind, pending.key, "open", now)
         for entry, _ in self._decoded(await self._store.read(_ABOUT, about)):
             return entry.pending
@@ -76,6 +81,7 @@ class DatabasePendings:
         return self._decode(rows[0]) if rows else None
 
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
+        await self._see(now)
         rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
         for row in rows:
             self._decode(row)  # raises where it is damaged
@@ -86,6 +92,7 @@ class DatabasePendings:
         return False
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
+        await self._see(now)
         rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
         for entry, row in self._decoded(rows):
             # The answer goes with the call: it may be a password, and no other call needs it.
@@ -108,11 +115,20 @@ class DatabasePendings:
         await self._store.transact(put, lock=_LOCK)
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
+        await self._see(now)
         rows = await self._store.read(_WAITING, {"now": encode_time(now)})
         return [entry.pending for entry, _ in self._decoded(rows)]
 
     def __repr__(self) -> str:
         return f"<DatabasePendings in {self._store.place}>"
+
+    async def _see(self, now: datetime) -> None:
+        """Note that it is *now*. Where the clock was set back, what had expired stays so, for all processes."""
+        seen, self._now = self._now, now
+        if now < seen:
+            had_expired = (_t.expires_at <= encode_time(seen), _t.state.in_(("open", "answered")))
+            update = PENDINGS.update().where(*had_expired).values(state="expired", answer=None, answered_by=None)
+            await self._store.transact(lambda connection: connection.execute(update).rowcount)
 
     async def _changes_one(self, update: Update) -> bool:
         return await self._store.transact(lambda connection: connection.execute(update).rowcount == 1)
@@ -170,6 +186,8 @@ class DatabasePendings:
             state = row["state"]
             if state == "open":
                 return StoredPending(pending, made=origin)
+            if state == "expired":
+                return StoredPending(pending, "expired", made=origin)
             if state not in ("answered", "taken"):
                 raise ValueError("an unknown state")
             answer = None
@@ -192,12 +210,20 @@ class DatabasePendings:
         connection.execute(PENDINGS.delete().where(old))
         if self._has_room(connection, row):
             return
-        connection.execute(PENDINGS.delete().where((_t.expires_at <= encode_time(now)) | (_t.state == "taken")))
-        if not self._has_room(connection, row):
+        has_ended = (_t.expires_at <= encode_time(now)) | _t.state.in_(("taken", "expired"))
+        connection.execute(PENDINGS.delete().where(has_ended))
+        columns = select(_t.number, _t.principal, _t.size_bytes, _t.state == "open").order_by(_t.number)
+        rows: list[Any] = [tuple(stored) for stored in connection.execute(columns)]
+        principal: str = row["principal"]
+        going = room_for(principal, row["size_bytes"], rows, max_count=self._size, max_size=self._size_bytes)
+        own_count = sum(owner == principal for _, owner, *_ in rows)
+        if going is None or own_count >= self._per_principal:
             raise ToolError(
                 "Too many calls wait for an answer, and no more may wait. Try again when they have been answered.",
                 "limited",
             )
+        for number in going:
+            connection.execute(PENDINGS.delete().where(_t.number == number))
 
     def _has_room(self, connection: Connection, row: Mapping[str, Any]) -> bool:
         is_theirs = case((_t.principal == row["principal"], 1), else_=0)

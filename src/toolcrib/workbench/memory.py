@@ -2,13 +2,12 @@
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from ..core import Answer, Pending, PendingKind, SetupError, ToolError
-from ..machinery import StoredPending, StoredResult
+from ..machinery import Shares, StoredPending, StoredResult, room_for
 
 _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""
@@ -18,7 +17,8 @@ class MemoryPendings:
     """A PendingStore for one process: what waits is lost with it.
 
     At most *size* are stored, *per_principal* of one principal, with *size_bytes* of arguments and messages in all.
-    Where there is no room, what has ended goes first; then no more calls may wait.
+    Where there is no room, what has ended goes first, and then the oldest that waits of the principal who holds the
+    most; their own new calls may not wait.
 
     What has expired stays expired when the clock steps back.
     """
@@ -31,11 +31,11 @@ class MemoryPendings:
         self._size_bytes = size_bytes
         self._lock = threading.Lock()
         self._stored: dict[str, StoredPending] = {}
-        self._now = datetime.min.replace(tzinfo=UTC)  # the latest time that was seen
+        self._now = datetime.min.replace(tzinfo=UTC)  # that was seen last
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
         with self._lock:
-            self._now = max(self._now, now)
+            self._see(now)
             for entry in self._current("open"):
                 if _question(entry.pending) == _question(pending):
                     return entry.pending
@@ -52,7 +52,7 @@ class MemoryPendings:
 
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
         with self._lock:
-            self._now = max(self._now, now)
+            self._see(now)
             entry = self._stored.get(id)
             if entry is None or entry.state != "open" or entry.pending.expires_at <= self._now:
                 return False
@@ -61,7 +61,7 @@ class MemoryPendings:
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         with self._lock:
-            self._now = max(self._now, now)
+            self._see(now)
             for entry in self._current("answered"):
                 if _question(entry.pending) == (digest, kind, key):
                     # The answer goes with the call: it may be a password, and no other call needs it.
@@ -75,13 +75,21 @@ class MemoryPendings:
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
         with self._lock:
-            self._now = max(self._now, now)
+            self._see(now)
             return [entry.pending for entry in self._current("open")]
 
     def __repr__(self) -> str:
         return f"<MemoryPendings: {len(self._stored)}>"
 
     # With the lock held
+
+    def _see(self, now: datetime) -> None:
+        """Note that it is *now*. Where the clock was set back, what had expired stays so."""
+        if now < self._now:
+            for id, entry in self._stored.items():  # noqa: A001
+                if entry.pending.expires_at <= self._now and entry.state in ("open", "answered"):
+                    self._stored[id] = replace(entry, state="expired", answer=None)
+        self._now = now
 
     def _current(self, state: str) -> list[StoredPending]:
         """Return what is in *state* and has not expired, the oldest first."""
@@ -91,30 +99,34 @@ class MemoryPendings:
     def _require_room(self, new: StoredPending) -> None:
         self._keep(lambda entry: entry.pending.expires_at > self._now - _REMEMBERED)
         if not self._has_room(new):
-            self._keep(lambda entry: entry.pending.expires_at > self._now and entry.state != "taken")
-        if not self._has_room(new):
+            self._keep(lambda entry: entry.pending.expires_at > self._now and entry.state in ("open", "answered"))
+        principal, stored = new.pending.principal, self._stored.items()
+        rows = ((id, entry.pending.principal, _bytes(entry), entry.state == "open") for id, entry in stored)  # noqa: A001
+        going = room_for(principal, _bytes(new), rows, max_count=self._size, max_size=self._size_bytes)
+        if going is None or self._count(principal) >= self._per_principal:
             raise ToolError(
                 "Too many calls wait for an answer, and no more may wait. Try again when they have been answered.",
                 "limited",
             )
+        self._keep(lambda entry: entry.pending.id not in going)
 
     def _keep(self, condition: Callable[[StoredPending], bool]) -> None:
         self._stored = {id: entry for id, entry in self._stored.items() if condition(entry)}  # noqa: A001
 
     def _has_room(self, new: StoredPending) -> bool:
-        principal, all_stored = new.pending.principal, self._stored.values()
-        return (
-            len(all_stored) < self._size
-            and sum(entry.pending.principal == principal for entry in all_stored) < self._per_principal
-            and sum(map(_bytes, all_stored)) + _bytes(new) <= self._size_bytes
-        )
+        size_bytes = sum(map(_bytes, self._stored.values())) + _bytes(new)
+        is_small = len(self._stored) < self._size and size_bytes <= self._size_bytes
+        return is_small and self._count(new.pending.principal) < self._per_principal
+
+    def _count(self, principal: str) -> int:
+        return sum(entry.pending.principal == principal for entry in self._stored.values())
 
 
 class MemoryResults:
     """Stores results in memory: of each principal at most *max_count* and *max_bytes*, each for *max_age_s* seconds.
 
     A principal's least recently used results make room for their new ones. All principals together have
-    *max_total_bytes*; when these are full, new results of other principals are not stored. *clock* is in seconds.
+    *max_total_bytes*; when these are full, the principal who has the most makes room. *clock* is in seconds.
     """
 
     def __init__(
@@ -136,68 +148,49 @@ class MemoryResults:
         self._max_total_bytes = max_total_bytes
         self._clock = clock
         self._lock = threading.Lock()
-        # By handle, the least recently used first: the result, its size, and when it expires on the clock.
-        self._entries: OrderedDict[str, tuple[StoredResult, int, float]] = OrderedDict()
-        self._bytes = 0
+        # By handle: the result, and when it expires on the clock.
+        self._entries: Shares[str, tuple[StoredResult, float]] = Shares()
 
     async def store(self, stored: StoredResult, /) -> bool:
-        size = stored.size_bytes
+        size, principal, entries = stored.size_bytes, stored.principal, self._entries
+        if size > min(self._max_bytes, self._max_total_bytes):
+            return False
         with self._lock:
             self._drop_expired()
-            own = {
-                handle: own_size
-                for handle, (result, own_size, _) in self._entries.items()
-                if result.principal == stored.principal
-            }
-            own_bytes = sum(own.values())
-            room = min(self._max_bytes, self._max_total_bytes - self._bytes + own_bytes) - size
-            if room < 0:
-                return False
-            for drop_count, (handle, own_size) in enumerate(own.items()):
-                if len(own) - drop_count < self._max_count and own_bytes <= room:
-                    break
-                self._drop(handle)
-                own_bytes -= own_size
-            self._entries[stored.handle] = (stored, size, self._clock() + self._max_age_s)
-            self._bytes += size
-        return True
+            entries.put(stored.handle, (stored, self._clock() + self._max_age_s), principal, size)
+            while entries.count(principal) > self._max_count or entries.held(principal) > self._max_bytes:
+                entries.drop(of=principal)
+            while entries.size > self._max_total_bytes:
+                entries.drop()
+            return entries.get(stored.handle) is not None
 
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
         with self._lock:
             self._drop_expired()
-            result = self._entries[handle][0] if handle in self._entries else None
-            if result is None or (result.principal, result.thread) != (principal, thread):
-                return None
-            self._entries.move_to_end(handle)
-            return result
+            entry = self._entries.get(handle)
+            is_theirs = entry is not None and (entry[0].principal, entry[0].thread) == (principal, thread)
+            return entry[0] if entry is not None and is_theirs else None
 
     async def holds(self, principal: str, thread: str, /) -> bool:
         with self._lock:
             self._drop_expired()
-            return any(
-                (result.principal, result.thread) == (principal, thread) for result, *_ in self._entries.values()
-            )
+            return any((result.principal, result.thread) == (principal, thread) for result, _ in self._entries)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._entries.clear()
-            self._bytes = 0
+            self._entries = Shares()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"<MemoryResults: {len(self)} results, {self._bytes} bytes>"
+        return f"<MemoryResults: {len(self)} results, {self._entries.size} bytes>"
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        for handle in [handle for handle, (_, _, expires_at) in self._entries.items() if expires_at <= now]:
-            self._drop(handle)
-
-    def _drop(self, handle: str) -> None:
-        _, size, _ = self._entries.pop(handle)
-        self._bytes -= size
+        for handle in [handle for handle, (_, expires_at) in self._entries.items() if expires_at <= now]:
+            self._entries.pop(handle)
 
 
 def _question(pending: Pending) -> tuple[str, PendingKind, str]:
