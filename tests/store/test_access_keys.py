@@ -4,15 +4,18 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib import Caller, SetupError
-from toolcrib.serve.keys import AccessKeys
+from toolcrib import Approve, Caller, Context, Crib, SetupError, ToolError, Workbench, tool
+from toolcrib.auth import DatabaseVault, Grant, Owner
+from toolcrib.serve.keys import AccessKey, AccessKeys
 from toolcrib.store import Store
+from toolcrib.workbench import Rule, Rules
 
 from .conftest import MakeStore
 
@@ -64,6 +67,86 @@ async def test_a_key_lets_its_principal_in_until_it_expires_or_is_revoked_anywhe
     assert [key.id for key in await keys.all()] == [made.id]
 
 
+async def test_a_new_key_of_a_name_whose_keys_were_revoked_is_of_somebody_else(make_store: MakeStore) -> None:
+    """The case of a name that is given away, and a second one: keys of one name at a time stay one principal."""
+    keys, elsewhere = AccessKeys(make_store()), AccessKeys(make_store())
+    _, first = await keys.add("alice")
+    _, second = await keys.add("alice")
+    assert await elsewhere.revoke(first.id)
+    text, third = await elsewhere.add("alice")
+    assert {key.principal for key in (first, second, third)} == {"key:alice"}
+    for key in (second, third):
+        assert await keys.revoke(key.id)
+    text, other = await elsewhere.add("alice", groups=["staff"])
+    _, beside = await keys.add("alice")
+    assert (other.name, other.principal, beside.principal) == ("alice", *[f"key:alice#{other.id}"] * 2)
+    assert (await keys.find(text)) == other
+    assert [key.principal for key in await keys.all()] == [other.principal] * 2
+    assert [await keys.revoke(key.id) for key in (other, beside, beside)] == [True, True, False]
+    _, last = await keys.add("alice")
+    assert last.principal == f"key:alice#{last.id}" != other.principal
+    assert (await keys.add("bob"))[1].principal == "key:bob"
+
+
+async def test_a_new_owner_of_a_name_inherits_no_grant_approval_or_result(make_store: MakeStore) -> None:
+    store = make_store()
+    keys = AccessKeys(store)
+    vault, ran = DatabaseVault(store), list[str]()
+
+    @tool(destructive=True)
+    async def wipe(ctx: Context) -> str:
+        ran.append(ctx.caller.principal)
+        return "x" * 5_000
+
+    @tool
+    async def read() -> str:
+        return "read"
+
+    rules = Rules([Rule(do="deny", tools="read", principals="key:alice"), Rule(do="ask", tools="wipe")])
+    async with Crib([wipe, read], policy=rules, store=store, max_result_chars=1_000) as crib:
+
+        async def bench() -> tuple[AccessKey, Workbench]:
+            _, key = await keys.add("alice")
+            return key, crib.workbench(key.caller)
+
+        async def approve(bench: Workbench) -> None:
+            pending = (await bench.call("wipe")).pending
+            assert pending is not None
+            await bench.answer(pending.id, Approve())
+
+        key, alice = await bench()
+        await approve(alice)
+        handle = (await alice.call("wipe")).metadata["handle"]
+        await approve(alice)
+        await vault.put(Owner(alice.caller.principal, "default", "p", "oauth2"), Grant("token-1"), version=None)
+        assert await keys.revoke(key.id)
+
+        key, other = await bench()
+        assert (await other.call("wipe")).status == "pending"
+        with pytest.raises(ToolError):
+            await other.stored_result(handle)
+        assert await vault.owned_by(other.caller.principal) == []
+        assert len(ran) == 1
+        # Rules know both by the name.
+        assert [(await one.call("read")).shown().code for one in (alice, other)] == ["denied", "denied"]
+        assert (await crib.workbench(Caller("key:alicia")).call("read")).text == "read"
+
+
+async def test_keys_of_a_store_of_before_stay_who_they_are(sqlite_store: Store, tmp_path: Path) -> None:
+    keys = AccessKeys(sqlite_store)
+    text, _ = await keys.add("alice")
+    sqlite_store.close()
+    with closing(sqlite3.connect(tmp_path / "only" / "store.db")) as database:
+        database.executescript(
+            "ALTER TABLE toolcrib_keys DROP COLUMN origin; DROP TABLE toolcrib_key_names;"
+            "UPDATE toolcrib_versions SET version = 1 WHERE room = 'keys'"
+        )
+    found = await keys.find(text)
+    assert found is not None and found.principal == "key:alice"
+    assert await keys.revoke(found.id)
+    assert (await keys.add("alice"))[1].principal.startswith("key:alice#")
+
+
 async def test_what_is_almost_a_key_lets_nobody_in(make_store: MakeStore) -> None:
     keys = AccessKeys(make_store())
     text, key = await keys.add("alice")
@@ -103,6 +186,7 @@ async def test_a_hash_is_stored_and_no_key(sqlite_store: Store, tmp_path: Path) 
         "groups = '[\"admins\"]'",
         "expires_at = NULL",
         "created_at = 0",
+        "origin = 'aaaaaaaaaaaa'",
         "envelope = (SELECT envelope FROM toolcrib_keys WHERE name = 'bob')",
         "envelope = x''",
         "envelope = NULL",

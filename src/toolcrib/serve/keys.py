@@ -3,6 +3,9 @@
 A key is `toolcrib_ID_SECRET`: the id finds its row, and the fixed beginning is what scanners for secrets look for
 (`toolcrib_[a-z0-9]{12}_[A-Za-z0-9]{43}`). The envelope of a hash is bound to whose key it is, to its groups and its
 expiry: a row that is changed in the database is not accepted.
+
+Keys of one name are one principal, for as long as there is one of them. A key that is made after that is of another
+principal, who inherits nothing: behind its name is the id of the first key. Rules and people know both by the name.
 """
 
 import asyncio
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam
+from sqlalchemy import Connection, bindparam, select
 
 from ..core import Caller, SetupError, StoreError
 from ..machinery import log_failure
@@ -29,16 +32,19 @@ _LETTERS = string.ascii_letters + string.digits
 _KEY = re.compile(r"toolcrib_(?P<id>[a-z0-9]{12})_[A-Za-z0-9]{43}")  # 43 letters have 256 bits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _NOTED_EVERY = timedelta(minutes=1)
+_LOCK = 0x6B657973  # of those who add and revoke, on PostgreSQL
 
 _TABLE = table(
     "toolcrib_keys",
-    *("id", "name", "groups", "created_at", "expires_at", "last_used_at", "envelope"),
+    *("id", "name", "groups", "created_at", "expires_at", "last_used_at", "envelope", "origin"),
     key=("id",),
 )
+_RETIRED = table("toolcrib_key_names", "name", key=("name",))
 
 
 def _of_key(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("key", *(str(row[name]) for name in ("id", "name", "groups", "created_at", "expires_at")))
+    origin = () if row["origin"] is None else (str(row["origin"]),)
+    return ("key", *(str(row[name]) for name in ("id", "name", "groups", "created_at", "expires_at")), *origin)
 
 
 KEYS = Schema(
@@ -49,6 +55,10 @@ KEYS = Schema(
                 id TEXT PRIMARY KEY, name TEXT NOT NULL, groups TEXT NOT NULL, created_at BIGINT NOT NULL,
                 expires_at BIGINT, last_used_at BIGINT, envelope {bytes} NOT NULL)""",
         ),
+        (
+            "ALTER TABLE toolcrib_keys ADD COLUMN origin TEXT",
+            "CREATE TABLE toolcrib_key_names (name TEXT PRIMARY KEY)",
+        ),
     ],
     sealed=(Sealed(_TABLE, "envelope", _of_key),),
 )
@@ -58,7 +68,10 @@ _FIND = _TABLE.select().where(_TABLE.c.id == bindparam("id"))
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """What is known of a key: all but the key itself. *last_used_at* is exact to a minute."""
+    """What is known of a key: all but the key itself. *last_used_at* is exact to a minute.
+
+    *origin* is the id of the first key of its principal, where others had the name before.
+    """
 
     id: str
     name: str
@@ -66,11 +79,12 @@ class AccessKey:
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+    origin: str | None = None
 
     @property
     def principal(self) -> str:
-        """`key:NAME`, which no issuer can name."""
-        return f"key:{self.name}"
+        """`key:NAME`, or `key:NAME#ORIGIN`, which no issuer can name."""
+        return f"key:{self.name}" if self.origin is None else f"key:{self.name}#{self.origin}"
 
     @property
     def caller(self) -> Caller:
@@ -105,7 +119,10 @@ class AccessKeys:
     async def add(
         self, name: str, *, groups: Iterable[str] = (), expires_at: datetime | None = None
     ) -> tuple[str, AccessKey]:
-        """Return a new key of *name*: its text, which is nowhere else, and what is stored. Raises SetupError."""
+        """Return a new key of *name*: its text, which is nowhere else, and what is stored. Raises SetupError.
+
+        It is of the principal of the other keys of that name; where all of these were revoked, of a new one.
+        """
         names = sorted({*groups})
         if not _NAME.fullmatch(name):
             raise SetupError(
@@ -127,14 +144,16 @@ class AccessKeys:
             "expires_at": None if expires_at is None else encode_time(expires_at),
             "last_used_at": None,
         }
-        key = _decoded(row)
 
-        def insert(connection: Any) -> None:
+        def insert(connection: Connection) -> AccessKey:
+            origins = connection.execute(select(_TABLE.c.origin).where(_TABLE.c.name == name)).scalars().all()
+            is_retired = connection.execute(_RETIRED.select().where(_RETIRED.c.name == name)).first() is not None
+            row["origin"] = origins[0] if origins else key_id if is_retired else None
             envelope = self._store.keys.seal(_digest(text), *_of_key(row))
             connection.execute(_TABLE.insert(), row | {"envelope": envelope})
+            return _decoded(row)
 
-        await self._store.transact(insert)
-        return text, key
+        return text, await self._store.transact(insert, lock=_LOCK)
 
     async def all(self) -> Sequence[AccessKey]:
         """Return the keys that there are, the oldest first. A damaged row is logged and left out."""
@@ -148,8 +167,18 @@ class AccessKeys:
 
     async def revoke(self, key_id: str) -> bool:
         """Return whether there was such a key, which is not accepted from now on."""
-        delete = _TABLE.delete().where(_TABLE.c.id == key_id)
-        return await self._store.transact(lambda connection: connection.execute(delete).rowcount > 0)
+
+        def delete(connection: Connection) -> bool:
+            is_it = _TABLE.c.id == key_id
+            names = connection.execute(select(_TABLE.c.name).where(is_it)).scalars().all()
+            for name in names:
+                connection.execute(_TABLE.delete().where(is_it))
+                # Whoever has the name next is somebody else, as far as is known here.
+                connection.execute(_RETIRED.delete().where(_RETIRED.c.name == name))
+                connection.execute(_RETIRED.insert(), {"name": name})
+            return bool(names)
+
+        return await self._store.transact(delete, lock=_LOCK)
 
     async def find(self, text: str) -> AccessKey | None:
         """Return the key that *text* is; None where it is none, was revoked or has expired. Raises StoreError."""
@@ -200,4 +229,6 @@ def _decoded(row: Mapping[str, Any]) -> AccessKey:
     moments = (row["expires_at"], row["last_used_at"])
     expires_at, last_used_at = (None if at is None else decode_time(at) for at in moments)
     groups = tuple(str(group) for group in json.loads(row["groups"]))
-    return AccessKey(row["id"], row["name"], groups, decode_time(row["created_at"]), expires_at, last_used_at)
+    return AccessKey(
+        row["id"], row["name"], groups, decode_time(row["created_at"]), expires_at, last_used_at, row["origin"]
+    )

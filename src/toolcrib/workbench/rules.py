@@ -129,7 +129,7 @@ class Rule:
         rule.
         """
         return (
-            any(glob == "*" or is_like(glob, caller.principal) for glob in _globs(self.principals))
+            any(glob == "*" or is_like(glob, name) for glob in _globs(self.principals) for name in _names_of(caller))
             and (
                 not self.groups or any(is_like(glob, group) for glob in _globs(self.groups) for group in caller.groups)
             )
@@ -733,6 +733,12 @@ def unknown_of_limit(limit: Limit, names: Iterable[str]) -> str | None:
     """Return the sentence about a tool that *limit* names in full, and that is none of *names*."""
     globs = [] if limit.optional else [glob for glob in _globs(limit.tools) if not _WILD.search(glob)]
     return unknown_name(globs, names, partial(is_like, tool=True))
+
+
+def _names_of(caller: Caller) -> tuple[str, ...]:
+    """Return the names by which rules know *caller*: without the id behind that of a key, too."""
+    name, separator, _ = caller.principal.partition("#")
+    return (caller.principal, name) if separator and name.startswith("key:") else (caller.principal,)
 
 
 def is_like(pattern: str, text: str, *, tool: bool = False) -> bool:
