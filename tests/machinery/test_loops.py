@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Tool, ToolError, Workbench
+from toolcrib import Call, Caller, Context, Crib, Tool, ToolError, Workbench, tool
 from toolcrib.call import execute
 from toolcrib.machinery import LoopEnded, in_thread, loops, run_on
 from toolcrib.machinery.loops import Handed
@@ -193,6 +193,70 @@ def no_threads() -> Iterator[None]:
         yield
     finally:
         threading.stack_size(size)
+
+
+async def test_late_threads_of_one_principal_leave_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The case of threads that a caller keeps for ever; here threads that wait for calls count with them, too."""
+    monkeypatch.setattr(loops, "MAX_PARKED", 8)
+    pool, go_on = loops._Threads(2), threading.Event()
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+
+    @tool(timeout_s=0.05)
+    def hang() -> None:
+        go_on.wait(WAIT_S)
+
+    @tool
+    def nested(ctx: Context) -> Any:
+        return crib.workbench(ctx.caller).call_sync("plain").value
+
+    def plain() -> str:
+        return "done"
+
+    async with Crib([hang, nested, plain]) as crib:
+
+        async def late(name: str) -> list[str]:
+            bench, codes = crib.workbench(Caller(name)), list[str]()
+            while "limited" not in codes:
+                codes.append((await bench.call("hang")).shown().code)
+            return codes
+
+        try:
+            assert await late("eve") == [*["timeout"] * 4, "limited"]
+            assert await late("mallory") == [*["timeout"] * 2, "limited"]
+            assert (await asyncio.wait_for(crib.workbench(Caller("alice")).call("nested"), WAIT_S)).value == "done"
+            assert (await crib.workbench(Caller("eve")).call("plain")).shown().code == "limited"
+        finally:
+            go_on.set()
+        async with asyncio.timeout(WAIT_S):
+            while pool._parked or pool._shares:
+                await asyncio.sleep(0.01)
+        assert (await crib.workbench(Caller("eve")).call("plain")).value == "done"
+
+
+async def test_nobody_waits_for_a_thread_while_another_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second case: calls in time that keep every thread busy, and hundreds of them before one of another caller."""
+    pool, go_on, ran = loops._Threads(2), threading.Event(), list[str]()
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+
+    def work(ctx: Context) -> None:
+        ran.append(ctx.caller.principal)
+        if ctx.caller.principal != "alice":
+            go_on.wait(WAIT_S)
+
+    async with Crib([work]) as crib:
+        floods = [crib.workbench(Caller(name)).call_many([("work", None)] * 200) for name in ("eve", "mallory")]
+        flood = asyncio.ensure_future(asyncio.gather(*floods))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while len(ran) < 3:
+                    await asyncio.sleep(0.01)
+                assert sorted(ran) == ["eve", "eve", "mallory"]
+                assert (await crib.workbench(Caller("alice")).call("work")).status == "success"
+        finally:
+            go_on.set()
+            await flood
+    assert (pool._shares, pool._parked, len(ran)) == ({}, 0, 401)
+    assert pool._alive <= 2
 
 
 async def test_calls_whose_threads_cannot_be_started_end_and_later_ones_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,10 @@ def execute(
     deadline = current_deadline.get()
     if not tool.needs_context:
         if deadline is None and call.cancellation is None:
-            return tool.work(arguments, None)
-        return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
+            return tool.work(arguments, runtime)
+        return Bounded(
+            tool.work(arguments, runtime), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline
+        )
     cancellation = CancellationToken()
     port = CallPort(tool, call, runtime, events, trail)
     context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here())

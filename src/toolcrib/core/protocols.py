@@ -56,7 +56,7 @@ ErrorMessage = Callable[[ToolError, BaseException, Call], str]
 
 
 class Work(Protocol):
-    """Checked arguments and the Context → the value. The Context is None where the tool does not need one."""
+    """Checked arguments and the Context → the value. Where the tool needs no Context, it is the Host."""
 
     def __call__(self, arguments: dict[str, Any], context: Any, /) -> Awaitable[Any]: ...
 

@@ -22,13 +22,14 @@ from typing import Any, Generic, TypeVar
 from ..core import ToolError
 from ..core.cancel import from_any_thread
 from .semaphore import release_permits, share_permits
+from .shares import share
 
 T = TypeVar("T")
 
 MAX_THREADS = 32
-"""How many threads work at a time."""
-MAX_PARKED = 256
-"""How many more there may be whose callers have given up, or which wait for other calls."""
+"""How many threads work at a time, and one more for each further principal whose work there is."""
+MAX_PARKED = 512
+"""How many more there may be whose callers have given up, or which wait for other calls; half of it of a principal."""
 LOOK_INTERVAL_S = 0.1
 BEGIN_TIMEOUT_S = 10.0
 """How long a loop may take to begin what is handed over to it."""
@@ -48,32 +49,34 @@ class Escaped(Exception):
         self.error = error
 
 
-def in_thread(work: Callable[[], T], *, is_cleanup: bool = False) -> Awaitable[T]:
+def in_thread(work: Callable[[], T], *, principal: str = "", is_cleanup: bool = False) -> Awaitable[T]:
     """Start *work* in a worker thread under this task's context variables. Returns its value, to be awaited at once.
+
+    *principal* is for whom. Where work waits for a thread, that of who has the fewest is next.
 
     Raises what *work* raises; `Escaped` in place of what an event loop cannot carry; ToolError `limited` where too many
     threads are occupied for ever, but not for what *is_cleanup*, and `unavailable` where the system starts no thread.
     Cancelling the wait does not stop the work, and what the call holds is held until the work has ended.
     """
-    return _threads(os.getpid()).begin(work, is_cleanup=is_cleanup)
+    return _threads(os.getpid()).begin(work, principal, is_cleanup=is_cleanup)
 
 
 @contextmanager
 def waiting() -> Generator[None]:
     """Wait in the block for other calls. If this is a worker thread, another may work in its place meanwhile."""
-    pool: _Threads | None = getattr(_this_thread, "pool", None)
-    if pool is None:
+    job: _Job | None = getattr(_this_thread, "job", None)
+    if job is None:
         yield
         return
-    pool.park(1)
+    job.pool.park(job, 1)
     try:
         yield
     finally:
-        pool.park(-1)
+        job.pool.park(job, -1)
 
 
 _this_thread = threading.local()
-"""The `pool` of a worker thread, and the `mailbox` of a thread with an event loop."""
+"""The `job` of a worker thread, and the `mailbox` of a thread with an event loop."""
 
 
 class _Mailbox:
@@ -111,7 +114,9 @@ class _Job(asyncio.Future[Any]):
     holds meanwhile, which the garbage collector goes through again and again.
     """
 
-    __slots__ = ("context", "is_abandoned", "is_running", "mailbox", "permits", "pool", "work")
+    __slots__ = ("context", "is_abandoned", "is_running", "mailbox", "permits", "pool", "share", "work")
+
+    share: "_Share"
 
     def __init__(self, work: Callable[[], Any], pool: "_Threads", mailbox: _Mailbox) -> None:
         super().__init__(loop=mailbox.loop)
@@ -141,25 +146,42 @@ class _Job(asyncio.Future[Any]):
             return None, Escaped(error)
 
 
+class _Share:
+    """What one principal has of the threads: work that waits and that runs, and threads that are parked."""
+
+    __slots__ = ("jobs", "parked", "principal", "unfinished")
+
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
+        self.jobs: deque[_Job] = deque()
+        self.unfinished = self.parked = 0
+
+    @property
+    def running(self) -> int:
+        return self.unfinished - len(self.jobs)
+
+
 class _Threads:
     """At most *size* threads that work, started as they are needed.
 
     A thread is parked while its caller has given up, so that work that never returns does not exhaust the pool, or
-    while it waits for another call, which may need a thread itself. For each parked thread there may be one more.
+    while it waits for another call, which may need a thread itself. For each parked thread there may be one more, and
+    for each principal but one, so that nobody waits for the work of others.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._jobs: deque[_Job] = deque()
+        self._shares: dict[str, _Share] = {}  # of principals with unfinished work
         self._idle: list[threading.Lock] = []  # each is what a thread waits for; the last that worked works next
         self._lock = threading.Lock()
         self._alive = self._unfinished = self._parked = 0
 
-    def begin(self, work: Callable[[], T], *, is_cleanup: bool) -> Awaitable[T]:
-        if self._parked >= MAX_PARKED and not is_cleanup:
+    def begin(self, work: Callable[[], T], principal: str, *, is_cleanup: bool) -> Awaitable[T]:
+        parked = 0 if (own := self._shares.get(principal)) is None else own.parked
+        if parked >= share(MAX_PARKED, self._parked - parked) and not is_cleanup:
             raise ToolError(
-                f"{self._parked} calls have never returned, or wait for calls that they have made, and no thread is "
-                "left for this one. Try again when they have ended.",
+                f"{parked or self._parked} calls have never returned, or wait for calls that they have made, and no "
+                "thread is left for this one. Try again when they have ended.",
                 "limited",
             )
         loop = asyncio.get_running_loop()
@@ -168,7 +190,9 @@ class _Threads:
             mailbox = _this_thread.mailbox = _Mailbox(loop)
         job = _Job(work, self, mailbox)
         with self._lock:
-            self._jobs.append(job)
+            job.share = self._shares.setdefault(principal, _Share(principal))
+            job.share.jobs.append(job)
+            job.share.unfinished += 1
             self._unfinished += 1
             idle = self._idle.pop() if self._idle else None
             if idle is None:
@@ -183,20 +207,29 @@ class _Threads:
         with self._lock:
             if job.is_running:
                 job.is_abandoned = True
-                self._parked += 1
-                self._grow()
+                self._park(job, 1)
             else:
                 permits, job.permits = job.permits, ()
         release_permits(permits)
 
-    def park(self, number: int) -> None:
-        """Note that *number* more threads wait for others."""
+    def park(self, job: _Job, number: int) -> None:
+        """Note that *number* more threads of the principal of *job* wait for others."""
         with self._lock:
-            self._parked += number
-            self._grow()
+            self._park(job, number)
+
+    # With the lock held
+
+    def _park(self, job: _Job, number: int) -> None:
+        job.share.parked += number
+        self._parked += number
+        self._grow()
+
+    @property
+    def _most(self) -> int:
+        return self._size + self._parked + max(0, min(len(self._shares) - 1, MAX_PARKED))
 
     def _grow(self) -> None:
-        if self._alive < min(self._unfinished, self._size + self._parked):
+        if self._alive < min(self._unfinished, self._most):
             try:
                 threading.Thread(target=self._serve, name=f"toolcrib-{self._alive + 1}", daemon=True).start()
             except RuntimeError:
@@ -206,22 +239,31 @@ class _Threads:
 
     def _refuse(self) -> None:
         """End what waits for a thread, where the system starts none and those that there are wait themselves."""
-        while self._jobs and self._alive <= self._parked:
-            job = self._jobs.popleft()
-            self._unfinished -= 1
+        while self._alive <= self._parked and (job := self._next()) is not None:
+            self._end(job)
             permits, job.permits = job.permits, ()
             release_permits(permits)
             message = "The system starts no thread for this call. Nothing has run. Try again later."
             job.mailbox.post(job, None, ToolError(message, "unavailable"))
 
+    def _next(self) -> _Job | None:
+        """Return the work that is next: of the principal who has the fewest threads."""
+        waiting = [share for share in self._shares.values() if share.jobs]
+        return min(waiting, key=_running).jobs.popleft() if waiting else None
+
+    def _end(self, job: _Job) -> None:
+        self._unfinished -= 1
+        job.share.unfinished -= 1
+        if not job.share.unfinished:
+            del self._shares[job.share.principal]
+
     def _serve(self) -> None:
-        _this_thread.pool = self
         wake = threading.Lock()
         wake.acquire()
         is_needed = True
         while is_needed:
             with self._lock:
-                job = self._jobs.popleft() if self._jobs else None
+                job = self._next()
                 if job is None:
                     self._idle.append(wake)
                 else:
@@ -229,17 +271,24 @@ class _Threads:
             if job is None:
                 wake.acquire()
                 continue
+            _this_thread.job = job
             value, error = job.run() if job.is_running else (None, None)
+            _this_thread.job = None
             with self._lock:
                 job.is_running = False
-                self._unfinished -= 1
                 self._parked -= job.is_abandoned
-                is_needed = self._alive <= self._size + self._parked
+                job.share.parked -= job.is_abandoned
+                self._end(job)
+                is_needed = self._alive <= self._most
                 self._alive -= not is_needed
                 permits, job.permits = job.permits, ()
             release_permits(permits)
             job.mailbox.post(job, value, error)
             del job, value, error  # not kept alive while waiting for the next job
+
+
+def _running(share: _Share) -> int:
+    return share.running
 
 
 @functools.cache

@@ -63,7 +63,7 @@ def _body(fn: Callable[..., Any], runs: Runs) -> Body | None:
 
 def _threaded(body: Body) -> Work:
     async def work(arguments: dict[str, Any], context: Context) -> Any:
-        value = await in_thread(partial(body, arguments, context))
+        value = await in_thread(partial(body, arguments, context), principal=context.caller.principal)
         # A plain function may still return an awaitable: a wrapper around a coroutine function does.
         return await value if hasattr(type(value), "__await__") else value
 
@@ -181,7 +181,7 @@ async def in_one_thread(body: Body, needs: Needs, arguments: dict[str, Any], con
 
     try:
         await inside.prepare(needs)
-        return await in_thread(lambda: inside.run(body, needs, arguments))
+        return await in_thread(lambda: inside.run(body, needs, arguments), principal=context.caller.principal)
     finally:
         if outside.is_used():
             await until_closed(close)
