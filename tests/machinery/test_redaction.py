@@ -61,3 +61,21 @@ def test_where_there_is_no_secret_the_same_object_is_returned() -> None:
 def test_of_content_all_but_the_bytes_is_redacted(part: Any, shown: Any) -> None:
     assert redacted_content(part, redactor) == shown
     assert redacted_content(part, None) is part
+
+
+@pytest.mark.parametrize(
+    "unit", ["\\\\", '\\"', '"a",', "1,", "x "], ids=["backslashes", "quotes", "strings", "numbers", "words"]
+)
+def test_one_secret_in_a_long_text_costs_no_look_at_each_of_its_values(unit: str) -> None:
+    """A model sends megabytes of backslashes beside a secret that it was shown (second case: of short strings)."""
+    looks: list[int] = []
+
+    def redact(text: str) -> str:
+        looks.append(len(text))
+        return text.replace("hunter2", "[secret]")
+
+    body = unit * (400_000 // len(unit))
+    text = f'["{body}", "hunter2"]' if "\\" in unit else f'[{body}"hunter2"]'
+    assert redacted_json(text, redact) == text.replace("hunter2", "[secret]")
+    assert len(looks) < 3_000
+    assert sum(looks) < 7 * len(text)

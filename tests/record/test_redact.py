@@ -7,6 +7,7 @@ import logging
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from time import thread_time
 
 import pytest
 
@@ -33,6 +34,38 @@ def test_secrets_show_in_no_repr_and_short_ones_are_refused() -> None:
     for short in ("", "abc"):
         with pytest.raises(SetupError, match="at least 4 characters"):
             Redactor([short])
+
+
+@pytest.mark.parametrize(
+    ("unit", "end"), [("a", ""), ("ab", ""), ("a", "b"), ("0123456789", "b")], ids=["aaaa", "abab", "aaab", "digits"]
+)
+def test_a_secret_that_repeats_itself_takes_time_in_proportion_to_the_text(unit: str, end: str) -> None:
+    """A remote server issues the token, and fills its answers with it (second case: with all but its last letter)."""
+
+    def time_of(size: int) -> float:
+        secret, text = unit * (size // 400 // len(unit)) + end, unit * (size // len(unit))
+        redactor = Redactor([secret])
+        times: list[float] = []
+        for _ in range(3):
+            started_at = thread_time()
+            assert redactor.redact(text) == (text if end else "[secret]")
+            redactor.split(text)
+            times.append(thread_time() - started_at)
+        return min(times)
+
+    assert time_of(1_600_000) < 9 * time_of(400_000)  # by pairs, 16 times
+
+
+def test_of_many_secrets_and_few_the_same_is_found_in_a_long_text() -> None:
+    generator = random.Random(5)
+    for alphabet in ("a", "ab", "abc", "abcdefghijklmnopqrstuvwxyz"):
+        for size in (4, 5, 8, 11, 12, 30):
+            secrets = {"".join(generator.choices(alphabet, k=generator.randrange(size, 2 * size))) for _ in range(4)}
+            body = "".join(generator.choices(alphabet, k=500)) + "-".join(secrets) + alphabet * 3
+            short, long = Redactor(secrets).redact(body), Redactor(secrets).redact(body + "\n" * 1000)
+            assert long == short + "\n" * 1000
+            many = Redactor([*secrets, *(f"{number:04}-other-secret" for number in range(300))])
+            assert many.redact(body) == short
 
 
 log = logging.getLogger("toolcrib")

@@ -6,12 +6,16 @@ So what is redacted is as valid as it was. Where no secret is found nothing is d
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..core import Content, Data, File, Redaction, Text
 
-_TOKEN = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|[^\s"{}\[\],:]+', re.DOTALL)
+_STRING, _OTHER = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', r'[^\s"{}\[\],:]++'
+_TOKEN = re.compile(f"({_STRING})|{_OTHER}", re.DOTALL)
 """A string of JSON; a number, or whatever else."""
+_PASSAGES = [re.compile(rf"(?:{_STRING}|{_OTHER}|[\s{{}}\[\],:]){{1,{size}}}+", re.DOTALL) for size in (1024, 32)]
+"""So many tokens, and what is between them: where a passage has no secret, its tokens are not looked at one by one."""
 
 
 def redacted(text: str, redaction: Redaction | None) -> str:
@@ -36,7 +40,12 @@ def redacted_json(text: str, redaction: Redaction | Callable[[str], str] | None)
             return match[0]
         return json.dumps(clean, ensure_ascii="\\u" in match[0])
 
-    result = _TOKEN.sub(token, text)
+    def passage(match: re.Match[str], level: int = 0) -> str:
+        if redact(text := match[0]) == text:
+            return text
+        return _TOKEN.sub(token, text) if level else _PASSAGES[1].sub(partial(passage, level=1), text)
+
+    result = _PASSAGES[0].sub(passage, text)
     clean = redact(result)
     return result if clean == result else json.dumps(clean)
 

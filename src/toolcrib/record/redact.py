@@ -23,8 +23,10 @@ MARK = "[secret]"
 MIN_SECRET_CHARS = 4
 MAX_RECENT, MAX_RECENT_CHARS = 1_000, 4 * 1024 * 1024
 
-MAX_SEARCHES = 200
-"""Up to so many forms, it is quickest to look for each."""
+MAX_SEARCHES, SHORT_CHARS = 200, 1_000
+"""In a text so short, it is quickest to look for each of so many forms."""
+MIN_STRIDE, MAX_STRIDE, _GRAM, _TAIL = 4, 8, 4, 24
+"""In a longer one, each eighth place is looked at; each fourth to seventh where there are forms under 11 characters."""
 
 # One for all redactors: a secret is seldom added, and a redactor can be copied.
 _adding = threading.Lock()
@@ -107,9 +109,9 @@ class Redactor:
 
 
 class _Forms:
-    """The forms to look for in a text. Of many, those are looked for whose first four characters it has."""
+    """The forms to look for in a text. In a long one, those are looked for of which it has the last characters."""
 
-    __slots__ = ("_by_head", "_forms", "_heads", "_longest")
+    __slots__ = ("_by_head", "_by_tail", "_forms", "_grams", "_heads", "_longest", "_stride")
 
     def __init__(self, forms: Iterable[str]) -> None:
         self._forms = tuple(forms)
@@ -118,22 +120,50 @@ class _Forms:
         for form in self._forms:
             self._by_head.setdefault(form[:MIN_SECRET_CHARS], []).append(form)
         self._heads = {head[:size] for head in self._by_head for size in range(1, MIN_SECRET_CHARS)}
+        self._stride = min(MAX_STRIDE, min(map(len, self._forms), default=0) - _GRAM + 1)
+        self._by_tail: dict[str, set[str]] = {}
+        self._grams: dict[str, set[tuple[int, int]]] = {}
 
     def in_text(self, text: str) -> list[str]:
         """Return the forms that *text* has."""
-        forms: Iterable[str] = self._forms
-        if len(self._forms) > MAX_SEARCHES:
-            heads = {text[start : start + MIN_SECRET_CHARS] for start in range(len(text) - MIN_SECRET_CHARS + 1)}
-            forms = (form for head in self._by_head.keys() & heads for form in self._by_head[head])
-        return [form for form in forms if form in text]
+        is_quick = len(self._forms) <= MAX_SEARCHES and (len(text) < SHORT_CHARS or self._stride < MIN_STRIDE)
+        return [form for form in (self._forms if is_quick else self._candidates(text)) if form in text]
+
+    def _candidates(self, text: str) -> set[str]:
+        """Return the forms that *text* may have: it has their last characters.
+
+        Wherever these are, one of their first fours of characters begins at a multiple of the stride.
+        """
+        if not self._forms:
+            return set()
+        stride = self._stride
+        if not self._grams:
+            grams: dict[str, set[tuple[int, int]]] = {}
+            for form in self._forms:
+                tail = form[-_TAIL:]
+                self._by_tail.setdefault(tail, set()).add(form)
+                for offset in range(stride):
+                    grams.setdefault(tail[offset : offset + _GRAM], set()).add((offset, len(tail)))
+            self._grams = grams  # whole: other threads may look meanwhile
+        grams, text = self._grams, "\0" * stride + text
+        starts = range(stride, len(text) - _GRAM + 1, stride)
+        surroundings = {text[at - stride : at + _TAIL] for at in starts if text[at : at + _GRAM] in grams}
+        candidates: set[str] = set()
+        for around in surroundings:
+            for offset, size in grams[around[stride : stride + _GRAM]]:
+                candidates.update(self._by_tail.get(around[stride - offset : stride - offset + size], ()))
+        return candidates
 
     def start_of_unfinished(self, text: str) -> int:
         """Return where the longest end of *text* begins that is the beginning of a form; its size if there is none."""
         size = len(text)
         for start in range(max(0, size - self._longest + 1), size):
-            end = text[start:]
-            forms = self._by_head.get(end[:MIN_SECRET_CHARS], ())
-            if end in self._heads or any(len(form) > len(end) and form.startswith(end) for form in forms):
+            head = text[start : start + MIN_SECRET_CHARS]
+            if head in self._by_head:
+                end = text[start:]
+                if any(len(form) > len(end) and form.startswith(end) for form in self._by_head[head]):
+                    return start
+            elif size - start < MIN_SECRET_CHARS and head in self._heads:
                 return start
         return size
 
@@ -203,22 +233,40 @@ def _base64(data: bytes) -> Iterator[str]:
 
 def _spans(text: str, forms: Iterable[str]) -> list[tuple[int, int]]:
     """Return where *forms* are in *text*, in order; those that overlap as one."""
-    spans: list[tuple[int, int]] = []
-    for form in forms:
-        start = text.find(form)
-        while start >= 0:
-            if spans and spans[-1][0] <= start < spans[-1][1]:
-                spans[-1] = (spans[-1][0], max(spans[-1][1], start + len(form)))
-            else:
-                spans.append((start, start + len(form)))
-            start = text.find(form, start + 1)
     areas: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
+    for start, end in sorted(span for form in forms for span in _spans_of(form, text)):
         if areas and start < areas[-1][1]:
             areas[-1] = (areas[-1][0], max(areas[-1][1], end))
         else:
             areas.append((start, end))
     return areas
+
+
+def _spans_of(form: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where *form* is in *text*, one that repeats itself as one, so that no character is compared often.
+
+    A form can only overlap itself at a distance after which its letters come again. Where that is over half of it, the
+    next one begins after the half; else (`aaaa`, `abab`) the letters are followed as far as they come again.
+    """
+    size = len(form)
+    unit = _period(form)
+    step = unit or (size + 1) // 2
+    repeated = form[size - unit :]
+    many = repeated * (1024 // unit) if unit else ""
+    start = text.find(form)
+    while start >= 0:
+        end = start + size
+        for letters in (many, repeated):
+            while letters and text.startswith(letters, end):
+                end += len(letters)
+        yield start, end
+        start = text.find(form, end - step + 1)
+
+
+def _period(form: str) -> int:
+    """Return after how many letters those of *form* come again; 0 where that is over half of it."""
+    unit = form.find(form[: (len(form) + 1) // 2], 1)
+    return unit if unit > 0 and form.startswith(form[unit:]) else 0
 
 
 def _replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
