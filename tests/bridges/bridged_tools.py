@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Image, tool
+from toolcrib import Caller, Image, Source, Workbench, tool
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -41,3 +41,46 @@ async def wipe(path: str) -> str:
 async def whoami(caller: Caller) -> str:
     """Say who calls."""
     return caller.principal
+
+
+@tool
+async def report() -> str:
+    """Write a long report."""
+    return "line\n" * 20_000
+
+
+NEEDED = [
+    ("find_tools", {"query": "add numbers"}),
+    ("add", {"numbers": [1, 2]}),
+    ("find_tools", {"query": "long report"}),
+    ("report", {}),
+    ("read_result", {"handle": "h"}),
+]
+"""Calls of tools that only a search, or a result that is too large, has brought to the run."""
+
+LISTED = [call for call in NEEDED if call[0] != "find_tools"]
+"""The same, where a list that does not change has all tools from the start."""
+
+
+def searched() -> Workbench:
+    return Workbench([add, wipe, report], search=True)
+
+
+def check_needed(texts: list[str]) -> None:
+    """Check what a model reads of `NEEDED` or `LISTED`."""
+    assert '"name":"add"' in texts[0] or texts[0] == "3"
+    assert "read on with read_result" in texts[-2]
+    assert "There is no result under this handle" in texts[-1]
+
+
+class Live(Source):
+    """Notes in `events` when it starts and stops."""
+
+    async def start(self) -> None:
+        events.append("start")
+
+    async def stop(self) -> None:
+        events.append("stop")
+
+    def tools(self) -> list[Any]:
+        return [add]

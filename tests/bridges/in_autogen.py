@@ -12,7 +12,18 @@ from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, RequestUsage
 from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from bridged_tools import PNG, add, events, no_events, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    LISTED,
+    NEEDED,
+    PNG,
+    Live,
+    add,
+    check_needed,
+    events,
+    no_events,
+    searched,
+    wipe,
+)
 from pydantic import BaseModel
 
 from toolcrib import Context, Image, Workbench, tool
@@ -85,6 +96,23 @@ async def test_images_reach_the_agent_and_a_broken_one_harms_nobody() -> None:
     )
     assert results[0][0].startswith("Here:\n[Image: iVBOR")
     assert results[1] == ("Here:\n[image: image/png, 8 bytes] (it cannot be decoded)", False)
+
+
+@pytest.mark.parametrize("kind", ["workbench", "tools"])
+async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run(kind: str) -> None:
+    calls = [(name, json.dumps(arguments)) for name, arguments in (NEEDED if kind == "workbench" else LISTED)]
+    results = await run(scripted(*calls), **{kind: getattr(bridge, kind)(searched())})
+    check_needed([text for text, _ in results])
+
+
+async def test_two_workbenches_of_one_keep_it_until_the_last_stops() -> None:
+    first, second = (bridge.workbench(bench) for bench in [Workbench([Live()])] * 2)
+    await first.start()
+    await second.start()
+    await first.stop()
+    assert ((await second.call_tool("add", {"numbers": [1]})).to_text(), events) == ("1", ["start"])
+    await second.stop()
+    assert events == ["start", "stop"]
 
 
 async def test_a_call_that_waits_says_so() -> None:

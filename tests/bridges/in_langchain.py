@@ -5,7 +5,19 @@ import base64
 from typing import Annotated, Any
 
 import pytest
-from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    LISTED,
+    NEEDED,
+    PNG,
+    add,
+    check_needed,
+    draw,
+    events,
+    no_events,
+    searched,
+    whoami,
+    wipe,
+)
 from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
@@ -111,6 +123,17 @@ async def test_the_caller_of_a_run_comes_from_its_config() -> None:
         agent = create_agent(scripted(("whoami", {})), tools=made)
         (nobody,) = seen(await agent.ainvoke(HELLO))
         assert "Tool 'whoami' is not available now: KeyError" in nobody.text
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("kind", ["tools", "middleware"])
+async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run(kind: str, is_async: bool) -> None:
+    model = scripted(*(NEEDED if kind == "middleware" else LISTED))
+    made = getattr(bridge, kind)(searched())
+    agent = create_agent(model, tools=made) if kind == "tools" else create_agent(model, middleware=[made])
+    check_needed([each.text for each in seen(await agent.ainvoke(HELLO) if is_async else agent.invoke(HELLO))])
+    if kind == "middleware":
+        assert [each.name for each in model.bound[:3]] == ["find_tools", "find_tools", "add"]
 
 
 @langchain_tool

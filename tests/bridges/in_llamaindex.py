@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    LISTED,
+    NEEDED,
+    PNG,
+    add,
+    check_needed,
+    draw,
+    events,
+    no_events,
+    searched,
+    whoami,
+    wipe,
+)
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -100,6 +112,16 @@ async def test_the_caller_of_a_run_comes_from_its_context() -> None:
         assert ("Tool 'whoami' is not available now" in nobody.content, nobody.is_error) == (True, True)
 
 
+@pytest.mark.parametrize("kind", ["tools", "retriever"])
+async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run(kind: str) -> None:
+    model = Scripted(*(NEEDED if kind == "retriever" else LISTED))
+    made = getattr(bridge, kind)(searched())
+    results = await run(
+        model, *([made] if kind == "tools" else [None]), **({} if kind == "tools" else {"tool_retriever": made})
+    )
+    check_needed([each.content for each in results])
+
+
 async def test_an_agent_with_the_retriever_follows_changes_within_a_run() -> None:
     @tool
     async def learn() -> str:
@@ -165,7 +187,7 @@ async def test_what_nobody_gives_is_refused_with_the_reason() -> None:
 
 async def test_a_model_cannot_write_the_context_of_a_run() -> None:
     crib = Crib([whoami])
-    (made,) = bridge.tools(crib, caller=lambda context: Caller(context["user"] if context else "nobody"), wait=True)
+    made, _ = bridge.tools(crib, caller=lambda context: Caller(context["user"] if context else "nobody"), wait=True)
     refused = await made.acall(toolcrib_context={"user": "admin"})
     assert (refused.is_error, "takes no argument 'toolcrib_context'" in refused.content) == (True, True)
     assert (await made.acall()).content == "nobody"

@@ -20,11 +20,22 @@ from agents import (
     function_tool,
     tool_input_guardrail,
 )
-from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    NEEDED,
+    PNG,
+    add,
+    check_needed,
+    draw,
+    events,
+    no_events,
+    searched,
+    whoami,
+    wipe,
+)
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from pydantic import BaseModel
 
-from toolcrib import Approve, Call, Caller, Crib, Image, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Image, Workbench, tool
 from toolcrib.bridges import openai_agents as bridge
 from toolcrib.core import Data
 from toolcrib.tools import as_tool
@@ -126,6 +137,33 @@ async def test_changes_of_the_tools_are_followed() -> None:
     bench.registry.add(as_tool(draw))
     await Runner.run(agent, "Go.")
     assert [each.name for each in agent.model.tools[0]] == ["add", "draw"]  # type: ignore[union-attr]
+
+
+async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run() -> None:
+    model = Scripted(*((name, json.dumps(arguments)) for name, arguments in NEEDED))
+    await Runner.run(Agent("test", model=model, tools=bridge.tools(searched())), "Go.")  # type: ignore[arg-type]
+    check_needed(model.seen)
+    offered = [{each.name for each in tools} for tools in model.tools]
+    assert offered[0] == {"find_tools"}
+    assert offered[1] == {"find_tools", "add"}
+    assert offered[-1] == {"find_tools", "add", "report", "read_result"}
+
+
+async def test_a_run_is_offered_what_its_caller_may_see() -> None:
+    """A tool for administrators only is in the list of a crib, and not among those of a run of anybody else."""
+
+    @tool(available=lambda caller: caller.principal == "admin")
+    async def audit() -> str:
+        """Audit."""
+        return "audited"
+
+    async with Crib([whoami, audit]) as crib:
+        made = bridge.tools(crib, caller=lambda context: Caller(context.context))
+        for user, expected in (("alice", ["whoami"]), ("admin", ["whoami", "audit"])):
+            model = Scripted()
+            agent: Agent[str] = Agent("test", model=model, tools=[*made])
+            await Runner.run(agent, "Go.", context=user)
+            assert [each.name for each in model.tools[0]] == expected
 
 
 # In

@@ -5,7 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    NEEDED,
+    PNG,
+    Live,
+    add,
+    check_needed,
+    draw,
+    events,
+    no_events,
+    searched,
+    whoami,
+    wipe,
+)
 from pydantic_ai import Agent, ApprovalRequired, FunctionToolset, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.messages import (
     BinaryContent,
@@ -18,7 +30,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolDefinition
 
-from toolcrib import Approve, Call, Caller, Crib, Image, Source, Text, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Image, Text, Workbench
 from toolcrib.bridges import pydantic_ai as bridge
 from toolcrib.core import Data, Hints
 from toolcrib.tools import as_tool
@@ -66,16 +78,6 @@ async def test_an_agent_calls_through_the_whole_pipeline() -> None:
 
 
 async def test_a_workbench_starts_and_stops_with_each_run_unless_somebody_has_started_it() -> None:
-    class Live(Source):
-        async def start(self) -> None:
-            events.append("start")
-
-        async def stop(self) -> None:
-            events.append("stop")
-
-        def tools(self) -> list[Any]:
-            return [add]
-
     bench = Workbench([Live()])
     agent = Agent(Scripted(("add", {"numbers": [1]})).model, toolsets=[bridge.toolset(bench)])
     for _ in range(2):
@@ -85,6 +87,32 @@ async def test_a_workbench_starts_and_stops_with_each_run_unless_somebody_has_st
         await agent.run("Go.")
         assert (await bench.call("add", {"numbers": [1]})).value == 1
     assert events == ["start", "stop"] * 3
+
+
+async def test_two_agents_on_one_workbench_keep_it_until_the_last_run_ends() -> None:
+    bench, is_waiting, may_end = Workbench([Live()]), asyncio.Event(), asyncio.Event()
+
+    async def second(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse([TextPart(str(messages[-1].parts[0].content))])  # type: ignore[union-attr]
+        is_waiting.set()
+        await may_end.wait()
+        return ModelResponse([ToolCallPart("add", {"numbers": [1]})])
+
+    # Both have their own toolset of it. The first one starts it, and ends while the second has not called yet.
+    agents = [Agent(model, toolsets=[bridge.toolset(bench)]) for model in (Scripted().model, FunctionModel(second))]
+    async with agents[0]:
+        run = asyncio.create_task(agents[1].run("Go."))
+        await is_waiting.wait()
+        await agents[0].run("Go.")
+    may_end.set()
+    assert ((await run).output, events) == ("1", ["start", "stop"])
+
+
+async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run() -> None:
+    model = Scripted(*NEEDED)
+    await Agent(model.model, toolsets=[bridge.toolset(searched())]).run("Go.")
+    check_needed([each.model_response_str() for each in model.seen])
 
 
 def asks(*_: Any) -> Any:

@@ -4,7 +4,17 @@ import io
 from typing import Any, Literal
 
 import pytest
-from bridged_tools import PNG, add, draw, events, no_events, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    LISTED,
+    PNG,
+    add,
+    check_needed,
+    draw,
+    events,
+    no_events,
+    searched,
+    wipe,
+)
 from PIL import Image as Pillow
 from pydantic import BaseModel
 from smolagents import ActionStep, CodeAgent, Model, Tool, ToolCallingAgent, ToolCollection
@@ -59,7 +69,7 @@ def test_an_agent_calls_through_the_whole_pipeline() -> None:
         ("add", {"numbers": [1, "2"]}), ("add", {"numbrs": [1]}), ("add", {"numbers": ["x"]}), bench=Workbench([add])
     )
     added, misspelt, wrong = run(agent)
-    assert agent.model.offered == ["add", "final_answer"]  # type: ignore[attr-defined]
+    assert agent.model.offered == ["add", "read_result", "final_answer"]  # type: ignore[attr-defined]
     assert added == "3"
     assert "numbrs is not in the tool's input schema" in misspelt  # as smolagents checks it
     assert "Tool 'add': 'numbers[0]': expected integer, got string." in wrong
@@ -102,6 +112,10 @@ def test_an_image_is_one_of_the_agents() -> None:
     assert drawn == f"Here:\n[image: image/png, {len(PNG)} bytes]"
 
 
+def test_what_a_large_result_brings_is_offered_within_the_run() -> None:
+    check_needed(run(calling(*LISTED, bench=searched())))
+
+
 class Place(BaseModel):
     city: str
     parts: list["Place"] = []
@@ -128,7 +142,7 @@ def test_schemas_are_those_that_smolagents_takes() -> None:
 
     strange = ("files.read", "files-read", "import", "1st")
     named = [from_work(ToolSpec(name, "Read.", {"type": "object"}), work, home="here") for name in strange]
-    found, *others = bridge.tools(Workbench([find, *named]))
+    found, *others, _ = bridge.tools(Workbench([find, *named]))
     parameters = get_tool_json_schema(found)["function"]["parameters"]
     assert parameters["required"] == ["place", "kind"]
     assert parameters["properties"]["place"]["properties"]["city"]["type"] == "string"
@@ -208,6 +222,6 @@ async def test_their_tools_are_sources() -> None:
 
 
 def test_an_argument_too_many_is_refused() -> None:
-    (made,) = bridge.tools(Workbench([add]))
+    made, _ = bridge.tools(Workbench([add]))
     with pytest.raises(ToolError, match="takes no argument 'argument 1'"):
         made([1], 2)

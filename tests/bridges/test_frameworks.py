@@ -12,8 +12,6 @@ import pytest
 from toolcrib import bridges
 
 HERE = Path(__file__).parent
-# What the tests of a bridge need beside its extra.
-ALSO = {"langchain": ["langchain", "langgraph"], "autogen": ["autogen-agentchat", "autogen-ext"]}
 
 
 @pytest.mark.full
@@ -22,8 +20,9 @@ def test_the_bridge_does_what_its_page_says(
     name: str, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]], tmp_path: Path
 ) -> None:
     extra = bridges.FRAMEWORKS[name][1]
-    also = [word for package in ["pytest", "pytest-asyncio", *ALSO.get(name, [])] for word in ("--with", package)]
-    programs = clean_env("--free", "--extra", extra, *also)
+    programs = clean_env(
+        "--free", "--extra", extra, "--extra", "search", "--with", "pytest", "--with", "pytest-asyncio"
+    )
     command = [programs / "python", "-m", "pytest", "-c", HERE / "frameworks.ini", "-p", "no:cacheprovider"]
     files = [HERE / f"in_{name}.py", HERE / "in_pages.py"]
     environ = {**user_environ(programs), "BRIDGE": name, "OPENAI_AGENTS_DISABLE_TRACING": "1"}

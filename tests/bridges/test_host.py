@@ -64,7 +64,7 @@ def asks(spec: ToolSpec, arguments: Any, caller: Caller) -> Any:
 async def test_each_run_has_the_workbench_of_its_caller() -> None:
     async with Crib([whoami]) as crib:
         host = Host(crib, lambda context: Caller(context["user"]))
-        assert host.bench({"user": "alice"}) is host.bench({"user": "alice"})
+        assert await host.bench({"user": "alice"}) is await host.bench({"user": "alice"})
         results = [await host.call({"user": user}, "whoami", None) for user in ("alice", "bob")]
         assert [result.value for result in results] == ["alice", "bob"]
 
@@ -109,6 +109,54 @@ async def test_a_workbench_stops_with_the_last_run_if_a_run_has_started_it() -> 
     async with bench:
         await one()
         assert events == ["start", "/"]
+
+
+async def test_runs_of_several_frameworks_share_a_workbench_until_the_last_has_left() -> None:
+    bench = Workbench([Live()])
+    first, second = Host(bench), Host(bench)
+    await first.enter()
+    await second.enter()
+    await first.leave()
+    assert (await second.call(None, "wipe", {"path": "/"})).text == "wiped /"
+    await second.leave()
+    assert (events, bench.is_started) == (["start", "/", "stop"], False)
+
+
+async def test_a_run_that_has_started_a_workbench_leaves_it_to_the_host_who_has_entered_it_since() -> None:
+    """The host comes second: `async with` finds the workbench started, and owns it from then on."""
+    host = Host(bench := Workbench([Live()]))
+    await host.enter()
+    async with bench:
+        await host.leave()
+        assert (await bench.call("wipe", {"path": "/"})).text == "wiped /"
+        await _enter_and_leave(host)
+        assert events == ["start", "/"]
+    assert events == ["start", "/", "stop"]
+
+
+async def test_the_caller_of_a_run_can_be_had_from_an_async_function() -> None:
+    async def caller(context: Any) -> Caller:
+        await asyncio.sleep(0)
+        return Caller(context["user"])
+
+    async with Crib([whoami]) as crib:
+        host = Host(crib, caller)
+        assert (await host.call({"user": "alice"}, "whoami", None)).value == "alice"
+        assert [tool.name for tool in await host.shown({"user": "alice"})] == ["whoami"]
+
+
+async def test_where_nobody_is_identified_a_run_is_offered_nothing_and_goes_on(caplog: Any) -> None:
+    """Also where a caller is known, but what it is asked of (here, of a coroutine) raises later than the function."""
+
+    async def unknown(context: Any) -> Caller:
+        raise PermissionError("secret-token")
+
+    async with Crib([whoami], secrets=["secret-token"]) as crib:
+        for caller in (unknown, lambda context: context["user"], lambda context: None):
+            host = Host(crib, caller)  # type: ignore[arg-type]  # what callers get wrong
+            assert await host.shown({}) == ()
+            assert (await host.call({}, "whoami", None)).shown().code == "unavailable"
+    assert "PermissionError" in caplog.text and "secret-token" not in caplog.text
 
 
 async def test_runs_that_are_cancelled_leave_the_workbench_all_the_same() -> None:

@@ -118,6 +118,10 @@ async def test_a_search_finds_what_the_caller_may_see_and_each_workbench_finds_f
         assert names(root.specs()) == ["find_tools", "list_invoices", "drop_invoices"]
         assert names(ada.specs()) == ["find_tools", "list_invoices"]
         assert names(ada.specs(deferred=True)) == ["send_email", "list_invoices", "convertCurrency", "forecast"]
+        every = ["send_email", "list_invoices", "convertCurrency", "forecast", "find_tools", "read_result"]
+        assert names(ada.specs(every=True)) == every
+    async with Workbench(TOOLS, max_result_chars=0) as bench:  # neither is ever needed
+        assert names(bench.specs(every=True)) == names(bench.specs())
 
 
 async def test_wrong_arguments_are_refused_and_the_limit_holds() -> None:

@@ -48,7 +48,7 @@ def workbench(bench: Workbench) -> TheirWorkbench:
 def tools(bench: Workbench) -> list[BaseTool[Any, Any]]:
     """Return the tools that *bench* has now, for AgentChat: `AssistantAgent(..., tools=tools(bench))`."""
     host = Host(bench)
-    return [_Tool(host, tool) for tool in host.offer().tools]
+    return [_Tool(host, tool) for tool in host.listed().tools]
 
 
 class _Workbench(TheirWorkbench):
@@ -59,7 +59,7 @@ class _Workbench(TheirWorkbench):
         self._is_entered = False
 
     async def list_tools(self) -> list[ToolSchema]:
-        return [_schema(tool) for tool in self._host.offer().tools]
+        return [_schema(tool) for tool in await self._host.shown()]
 
     async def call_tool(
         self,
@@ -83,13 +83,13 @@ class _Workbench(TheirWorkbench):
             await self._host.leave()
 
     async def reset(self) -> None:
-        await self._host.bench().reset()
+        await (await self._host.bench()).reset()
 
     async def save_state(self) -> Mapping[str, Any]:
-        return await self._host.bench().save_state()
+        return await (await self._host.bench()).save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        await self._host.bench().load_state(state)
+        await (await self._host.bench()).load_state(state)
 
 
 class _Tool(BaseTool[BaseModel, Any]):

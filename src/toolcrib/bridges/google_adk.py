@@ -40,6 +40,7 @@ def toolset(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> BaseT
 class _Toolset(BaseToolset):
     def __init__(self, host: Host) -> None:
         super().__init__()
+        self._use_invocation_cache = False  # a run may need a tool that it did not have before
         self._host = host
         self._is_entered = False
 
@@ -47,7 +48,7 @@ class _Toolset(BaseToolset):
         if not self._is_entered:
             await self._host.enter()
             self._is_entered = True
-        return [_Tool(self._host, tool) for tool in self._host.offer(readonly_context, GEMINI).tools]
+        return [_Tool(self._host, tool) for tool in await self._host.shown(readonly_context, GEMINI)]
 
     async def close(self) -> None:
         if self._is_entered:

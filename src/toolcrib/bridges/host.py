@@ -1,12 +1,12 @@
 """What every bridge has in common: whose workbench a run uses, and calls that never raise."""
 
-import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from inspect import isawaitable
 from typing import Any
 
 from ..call import error_result
@@ -25,8 +25,8 @@ from ..core import (
     ToolError,
     ToolSpec,
 )
-from ..formats import Accepts, Offer, join_surrogates
-from ..machinery import Semaphore, log_failure
+from ..formats import Accepts, Offer, Offered, join_surrogates
+from ..machinery import log_failure
 from ..workbench import Crib, Workbench
 
 _log = logging.getLogger("toolcrib")
@@ -34,8 +34,8 @@ _log = logging.getLogger("toolcrib")
 MAX_KEPT = 1000
 """How many callers' workbenches of a crib stay at hand, and how many results of calls that a graph repeats."""
 
-CallerOf = Callable[[Any], Caller]
-"""The caller of a run, by the context of the run that the framework gives to tools."""
+CallerOf = Callable[[Any], Caller | Awaitable[Caller]]
+"""The caller of a run, by the context of the run that the framework gives to tools; plain or async."""
 
 Arguments = str | Mapping[str, Any] | None
 
@@ -59,9 +59,7 @@ class Host:
         self.tools = tools
         self._caller = caller
         self._benches: OrderedDict[Caller, Workbench] = OrderedDict()
-        self._entered = 0
-        self._is_ours = False
-        self._turn = Semaphore(1)
+        self._names: tuple[Sequence[ToolSpec], set[str]] = (), set()
 
     @property
     def _crib(self) -> Crib:
@@ -71,12 +69,14 @@ class Host:
     def has_policy(self) -> bool:
         return self._crib.options["policy"] is not None
 
-    def bench(self, context: Any = None) -> Workbench:
+    async def bench(self, context: Any = None) -> Workbench:
         """Return the workbench of the run with *context*. Raises what `caller` raises, and SetupError."""
         if isinstance(self.tools, Workbench):
             return self.tools
         assert self._caller is not None
         caller: object = self._caller(context)
+        if isawaitable(caller):
+            caller = await caller
         if not isinstance(caller, Caller):
             raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where no caller is known.")
         bench = self._benches.pop(caller, None) or self.tools.workbench(caller)
@@ -85,52 +85,59 @@ class Host:
             self._benches.popitem(last=False)  # what it has open is the crib's to close
         return bench
 
-    def specs(self) -> Sequence[ToolSpec]:
-        """Return the tools before a run: of a crib, those of all callers."""
-        return self.tools.specs() if isinstance(self.tools, Workbench) else self.tools.registry.specs()
+    def listed(self, accepts: Accepts = ANY, *, follows: bool = False) -> Offer:
+        """Return what any run may use, for a list that is made before: of a crib, the tools of all callers.
 
-    def offer(self, context: Any = None, accepts: Accepts = ANY) -> Offer:
-        """Return the tools of the run with *context* as its framework sends them."""
-        return self.offer_of(self.bench(context).specs(), accepts)
+        The tool that reads large results is among them, since a framework refuses calls of what it did not list. The
+        one that finds tools is only where *follows*, whether the list has at each step what `shows` then says.
+        """
+        bench = self.tools if isinstance(self.tools, Workbench) else self.tools.workbench()
+        specs = bench.specs(every=True)
+        if bench is not self.tools:
+            specs = (*self.tools.registry.specs(), *filter(None, (bench.finder(), bench.reader())))
+        finder = None if follows else bench.finder()
+        return _logged(Offer.of([spec for spec in specs if spec is not finder], accepts))
 
-    def offer_of(self, specs: Iterable[ToolSpec], accepts: Accepts = ANY) -> Offer:
-        """Return *specs* as the framework sends them. Losses are logged."""
-        offer = Offer.of(specs, accepts)
-        for tool, losses in offer.losses.items():
-            for loss in losses:
-                _log.info("The schema of '%s' at '%s': %s", tool, loss.path, loss.meaning)
-        return offer
+    async def shown(self, context: Any = None, accepts: Accepts = ANY) -> Sequence[Offered]:
+        """Return the tools of the run with *context* as they are now.
+
+        There are none where no caller is known, which is logged: what raises here would end the run.
+        """
+        try:
+            bench = await self.bench(context)
+            tools = {tool.spec.name: tool for tool in _logged(Offer.of(bench.specs(every=True), accepts)).tools}
+            return [tools[spec.name] for spec in bench.specs()]
+        except Exception as error:
+            log_failure("A run has no tools", error, self._crib.redaction)
+            return ()
+
+    async def shows(self, context: Any, tool: str) -> bool:
+        """Check whether the run with *context* is shown *tool* now. Where no caller is known, it is: a call then fails,
+        where one of a tool that is not shown would end the run.
+        """
+        try:
+            specs = (await self.bench(context)).specs()
+        except Exception:
+            return True
+        if self._names[0] is not specs:
+            self._names = specs, {spec.name for spec in specs}
+        return tool in self._names[1]
 
     async def enter(self) -> None:
         """Start the tools, unless they run. Raises what their start raises."""
-        permit = await self._turn.acquire()  # runs may overlap: one may enter while the last one leaves
-        try:
-            is_ours = isinstance(self.tools, Workbench) and not self.tools.is_started
-            await self.tools.start()
-            self._is_ours = is_ours or self._is_ours
-            self._entered += 1
-        finally:
-            self._turn.release(permit)
+        await (self.tools.enter() if isinstance(self.tools, Workbench) else self.tools.start())
 
     async def leave(self) -> None:
-        """Stop the workbench that `enter` has started, once all have left. A crib is its owner's to stop."""
-        self._entered -= 1
-        await asyncio.shield(self._stop_if_left())  # a run that is cancelled has left all the same
-
-    async def _stop_if_left(self) -> None:
-        permit = await self._turn.acquire()
-        try:
-            if not self._entered and self._is_ours:
-                await self.tools.stop()
-                self._is_ours = False
-        finally:
-            self._turn.release(permit)
+        """Stop the workbench that a run has started, once all have left. A crib is its owner's to stop."""
+        if isinstance(self.tools, Workbench):
+            await self.tools.leave()
 
     async def needs_approval(self, context: Any, name: str, arguments: Arguments, *, accepts: Accepts = ANY) -> bool:
         """Check whether a person would have to approve a call. Never raises: the call itself reports what is wrong."""
         try:
-            bench = self.bench(context)
-            return await bench.needs_approval(Offer.of(bench.specs(), accepts).call("", name, arguments)) == "approval"
+            bench = await self.bench(context)
+            call = Offer.of(bench.specs(every=True), accepts).call("", name, arguments)
+            return await bench.needs_approval(call) == "approval"
         except Exception:
             return False
 
@@ -154,8 +161,8 @@ class Host:
         """
         call, started_at = Call(name, None, call_id or Call(name).id), datetime.now(UTC)
         try:
-            bench = self.bench(context)
-            call = Offer.of(bench.specs(), accepts).call(call.id, name, arguments)
+            bench = await self.bench(context)
+            call = Offer.of(bench.specs(every=True), accepts).call(call.id, name, arguments)
             call.timeout_s = None if timeout_s is None else max(timeout_s, 0.001)
             call.cancellation = cancellation
             result = await bench.call(call)
@@ -179,13 +186,20 @@ class Host:
         Where they may not answer, or another process has asked, it goes on waiting.
         """
         try:
-            bench = self.bench(context)
+            bench = await self.bench(context)
             with suppress(AnswerError):
                 pending = await bench.answer(call_id=call_id, answer=Deny(reason))
                 # The answer is used up: the same call, made again, needs another.
                 await self._crib.pending.store.take(pending.digest, pending.kind, pending.key, now=bench.now())
         except Exception as error:
             log_failure("A denial could not be stored", error, self._crib.redaction)
+
+
+def _logged(offer: Offer) -> Offer:
+    for tool, losses in offer.losses.items():
+        for loss in losses:
+            _log.info("The schema of '%s' at '%s': %s", tool, loss.path, loss.meaning)
+    return offer
 
 
 def by_name(names: Iterable[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

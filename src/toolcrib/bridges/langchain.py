@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
@@ -20,7 +20,7 @@ from langchain_core.tools import Tool as SimpleTool
 from pydantic import PrivateAttr, ValidationError
 
 from ..core import Approve, Audio, Context, DefinitionError, Deny, File, Image, Pending, Result, ToolError, ToolSpec
-from ..formats import Offer, media_content
+from ..formats import Offered, media_content
 from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
@@ -48,7 +48,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
     something. An agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
-    return _made(host, host.offer_of(host.specs()), _Results())
+    return _made(host, host.listed().tools, _Results())
 
 
 def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "AgentMiddleware[Any, Any, Any]":
@@ -60,12 +60,16 @@ def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "A
     from .langchain_agent import Offering
 
     host, results = Host(tools, caller), _Results()
-    return Offering(lambda config: _made(host, host.offer(config), results))
+
+    async def listed(config: RunnableConfig) -> list[BaseTool]:
+        return _made(host, await host.shown(config), results)
+
+    return Offering(listed)
 
 
-def _made(host: Host, offered: Offer, results: _Results) -> list[BaseTool]:
+def _made(host: Host, offered: Iterable[Offered], results: _Results) -> list[BaseTool]:
     tools: list[BaseTool] = []
-    for tool in offered.tools:
+    for tool in offered:
         ours = _WorkbenchTool(
             name=tool.name,
             description=tool.description,

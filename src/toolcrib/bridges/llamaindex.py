@@ -29,10 +29,10 @@ _CONTEXT = "toolcrib_context"
 def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool = False) -> list[BaseTool]:
     """Return *tools* for LlamaIndex: `FunctionAgent(tools=tools(bench), llm=llm)`.
 
-    Of a crib, *caller* gives the caller of a run by its workflow Context. With *wait*, a call that waits for an
-    approval sends an InputRequiredEvent, and goes on with a HumanResponseEvent that has its `pending_id`: the response
-    "yes" approves it, any other denies it. Otherwise the model reads that it waits. The list is of the tools that are
-    there now; `retriever` follows changes.
+    Of a crib, *caller* gives the caller of a run by its workflow Context, plain or async. With *wait*, a call that
+    waits for an approval sends an InputRequiredEvent, and goes on with a HumanResponseEvent that has its `pending_id`:
+    the response "yes" approves it, any other denies it. Otherwise the model reads that it waits. The list is of the
+    tools that are there now; `retriever` follows changes.
     """
     return _listed(Host(tools, caller), wait)
 
@@ -40,7 +40,8 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool
 def retriever(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool = False) -> ObjectRetriever[Any]:
     """Return *tools* for an agent that follows changes: `FunctionAgent(tool_retriever=retriever(bench), llm=llm)`.
 
-    It gives all that are there at each step, whatever is asked for. The rest is as in `tools`.
+    At each step it gives those that there are then, whatever is asked for; of a crib, those of all callers. The rest is
+    as in `tools`.
     """
     return _Retriever(Host(tools, caller), wait)
 
@@ -51,14 +52,16 @@ class _Retriever(ObjectRetriever[Any]):
         self._wait = wait
 
     def retrieve(self, str_or_query_bundle: Any) -> list[Any]:
-        return _listed(self._host, self._wait)
+        return sync.run(self.aretrieve(str_or_query_bundle))
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[Any]:
-        return _listed(self._host, self._wait)
+        if isinstance(self._host.tools, Crib):  # whose caller is not known here
+            return _listed(self._host, self._wait)
+        return [_Tool(self._host, tool, wait=self._wait) for tool in await self._host.shown()]
 
 
 def _listed(host: Host, wait: bool) -> list[BaseTool]:
-    return [_Tool(host, tool, wait=wait) for tool in host.offer_of(host.specs()).tools]
+    return [_Tool(host, tool, wait=wait) for tool in host.listed().tools]
 
 
 class _Metadata(ToolMetadata):

@@ -26,14 +26,14 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Fu
 
     Of a crib, *caller* gives the caller of a run by its context: `caller=lambda context: Caller(context.context.user)`.
     Where the policy asks, the run is interrupted, and goes on by `state.approve(...)` or `state.reject(...)`. The list
-    has the tools that there are now, and follows their changes; start a workbench first where its sources connect to
-    something.
+    has the tools that there are now, and follows their changes; a run is offered those of them that its caller may see
+    at each step. Start a workbench first where its sources connect to something.
     """
     host = Host(tools, caller)
     offer: list[FunctionTool] = []
 
     def refresh() -> None:
-        offer[:] = [_function_tool(host, tool) for tool in host.offer_of(host.specs(), RESPONSES).tools]
+        offer[:] = [_function_tool(host, tool) for tool in host.listed(RESPONSES, follows=True).tools]
 
     refresh()
     tools.registry.on_change(refresh)
@@ -56,6 +56,9 @@ def _function_tool(host: Host, tool: Offered) -> FunctionTool:
     async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
         return await host.needs_approval(context, tool.name, arguments, accepts=RESPONSES)
 
+    async def is_enabled(context: Any, agent: Any) -> bool:
+        return await host.shows(context, tool.spec.name)
+
     return FunctionTool(
         name=tool.name,
         description=tool.description,
@@ -64,6 +67,7 @@ def _function_tool(host: Host, tool: Offered) -> FunctionTool:
         strict_json_schema=tool.strict,
         # The SDK has malformed JSON approved before anything else, where anything can be.
         needs_approval=needs_approval if host.has_policy else False,
+        is_enabled=is_enabled,
     )
 
 

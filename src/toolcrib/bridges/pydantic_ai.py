@@ -123,7 +123,7 @@ class WorkbenchToolset(AbstractToolset[Any]):
                 max_retries=ctx.max_retries,
                 args_validator=_Unchecked(),
             )
-            for tool in self._host.offer(ctx).tools
+            for tool in await self._host.shown(ctx)
         }
 
     async def call_tool(

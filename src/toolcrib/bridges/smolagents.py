@@ -39,7 +39,7 @@ def tools(bench: Workbench) -> list[Tool]:
     smolagents has no context of a run: of a crib, give the workbench of the caller, `crib.workbench(Caller("alice"))`.
     """
     host = Host(bench)
-    return [_Tool(host, tool) for tool in host.offer(accepts=_ACCEPTS).tools]
+    return [_Tool(host, tool) for tool in host.listed(_ACCEPTS).tools]
 
 
 class _Tool(Tool):

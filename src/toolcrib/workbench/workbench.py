@@ -47,7 +47,7 @@ from ..core import (
     answer_from,
 )
 from ..core import Tool as AnyTool
-from ..machinery import Asker, current_deadline, log_failure, redacted
+from ..machinery import Asker, Semaphore, current_deadline, log_failure, redacted
 from ..record import Redactor
 from ..record.redact import redact_log
 from ..sandbox import Processes
@@ -625,6 +625,8 @@ class Workbench(Startable):
         self._home = crib.home
         self._session: Dependencies | None = None
         self._state, self._direct_on = "new", _NOWHERE
+        self._users, self._is_users = 0, False
+        self._turn = Semaphore(1)
         self._ready: dict[str, AnyTool] = {}  # those that can be called as they are
         self._runtime = crib.runtime_for(
             caller, ask=ask, variables=variables, resolve=self._resolve, ready=self._ready, session=self._session_values
@@ -837,10 +839,13 @@ class Workbench(Startable):
         """Return *text* with the known secrets redacted, as in results."""
         return redacted(text, self.redaction)
 
-    def specs(self, *, profiles: Iterable[str] | None = None, deferred: bool = False) -> Sequence[ToolSpec]:
+    def specs(
+        self, *, profiles: Iterable[str] | None = None, deferred: bool = False, every: bool = False
+    ) -> Sequence[ToolSpec]:
         """Return what the tools available to the caller promise, in order; with `search`, those that are shown.
 
-        *deferred*: all, marked where they are not shown, for providers that search. *profiles* (`[]` for none, again):
+        *deferred*: all, marked where they are not shown, for providers that search. *every*: all that may be shown
+        later, with `finder` and `reader`, for lists that do not change. *profiles* (`[]` for none, again):
         those of tools that need credentials have an argument `profile`, which calls then choose. Plain `available`
         predicates are called now; async ones were at `start`, and at each call. Raises SetupError for no list of names.
         """
@@ -848,11 +853,26 @@ class Workbench(Startable):
             self._profiles.set(profiles)
             self._set_state(self._state)
         specs = self._visible()
-        if self._search is not None:
-            specs = self._search.deferred(specs) if deferred else self._search.shown(specs)
-        if self.results.issued and (reader := self.results.reader()) is not None and not self._hides(reader.spec):
-            specs = (*specs, reader.spec)
+        reader = self.reader() if every or self.results.issued else None
+        if every:
+            specs = (*specs, *filter(None, (self.finder(), reader)))
+        else:
+            if self._search is not None:
+                specs = self._search.deferred(specs) if deferred else self._search.shown(specs)
+            specs = specs if reader is None else (*specs, reader)
         return self._profiles.specs(specs)
+
+    def finder(self) -> ToolSpec | None:
+        """Return the tool that finds tools; None without `search`, and where the policy denies it."""
+        return self._built_in_spec(None if self._search is None else self._search.tool())
+
+    def reader(self) -> ToolSpec | None:
+        """Return the tool that reads large results; None where there are none, and where the policy denies it."""
+        may_issue = self.results.issued or self.crib.options["max_result_chars"] is not None
+        return self._built_in_spec(self.results.reader() if may_issue else None)
+
+    def _built_in_spec(self, tool: AnyTool | None) -> ToolSpec | None:
+        return None if tool is None or self._hides(tool.spec) else tool.spec
 
     # Life
 
@@ -871,6 +891,35 @@ class Workbench(Startable):
         except SetupError:
             await self._give_up_start()
             raise
+
+    async def enter(self) -> None:
+        """Start for one of several users, unless it runs. The last to `leave` stops what the first has started.
+
+        For the runs of frameworks, which do not know of one another. Raises what the start raises.
+        """
+        permit = await self._turn.acquire()  # runs may overlap: one may enter while the last one leaves
+        try:
+            is_started = self.is_started
+            await self.start()
+            self._is_users = self._is_users or not is_started
+            self._users += 1
+        finally:
+            self._turn.release(permit)
+
+    async def leave(self) -> None:
+        """Stop what `enter` has started, once all have left, unless `async with` has entered it meanwhile."""
+        self._users -= 1
+        await asyncio.shield(self._stop_if_left())  # a run that is cancelled has left all the same
+
+    async def _stop_if_left(self) -> None:
+        permit = await self._turn.acquire()
+        try:
+            if not self._users and self._is_users:
+                self._is_users = False
+                if not self._is_entered:
+                    await self.stop()
+        finally:
+            self._turn.release(permit)
 
     async def stop(self) -> None:
         """Close what was opened for this workbench, the newest first; last its sources, in reverse.
