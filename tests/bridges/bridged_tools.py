@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Image, Source, Workbench, tool
+from toolcrib import Caller, Context, Image, Source, Workbench, tool
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -48,6 +48,20 @@ async def report() -> str:
     """Write a long report."""
     return "line\n" * 20_000
 
+
+@tool
+async def index(context: Context) -> str:
+    """Index, and say how far it is."""
+    context.progress(1, 2, "half")
+    await context.emit("a page")
+    return "indexed"
+
+
+REPORTED = [
+    {"type": "progress", "done": 1, "total": 2, "message": "half"},
+    {"type": "emitted", "content": [{"type": "text", "text": "a page"}]},
+]
+"""What `index` reports, beside the tool and the id of the call."""
 
 NEEDED = [
     ("find_tools", {"query": "add numbers"}),

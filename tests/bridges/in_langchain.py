@@ -9,10 +9,12 @@ from bridged_tools import (  # noqa: F401 - no_events is for each test
     LISTED,
     NEEDED,
     PNG,
+    REPORTED,
     add,
     check_needed,
     draw,
     events,
+    index,
     no_events,
     searched,
     whoami,
@@ -30,9 +32,9 @@ from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from toolcrib import Caller, Crib, Workbench, tool
+from toolcrib import Caller, Crib, Image, Text, Workbench, tool
 from toolcrib.bridges import langchain as bridge
-from toolcrib.core import DefinitionError
+from toolcrib.core import Audio, Data, DefinitionError
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 
@@ -88,7 +90,24 @@ def asks(*_: Any) -> Any:
     [
         (True, "wiped /"),
         ({"type": "approve"}, "wiped /"),
+        ({"decisions": [{"type": "approve"}]}, "wiped /"),
         (False, "Tool 'wipe' was not executed: 'local' denied it."),
+        (
+            {"decisions": [{"type": "reject", "message": "no"}]},
+            "Tool 'wipe' was not executed: 'local' denied it: no",
+        ),
+        (
+            {"decisions": [{"type": "edit", "edited_action": {"name": "wipe", "args": {"path": "/tmp"}}}]},
+            "Tool 'wipe' was not executed: 'local' denied it.",
+        ),
+        (
+            {"decisions": [{"type": "approve"}] * 2},
+            "Tool 'wipe' was not executed: 'local' denied it: 2 decisions, and one call.",
+        ),
+        (
+            {"decisions": ["approve"]},
+            "Tool 'wipe' was not executed: 'local' denied it: A decision is an object with a type.",
+        ),
         ("no", "Tool 'wipe' was not executed: 'local' denied it: no"),
         ({"type": "reject", "message": "no"}, "Tool 'wipe' was not executed: 'local' denied it: no"),
     ],
@@ -101,6 +120,8 @@ async def test_an_approval_interrupts_the_graph(answer: Any, outcome: str, is_as
     waits = await agent.ainvoke(HELLO, config) if is_async else agent.invoke(HELLO, config)
     (interrupt,) = waits["__interrupt__"]
     assert (interrupt.value["message"], interrupt.value["arguments"], events) == ("Really?", '{"path": "/"}', [])
+    assert interrupt.value["action_requests"] == [{"name": "wipe", "args": {"path": "/"}, "description": "Really?"}]
+    assert interrupt.value["review_configs"] == [{"action_name": "wipe", "allowed_decisions": ["approve", "reject"]}]
     resume = Command(resume=answer)
     state = await agent.ainvoke(resume, config) if is_async else agent.invoke(resume, config)
     assert [each.text for each in seen(state)] == [outcome]
@@ -134,6 +155,51 @@ async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run(
     check_needed([each.text for each in seen(await agent.ainvoke(HELLO) if is_async else agent.invoke(HELLO))])
     if kind == "middleware":
         assert [each.name for each in model.bound[:3]] == ["find_tools", "find_tools", "add"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_a_tool_reports_is_in_the_custom_stream_of_the_graph(is_async: bool) -> None:
+    agent = create_agent(scripted(("index", {})), tools=bridge.tools(Workbench([index])))
+    mode: Any = {"stream_mode": ["custom", "values"]}
+    streamed = agent.astream(HELLO, **mode) if is_async else agent.stream(HELLO, **mode)
+    items = [item async for item in streamed] if is_async else list(streamed)  # type: ignore[union-attr, call-overload]
+    beside = {"tool": "index", "tool_call_id": "call_0"}
+    assert [data for kind, data in items if kind == "custom"] == [beside | report for report in REPORTED]
+    assert seen(items[-1][1])[0].text == "indexed"
+
+
+SOUND = base64.b64encode(b"RIFF").decode()
+
+
+@pytest.mark.parametrize(
+    ("block", "content"),
+    [
+        ({"type": "audio", "base64": SOUND, "mime_type": "audio/wav"}, Audio(b"RIFF", "audio/wav")),
+        (
+            {"type": "audio", "source_type": "base64", "data": SOUND, "mime_type": "audio/wav"},
+            Audio(b"RIFF", "audio/wav"),
+        ),
+        ({"type": "input_audio", "input_audio": {"data": SOUND, "format": "wav"}}, Audio(b"RIFF", "audio/wav")),
+        ({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{SOUND}"}}, Image(b"RIFF", "image/png")),
+        ({"type": "audio", "base64": "not base64"}, Data('["Here:",{"type":"audio","base64":"not base64"}]')),
+        (
+            {"type": "image", "url": "https://a.com/b.png"},
+            Data('["Here:",{"type":"image","url":"https://a.com/b.png"}]'),
+        ),
+        ({"type": "dog", "name": "Rex"}, Data('["Here:",{"type":"dog","name":"Rex"}]')),
+    ],
+)
+async def test_media_in_their_results_are_no_text_to_read_in_any_form_of_a_block(block: Any, content: Any) -> None:
+    """Blocks of LangChain's older versions and of providers, images among them; data that are no blocks stay data."""
+
+    @langchain_tool
+    def play() -> list[Any]:
+        """Play."""
+        return [{"type": "text", "text": "Here:"}, block]
+
+    assert (await Workbench([play]).call("play")).content == (
+        (content,) if isinstance(content, Data) else (Text("Here:"), content)
+    )
 
 
 @langchain_tool

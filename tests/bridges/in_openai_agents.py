@@ -15,6 +15,7 @@ from agents import (
     RunContextWrapper,
     Runner,
     ToolGuardrailFunctionOutput,
+    ToolOutputFileContent,
     ToolOutputImage,
     Usage,
     function_tool,
@@ -37,7 +38,7 @@ from pydantic import BaseModel
 
 from toolcrib import Approve, Call, Caller, Crib, Image, Workbench, tool
 from toolcrib.bridges import openai_agents as bridge
-from toolcrib.core import Data
+from toolcrib.core import Data, File
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 
@@ -248,6 +249,17 @@ async def test_their_tools_are_sources() -> None:
     assert (await bench.call("railed", {"path": "a"})).text == "deleted"
     assert (await bench.call("disabled")).shown().code == "unavailable"
     assert (await bench.call("picture")).shown().media == (Image(PNG),)
+
+
+async def test_a_file_in_base64_alone_is_one_as_its_name_says() -> None:
+    @function_tool
+    def play(name: str | None = None) -> ToolOutputFileContent:
+        """Play."""
+        return ToolOutputFileContent(file_data=base64.b64encode(b"RIFF").decode(), filename=name)
+
+    bench = Workbench([play])
+    assert (await bench.call("play", {"name": "a.mp3"})).content == (File(b"RIFF", "audio/mpeg", "a.mp3"),)
+    assert (await bench.call("play", {"name": None})).content == (File(b"RIFF", "application/octet-stream"),)
 
 
 class Length(BaseModel):

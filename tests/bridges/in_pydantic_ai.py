@@ -1,6 +1,7 @@
 """Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,17 +9,20 @@ import pytest
 from bridged_tools import (  # noqa: F401 - no_events is for each test
     NEEDED,
     PNG,
+    REPORTED,
     Live,
     add,
     check_needed,
     draw,
     events,
+    index,
     no_events,
     searched,
     whoami,
     wipe,
 )
 from pydantic_ai import Agent, ApprovalRequired, FunctionToolset, ModelRetry, RunContext, ToolReturn
+from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -27,10 +31,10 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolDefinition
 
-from toolcrib import Approve, Call, Caller, Crib, Image, Text, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Image, Text, ToolError, Workbench, tool
 from toolcrib.bridges import pydantic_ai as bridge
 from toolcrib.core import Data, Hints
 from toolcrib.tools import as_tool
@@ -64,7 +68,7 @@ async def test_an_agent_calls_through_the_whole_pipeline() -> None:
         ("draw", {}),
         ("wash", {}),
     )
-    agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([add, draw]))])
+    agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([add, draw]))], retries=2)
     assert (await agent.run("Go.")).output == "done"
     assert [each.name for each in model.tools[0]] == ["add", "draw"]
     assert model.tools[0][0].parameters_json_schema["properties"]["numbers"]["type"] == "array"
@@ -155,6 +159,47 @@ async def test_without_deferring_the_model_learns_that_the_call_waits() -> None:
     agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([wipe], policy=asks), defer=False)])
     await agent.run("Go.")
     assert "it waits for approval: Really?" in model.seen[0].content
+
+
+async def test_the_retries_of_a_tool_end_the_run_as_natively() -> None:
+    """Also where the tool's own error says that the model has to change something; other failures are no retries."""
+
+    @tool
+    async def pick(number: int) -> str:
+        """Pick."""
+        raise ToolError("Pick another.", retry="changed") if number else ToolError("It is down.", "unavailable")
+
+    for arguments in ({"numbr": 1}, {"number": 1}):
+        agent = Agent(
+            Scripted(*[("pick", arguments)] * 9).model, toolsets=[bridge.toolset(Workbench([pick]))], retries=3
+        )
+        with pytest.raises(UnexpectedModelBehavior, match="'pick' exceeded max retries count of 3"):
+            await agent.run("Go.")
+    model = Scripted(*[("pick", {"number": 0})] * 9)
+    agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([pick]))])
+    assert (await agent.run("Go.")).output == "done"
+    assert [each.outcome for each in model.seen] == ["failed"] * 9
+
+
+async def test_what_a_tool_reports_is_among_the_events_of_the_run() -> None:
+    model = Scripted(("index", {}))
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        reply = model._reply(messages, info)
+        for number, part in enumerate(reply.parts):
+            if isinstance(part, ToolCallPart):
+                yield {number: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+            else:
+                yield "done"
+
+    agent = Agent(FunctionModel(stream_function=stream), toolsets=[bridge.toolset(Workbench([index]))])
+    reports = []
+    async with agent.run_stream_events("Go.") as run:
+        async for event in run:
+            if isinstance(event, bridge.ToolcribReport):
+                reports.append((event.tool_call_id, event.report))
+    beside = {"tool": "index", "tool_call_id": "call_0"}
+    assert reports == [("call_0", beside | report) for report in REPORTED]
 
 
 async def test_the_caller_of_a_run_comes_from_its_dependencies() -> None:

@@ -221,6 +221,36 @@ async def test_their_tools_are_sources() -> None:
     assert isinstance(painted, Image) and Pillow.open(io.BytesIO(painted.data)).size == (1, 1)
 
 
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+
+def test_a_union_of_models_is_one_object_whose_members_the_model_reads() -> None:
+    """Also beside a type that is no model, and where it may be null."""
+
+    @tool
+    async def feed(pet: Cat | Dog, other: Cat | Dog | None = None, third: Dog | str = "none") -> str:
+        """Feed."""
+        return f"{type(pet).__name__} {type(other).__name__} {third}"
+
+    agent = calling(
+        ("feed", {"pet": {"kind": "cat", "lives": 9}, "other": {"kind": "dog", "name": "Rex"}}),
+        ("feed", {"pet": {"kind": "dog", "name": "Rex"}, "third": "me"}),
+        bench=Workbench([feed]),
+    )
+    assert run(agent) == ["Cat Dog none", "Dog NoneType me"]
+    parameters = get_tool_json_schema(agent.tools["feed"])["function"]["parameters"]
+    assert [each["type"] for each in parameters["properties"].values()] == ["object", "object", ["object", "string"]]
+    assert all('"name"' in each["description"] for each in parameters["properties"].values())
+    assert parameters["required"] == ["pet"]
+
+
 def test_an_argument_too_many_is_refused() -> None:
     made, _ = bridge.tools(Workbench([add]))
     with pytest.raises(ToolError, match="takes no argument 'argument 1'"):

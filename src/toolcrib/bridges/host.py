@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from inspect import isawaitable
@@ -19,11 +19,14 @@ from ..core import (
     Content,
     Data,
     Deny,
+    Event,
+    Progress,
     Result,
     SetupError,
     Text,
     ToolError,
     ToolSpec,
+    content_to_dict,
 )
 from ..formats import Accepts, Offer, Offered, join_surrogates
 from ..machinery import log_failure
@@ -38,6 +41,9 @@ CallerOf = Callable[[Any], Caller | Awaitable[Caller]]
 """The caller of a run, by the context of the run that the framework gives to tools; plain or async."""
 
 Arguments = str | Mapping[str, Any] | None
+
+Report = Callable[[dict[str, Any]], Any]
+"""Takes what a running call reports, as JSON data; plain or async."""
 
 ANY = Accepts(name="Agent frameworks", source="They lower schemas for the model that they call; names are sent as is.")
 
@@ -153,11 +159,13 @@ class Host:
         cancellation: CancellationToken | None = None,
         answer: Approve | Deny | None = None,
         by: str | None = None,
+        report: Report | None = None,
     ) -> Result[Any]:
         """Call the tool that *accepts* has under *name*, and return the result, also of a call that failed.
 
-        *answer* is a person's answer in the framework, in the name of *by*, of the caller without it. Where they may
-        not answer, the call goes on waiting. Only the cancellation of the task raises.
+        *report* gets the progress of the tool, and what it emits. *answer* is a person's answer in the framework, in
+        the name of *by*, of the caller without it. Where they may not answer, the call goes on waiting. Only the
+        cancellation of the task raises.
         """
         call, started_at = Call(name, None, call_id or Call(name).id), datetime.now(UTC)
         try:
@@ -165,20 +173,40 @@ class Host:
             call = Offer.of(bench.specs(every=True), accepts).call(call.id, name, arguments)
             call.timeout_s = None if timeout_s is None else max(timeout_s, 0.001)
             call.cancellation = cancellation
-            result = await bench.call(call)
+            result = await self._made(bench, call, report)
             pending = result.pending
             if answer is not None and pending is not None and pending.kind == "approval":
                 try:
                     await bench.answer(pending.id, answer, by=by)
                 except AnswerError as error:
                     return replace(result, content=(*result.content, Text(str(error))))
-                result = await bench.call(call)
+                result = await self._made(bench, call, report)
         except Exception as error:
             log_failure(f"The call of '{call.tool}' could not be made", error, self._crib.redaction)
             message = f"Tool '{call.tool}' is not available now: {type(error).__name__}. The detail is in the log."
             return error_result(call, ToolError(message, "unavailable"), started_at)
         content = tuple(map(_in_utf8, result.content))
         return result if content == result.content else replace(result, content=content)
+
+    async def _made(self, bench: Workbench, call: Call, report: Report | None) -> Result[Any]:
+        """Make *call*. What *report* raises is logged, and it is not asked again."""
+        if report is None:
+            return await bench.call(call)
+        result: Result[Any] | None = None
+        stream: Any = bench.stream(call)
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    result = event
+                elif report is not None:
+                    try:
+                        reported = report(_event_data(call, event))
+                        await reported if isawaitable(reported) else None
+                    except Exception as error:
+                        log_failure("What a tool reports could not be passed on", error, self._crib.redaction)
+                        report = None
+        assert result is not None  # the last of a stream is the result
+        return result
 
     async def deny(self, context: Any, call_id: str, reason: str) -> None:
         """Record that a person has denied the call *call_id* in the framework. Never raises.
@@ -200,6 +228,13 @@ def _logged(offer: Offer) -> Offer:
         for loss in losses:
             _log.info("The schema of '%s' at '%s': %s", tool, loss.path, loss.meaning)
     return offer
+
+
+def _event_data(call: Call, event: Event) -> dict[str, Any]:
+    data: dict[str, Any] = {"tool": call.tool, "tool_call_id": call.id}
+    if isinstance(event, Progress):
+        return data | {"type": "progress", "done": event.done, "total": event.total, "message": event.message}
+    return data | {"type": "emitted", "content": [content_to_dict(_in_utf8(part)) for part in event.content]}
 
 
 def by_name(names: Iterable[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

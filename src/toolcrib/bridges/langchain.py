@@ -1,6 +1,8 @@
 """LangChain and LangGraph: a workbench as tools, and LangChain's tools and toolkits as sources."""
 
+import json
 import threading
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
@@ -25,12 +27,14 @@ from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, hints_of, injected, problems, tool_of
-from .host import MAX_KEPT, CallerOf, Host, metadata
+from .host import MAX_KEPT, CallerOf, Host, Report, metadata
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
 
 _CHECKPOINTER, _SCRATCHPAD, _TASK = "__pregel_checkpointer", "__pregel_scratchpad", "__pregel_task_id"
+_RUNTIME = "__pregel_runtime"
+_NO_DECISION = "A decision is an object with a type."
 _Results = OrderedDict[tuple[str, str], Result[Any]]
 """The last results of calls that were answered, by task of a graph and id of the call."""
 _asking = threading.Lock()  # the sync calls of a node are in threads
@@ -43,8 +47,9 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
 
     Of a crib, *caller* gives the caller of a run by its RunnableConfig:
     `caller=lambda config: Caller(config["configurable"]["user"])`. In a graph with a checkpointer, a call that waits
-    for an approval interrupts; `Command(resume=True)` approves it, `False` or a text denies it. Elsewhere the model is
-    told that it waits. The list has the tools that there are now: start a workbench first where its sources connect to
+    for an approval interrupts; `Command(resume=True)` approves it, `False` or a text denies it, and the decisions of
+    LangChain's own requests do either. Elsewhere the model is told that it waits. What tools report is in the custom
+    stream of the graph. The list has the tools that there are now: start a workbench first where its sources connect to
     something. An agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
@@ -95,22 +100,24 @@ class _WorkbenchTool(BaseTool):
     def _run(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
         result = self._results.get((_task(config), call_id or ""))
         if result is None:
-            result = sync.run(self._host.call(config, self.name, arguments, call_id))
+            result = sync.run(self._host.call(config, self.name, arguments, call_id, report=_writer(config)))
         if result.pending is not None and _waits(result, config):
             checkpointer, checkpoint = _checkpoint_of(config)
             answer = _answer_to(result.pending, checkpointer.get_tuple(checkpoint), config, call_id)
-            result = sync.run(self._host.call(config, self.name, arguments, call_id, answer=answer))
+            result = sync.run(
+                self._host.call(config, self.name, arguments, call_id, answer=answer, report=_writer(config))
+            )
             self._keep(result, config, call_id)
         return self._message(result, call_id)
 
     async def _arun(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
         result = self._results.get((_task(config), call_id or ""))
         if result is None:
-            result = await self._host.call(config, self.name, arguments, call_id)
+            result = await self._host.call(config, self.name, arguments, call_id, report=_writer(config))
         if result.pending is not None and _waits(result, config):
             checkpointer, checkpoint = _checkpoint_of(config)
             answer = _answer_to(result.pending, await checkpointer.aget_tuple(checkpoint), config, call_id)
-            result = await self._host.call(config, self.name, arguments, call_id, answer=answer)
+            result = await self._host.call(config, self.name, arguments, call_id, answer=answer, report=_writer(config))
             self._keep(result, config, call_id)
         return self._message(result, call_id)
 
@@ -133,6 +140,11 @@ class _WorkbenchTool(BaseTool):
             status="error" if view.is_error else "success",
             response_metadata={"toolcrib": dict(metadata(result))},
         )
+
+
+def _writer(config: RunnableConfig) -> Report | None:
+    """Return what writes to the custom stream of the graph, if *config* is of one."""
+    return getattr(config.get("configurable", {}).get(_RUNTIME), "stream_writer", None)
 
 
 def _block(part: Any) -> dict[str, Any]:
@@ -180,7 +192,7 @@ def _answer_to(pending: Pending, saved: Any, config: RunnableConfig, call_id: st
         while True:  # past the answers to others
             place = len(scratchpad.resume)
             try:
-                interrupt({"type": "approval", **pending.to_dict(), **call, "place": place})
+                interrupt({"type": "approval", **_request(pending), **pending.to_dict(), **call, "place": place})
             except GraphInterrupt:
                 if place == len(scratchpad.resume):
                     raise
@@ -194,7 +206,18 @@ def _places(call: Mapping[str, Any], saved: Any, config: RunnableConfig) -> Iter
             yield question["place"]
 
 
+def _request(pending: Pending) -> dict[str, Any]:
+    """Return the request as LangChain's own middleware has it, for programs that show these."""
+    action = {"name": pending.tool, "args": json.loads(pending.arguments), "description": pending.message}
+    review = {"action_name": pending.tool, "allowed_decisions": ["approve", "reject"]}
+    return {"action_requests": [action], "review_configs": [review]}
+
+
 def _answer(answer: Any) -> Approve | Deny:
+    if isinstance(answer, Mapping) and isinstance(decisions := answer.get("decisions"), list | tuple):
+        if len(decisions) != 1:
+            return Deny(f"{len(decisions)} decisions, and one call.")
+        return _answer(decisions[0]) if isinstance(decisions[0], Mapping) else Deny(_NO_DECISION)
     if isinstance(answer, Mapping):
         is_approved = answer.get("type", answer.get("decision")) in ("approve", "accept")
         return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
@@ -307,8 +330,10 @@ def _content_of(name: str, value: Any) -> Any:
 def _part(block: dict[str, Any]) -> Any:
     if block["type"] == "text" and isinstance(block.get("text"), str):
         return block["text"]
-    if block["type"] in ("image", "audio", "file") and isinstance(block.get("base64"), str):
-        from base64 import b64decode
-
-        return media_content(str(block.get("mime_type") or "application/octet-stream"), b64decode(block["base64"]))
-    return block
+    try:
+        # As LangChain has blocks of its older versions, and of providers: data in base64 are not text to read.
+        media: Any = ToolMessage([block], tool_call_id="").content_blocks[0]
+        data = b64decode(media["base64"], validate=True)
+    except Exception:
+        return block
+    return media_content(str(media.get("mime_type") or "application/octet-stream"), data)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import isawaitable
+from mimetypes import guess_type
 from typing import Any
 
 from agents import Agent, FunctionTool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
@@ -154,6 +155,9 @@ def _content_of(output: Any) -> Any:
     if isinstance(block, dict) and block.get("type") in ("text", "image", "file"):
         if block["type"] == "text":
             return block.get("text")
-        media = from_data_url(str(block.get("image_url") or block.get("file_data") or ""))
-        return block if media is None else media_content(*media, block.get("filename"))
+        url, name = str(block.get("image_url") or block.get("file_data") or ""), block.get("filename")
+        if block.get("file_data") and not url.startswith("data:"):  # base64 alone, which the name says more of
+            url = f"data:{guess_type(name or '')[0] or 'application/octet-stream'};base64,{url}"
+        media = from_data_url(url)
+        return block if media is None else media_content(*media, name)
     return output

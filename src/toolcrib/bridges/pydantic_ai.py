@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from pydantic import ValidationError
 from pydantic_ai import RunContext, RunUsage, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
-from pydantic_ai.messages import BinaryContent, ToolReturn, ToolReturnPart
+from pydantic_ai.messages import BinaryContent, CustomEvent, ToolReturn, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
@@ -49,9 +50,21 @@ def toolset(
 
     Of a crib, *caller* gives the caller of a run by its RunContext: `caller=lambda ctx: Caller(ctx.deps.user)`. A call
     that waits for an approval is deferred (`DeferredToolRequests` has to be among the output types of the agent);
-    without *defer* the model reads that it waits. A workbench that is not started starts and stops with the run.
+    without *defer* the model reads that it waits. An error that asks for other arguments is a retry, of which a tool
+    has as many as the agent gives it. What tools report are events of the run, as `ToolcribReport`. A workbench that is
+    not started starts and stops with the run.
     """
     return WorkbenchToolset(Host(tools, caller), id, defer=defer)
+
+
+@dataclass(kw_only=True)
+class ToolcribReport(CustomEvent):
+    """What a running tool reports, in the stream of the run's events.
+
+    *report* has the `type` `progress`, with `done`, `total` and `message`, or `emitted`, with the `content`.
+    """
+
+    report: dict[str, Any]
 
 
 class _Raw(dict[str, Any]):
@@ -137,12 +150,13 @@ class WorkbenchToolset(AbstractToolset[Any]):
             ctx.tool_call_id,
             timeout_s=None if ctx.deadline is None else (ctx.deadline - datetime.now(UTC)).total_seconds(),
             answer=Approve() if ctx.tool_call_approved else None,
+            report=lambda data: ctx.emit(ToolcribReport(report=data)),
         )
         pending = result.pending
         if pending is not None and pending.kind == "approval" and self._defer and not ctx.tool_call_approved:
             raise ApprovalRequired(metadata={"toolcrib": pending.to_dict()})
         if result.error is not None:
-            raise ToolFailed(result.text)
+            raise ModelRetry(result.text) if result.error.retry == "changed" else ToolFailed(result.text)
         return ToolReturn(_value_of(result) if pending is None else result.text, metadata=metadata(result))
 
 

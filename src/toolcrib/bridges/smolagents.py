@@ -3,6 +3,7 @@
 An agent that calls a tool expects it to raise: it shows the model what was raised, and goes on.
 """
 
+import json
 import keyword
 from collections.abc import Mapping
 from dataclasses import replace
@@ -91,8 +92,13 @@ def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
     if len(branches) == 1:  # a type or null, or a reference with a description
         schema = {**_typed(branches[0]), **rest}
         return schema if len(options) == 1 else {**schema, "nullable": True}
-    types = [branch.get("type") for branch in branches]
-    return {**rest, "type": types if types and all(isinstance(kind, str) for kind in types) else "any"}
+    types = list(dict.fromkeys(branch.get("type") for branch in branches))
+    if not types or not all(isinstance(kind, str) for kind in types):
+        return {**rest, "type": "any"}
+    rest = {**rest, "nullable": True} if len(branches) < len(options) else rest
+    if "object" in types:  # smolagents would make the members of anyOf types again, each as often as it occurs
+        rest["description"] = f"{rest.get('description', '')} One of: {json.dumps(branches)}".strip()
+    return {**rest, "type": types if len(types) > 1 else types[0]}
 
 
 def _value_of(result: Result[Any]) -> Any:
