@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -277,6 +278,54 @@ async def test_calls_of_a_reply_that_was_refused_in_the_middle_are_not_made() ->
     assert (outcome.status, outcome.why) == ("failed", "The model refused to answer.")
     assert [(trace.status, trace.code) for trace in outcome.trace] == [("error", "denied")] * 2
     assert made == []
+
+
+@pytest.mark.parametrize("fault", ["model", "shorten"])
+async def test_a_run_that_fails_by_any_exception_leaves_what_was_done(fault: str) -> None:
+    """Also by one that cannot be changed, and with its secrets redacted."""
+
+    @dataclass(frozen=True)
+    class Broken(Exception):
+        text: str
+
+    requests = 0
+
+    def fail(turns: Any) -> Any:
+        nonlocal requests
+        requests += 1
+        if requests == 2:
+            raise Broken("no hunter2 today")
+        return turns if fault == "shorten" else {"calls": [("add", {"a": 1, "b": 2})]}
+
+    script: Any = [{"calls": [("add", {"a": 1, "b": 2})]}, "3"] if fault == "shorten" else fail
+    bench = Workbench([add], secrets=["hunter2"])
+    agent = Agent(ScriptedModel(script), bench, shorten=fail if fault == "shorten" else None)
+    with pytest.raises(Broken) as raised:
+        await agent.run("What is 1 + 2?")
+    so_far: Any = vars(raised.value)["so_far"]
+    assert (so_far.status, [trace.text for trace in so_far.trace]) == ("failed", ["3"])
+    assert "Broken" in so_far.why and "hunter2" not in so_far.why
+    if fault == "shorten":
+        assert (await agent.run(so_far.turns)).text == "3"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_calls_that_a_stopped_workbench_did_not_make_are_lost_in_what_was_done(is_streamed: bool) -> None:
+    bench = Workbench([add])
+
+    async def reply(_: Any) -> Any:
+        await bench.stop()
+        return {"calls": [("add", {"a": 1, "b": 2})]}
+
+    agent = Agent(ScriptedModel(reply), bench)
+    with pytest.raises(SetupError, match="stopped") as raised:
+        if is_streamed:
+            _ = [event async for event in agent.stream("Go.")]
+        else:
+            await agent.run("Go.")
+    so_far: Any = vars(raised.value)["so_far"]
+    assert [trace.code for trace in so_far.trace] == ["lost"]
+    assert (await Agent(ScriptedModel(["done"]), [add]).run(so_far.turns)).text == "done"
 
 
 async def test_a_model_that_gives_no_reply_raises_and_leaves_what_was_done() -> None:

@@ -188,7 +188,7 @@ ADD = {"name": "add", "args": {"a": 1, "b": 2}}
 UNUSABLE: list[tuple[str, dict[str, Any], str]] = [
     ("gemini", gemini_says("MALFORMED_FUNCTION_CALL"), "MALFORMED_FUNCTION_CALL"),
     ("gemini", gemini_says("MALFORMED_RESPONSE", {"text": "So"}), "MALFORMED_RESPONSE"),
-    ("gemini", gemini_says("UNEXPECTED_TOOL_CALL", {"functionCall": ADD}), "UNEXPECTED_TOOL_CALL"),
+    ("gemini", gemini_says("UNEXPECTED_TOOL_CALL"), "UNEXPECTED_TOOL_CALL"),
     ("gemini", gemini_says("STOP"), "empty"),
     ("gemini", gemini_says("STOP", {"text": "Hm.", "thought": True}), "empty"),
     ("anthropic", claude_says("end_turn"), "empty"),
@@ -203,6 +203,17 @@ UNUSABLE: list[tuple[str, dict[str, Any], str]] = [
     ("openai", chat_says("stop", reasoning_content="Hm."), "empty"),
     ("openai", chat_says("stop", content="<think>Hm.</think>"), "empty"),
 ]
+
+
+@pytest.mark.usefixtures("keys")
+async def test_gemini_calls_of_tools_that_it_was_not_offered_are_explained_to_it() -> None:
+    """Beside one of a tool that it was offered, which runs: Gemini has one reason for the whole answer."""
+    calls = [{"functionCall": {"name": "ad", "args": {"a": 1, "b": 2}}}, {"functionCall": ADD}]
+    with wire(answer(gemini_says("UNEXPECTED_TOOL_CALL", *calls)), answer(DONE["gemini"])) as server:
+        outcome = await Agent(model_at("gemini", server.url), [add]).run("What is 1 + 2?")
+    unknown, known = outcome.trace
+    assert (outcome.status, unknown.code, known.text) == ("done", "unknown_tool", "3")
+    assert "Did you mean 'add'?" in unknown.text
 
 
 @pytest.mark.parametrize(("provider", "first", "reason"), UNUSABLE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Result, SetupError, Tool, formats
+from toolcrib import Call, Result, SetupError, Tool, ToolSpec, formats
 
 
 def run(code: str) -> list[object]:
@@ -87,3 +87,39 @@ def test_what_strict_mode_cannot_say_of_the_items_of_a_list_is_written_once() ->
 
     output = formats.openai.losses([Tool(pair, strict=True).spec])["pair"]
     assert [(loss.path, loss.keyword) for loss in output] == [("/properties/t", "strict")]
+
+
+def test_a_model_can_be_told_to_call_one_of_several_tools() -> None:
+    """Also by names that the provider does not take; one alone, or twice, is the choice of that tool."""
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    specs = [ToolSpec(name, "", schema) for name in ("add", "files/read", "wipe")]
+    names = ["add", "files_read"]
+    several: dict[Any, Any] = {
+        formats.openai: {
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": name}} for name in names],
+                },
+            }
+        },
+        formats.openai_responses: {
+            "tool_choice": {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "function", "name": name} for name in names],
+            }
+        },
+        formats.gemini: {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": names}}},
+    }
+    for form, parameters in several.items():
+        assert form.tool_choice(["add", "files/read"], specs) == parameters
+    for each in (*several, formats.anthropic, formats.bedrock):
+        assert each.tool_choice(("add", "add"), specs) == each.tool_choice("add", specs)
+        for wrong, reason in ((["add", "ad"], "Did you mean 'add'"), ([], "no tool")):
+            with pytest.raises(SetupError, match=reason):
+                each.tool_choice(wrong, specs)
+    for each in (formats.anthropic, formats.bedrock):
+        with pytest.raises(SetupError, match="Send it only these"):
+            each.tool_choice(["add", "wipe"], specs)

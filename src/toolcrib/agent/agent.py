@@ -55,8 +55,9 @@ class Agent:
     The state of a pending run is signed where the store of the workbench has keys, or TOOLCRIB_KEY is set. Then
     `resume` refuses one that was changed, and answers count in other processes too.
 
-    A run returns an Outcome, however it ends. It raises ModelError where the model gave no reply: `error.so_far` is the
-    Outcome until then, with all turns; AnswerError for answers that do not count; SetupError for invalid arguments.
+    A run returns an Outcome, however it ends. It raises ModelError where the model gave no reply, and what a model of
+    the host's own or *shorten* raises: the attribute `so_far` of such an error is the Outcome until then, with all
+    turns; AnswerError for answers that do not count; SetupError for invalid arguments.
     """
 
     def __init__(
@@ -221,21 +222,28 @@ class Agent:
             if token is not None and token.is_cancelled():
                 return run.outcome("cancelled", redact, "The run was cancelled.")
             try:
-                reply = await self._reply(await self._shortened(run.request(bench.specs())), events, token)
-            except ModelError as error:
-                error.so_far = run.outcome("failed", redact, str(error))
+                over = await self._turn(run, events, token)
+            except Exception as error:
+                if isinstance(run.turns[-1], Reply) and run.reply.calls:  # the workbench was stopped, for example
+                    run.add_results([_refused(call, _LOST) for call in run.reply.calls])
+                # Through its attributes, which also a frozen error has.
+                vars(error)["so_far"] = run.outcome("failed", redact, bench.crib.describe(error))
                 raise
-            if reply is None:
-                continue
-            if calls := run.add_reply(reply):
-                room = run.room(calls)
-                results = await self._results(calls[:room], events, token) if room else ()
-                why = _NOT_ANSWERED if reply.stop == "refused" else _too_many(run.options)
-                run.add_results([*results, *(_refused(call, why) for call in calls[room:])])
-                if token is not None and token.is_cancelled():
-                    continue
-            over = run.over(redact)
         return self._with_state(over, run, ())
+
+    async def _turn(self, run: Run, events: _Events, token: CancellationToken | None) -> Outcome | None:
+        """Ask the model once and make its calls. Return the outcome, if the run is over."""
+        reply = await self._reply(await self._shortened(run.request(self.workbench.specs())), events, token)
+        if reply is None:
+            return None
+        if calls := run.add_reply(reply):
+            room = run.room(calls)
+            results = await self._results(calls[:room], events, token) if room else ()
+            why = _NOT_ANSWERED if reply.stop == "refused" else _too_many(run.options)
+            run.add_results([*results, *(_refused(call, why) for call in calls[room:])])
+            if token is not None and token.is_cancelled():
+                return None
+        return run.over(self.workbench.redacted)
 
     async def _shortened(self, request: Request) -> Request:
         if self._shorten is None:
@@ -349,9 +357,10 @@ def _require_choice(choice: Choice, bench: Workbench) -> None:
         require_tool(choice, bench.specs())
 
 
-_Why = tuple[str, Literal["denied", "limited"]]
+_Why = tuple[str, Literal["denied", "limited", "lost"]]
 
 _NO_TOOLS: _Why = "No tool may be called in this conversation. Answer without tools.", "denied"
+_LOST: _Why = "The run failed before this call had a result. It is not known whether it was carried out.", "lost"
 _NOT_ANSWERED: _Why = "The call was not made: it is of a reply in which the model refused to answer.", "denied"
 
 

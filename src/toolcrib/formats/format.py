@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..core import Call, Content, Result, ToolSpec
+from ..core import Call, Content, Result, SetupError, ToolSpec
 from ..schema.lower import Loss
 from . import history, reading
 from .accepts import Accepts
@@ -72,19 +72,29 @@ class Format(ABC):
         return self.offer_of(specs, strict).losses
 
     def tool_choice(
-        self, choice: Choice = "auto", specs: Iterable[ToolSpec] = (), *, parallel: bool = True
+        self,
+        choice: Choice | list[str] | tuple[str, ...] = "auto",
+        specs: Iterable[ToolSpec] = (),
+        *,
+        parallel: bool = True,
     ) -> dict[str, Any]:
         """Return the request's parameters for *choice*; empty where it is the provider's default.
 
+        A list of names is for a model that must call one of these tools, of all that it is sent; Anthropic and Bedrock
+        cannot say so, and raise SetupError for several.
         Send it with tools only: a choice without tools is refused. Gemini and Bedrock cannot limit a model to one call
         at a time, so *parallel* has no effect there. Raises SetupError for the name of no tool, and for "none" where
         the provider does not have it.
         """
         if choice in ("auto", "any", "none"):
             return self.choice_parameters(choice, "", parallel)
-        specs = tuple(specs)
-        name = self.offer_of(specs).name_of(reading.require_tool(choice, specs))
-        return self.choice_parameters("tool", name, parallel)
+        specs, choices = tuple(specs), [choice] if isinstance(choice, str) else dict.fromkeys(choice)
+        names = [self.offer_of(specs).name_of(reading.require_tool(name, specs)) for name in choices]
+        if not names:
+            raise SetupError('A tool choice of no tool: name those that may be called, or choose "none".')
+        if len(names) > 1:
+            return self.choice_among(names, parallel)
+        return self.choice_parameters("tool", names[0], parallel)
 
     def calls(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> list[Call]:
         """Return the calls in *answer*, in its order; see `reply`."""
@@ -145,6 +155,10 @@ class Format(ABC):
     @abstractmethod
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         """Return the parameters for "auto", "any", "none", or "tool" with the provider's *name* of it."""
+
+    def choice_among(self, names: Sequence[str], parallel: bool) -> Object:
+        """Return the parameters for a call of one of the provider's *names*. Raises SetupError where it has none."""
+        raise SetupError("This provider cannot choose among some of the tools. Send it only these, and choose 'any'.")
 
     @abstractmethod
     def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:

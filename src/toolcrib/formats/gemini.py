@@ -83,8 +83,8 @@ class Stream(ReplyStream):
         return reading.finished_reply(
             "".join(part["text"] for part in native if "text" in part and not part.get("thought")),
             calls,
-            # Gemini gives "STOP" for an answer with calls, too.
-            "calls" if calls and self._stop == "STOP" else _STOPS.get(self._stop, "other"),
+            # Gemini gives "STOP" for an answer with calls, too; the other for calls of tools that it was not offered.
+            "calls" if calls and self._stop in ("STOP", "UNEXPECTED_TOOL_CALL") else _STOPS.get(self._stop, "other"),
             reading.read_usage(self._usage, _USAGE),
             {"role": "model", "parts": native},
             reason=f"{self._stop}: {self._message}" if self._message else self._stop,
@@ -207,6 +207,9 @@ class _Gemini(BlockFormat):
             return {}
         config = {"mode": "ANY", "allowedFunctionNames": [name]} if kind == "tool" else {"mode": kind.upper()}
         return {"toolConfig": {"functionCallingConfig": config}}
+
+    def choice_among(self, names: Sequence[str], parallel: bool) -> Object:
+        return {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [*names]}}}
 
     def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         stream.add(answer)

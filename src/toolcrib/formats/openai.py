@@ -360,6 +360,11 @@ class _Chat(ReadableFormat):
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         return shared.choice_parameters(kind, {"type": "function", "function": {"name": name}}, parallel)
 
+    def choice_among(self, names: Sequence[str], parallel: bool) -> Object:
+        tools = [{"type": "function", "function": {"name": name}} for name in names]
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": tools}}
+        return shared.choice_parameters("tool", allowed, parallel)
+
     def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         whole = reading.as_mapping(answer, _ANSWER)
         if failure := _failed_call(whole):

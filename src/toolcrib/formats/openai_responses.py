@@ -239,6 +239,10 @@ class _Responses(Format):
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         return shared.choice_parameters(kind, {"type": "function", "name": name}, parallel)
 
+    def choice_among(self, names: Sequence[str], parallel: bool) -> Object:
+        tools = [{"type": "function", "name": name} for name in names]
+        return shared.choice_parameters("tool", {"type": "allowed_tools", "mode": "required", "tools": tools}, parallel)
+
     def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         response = reading.as_mapping(answer, _ANSWER)
         if "output" not in response and not response.get("error"):

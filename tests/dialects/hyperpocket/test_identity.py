@@ -132,3 +132,9 @@ async def test_tools_alone_are_authorized_by_the_workbench_they_are_in(settings:
         seen.clear()
         assert (await bench.call("who")).text == "t1/work"
         assert seen == [{"GITHUB_TOKEN": "a-github-token", "thread_id": "t1", "profile": "work"}]
+
+
+@pytest.mark.parametrize("option", ["threads", "profiles"])
+def test_one_name_in_the_place_of_a_list_of_names_is_refused_with_the_way_out(option: str) -> None:
+    with pytest.raises(ValueError, match=rf'{option} is a list of names, as in {option}=\["default", "work"\]'):
+        pocket(**{option: "work"})

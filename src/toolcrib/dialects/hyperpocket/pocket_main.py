@@ -128,8 +128,8 @@ class Pocket:
     model chooses the thread and the profile beside the `body`, among *threads* and *profiles*. The *options* are those
     of a Crib, such as `timeout_s`, `policy` and `recorder`.
 
-    Raises RuntimeError for two tools of one name, ValueError for what is not a tool, and DefinitionError for a tool
-    that cannot work.
+    Raises RuntimeError for two tools of one name, ValueError for what is not a tool, or no list of names, and
+    DefinitionError for a tool that cannot work.
     """
 
     loaders: ClassVar[Mapping[type, Callable[[Any], Tool]]] = {}
@@ -154,7 +154,7 @@ class Pocket:
     ) -> None:
         self.auth = PocketAuth() if auth is None else auth
         self.use_profile = use_profile
-        self._listed: Listed = {"thread_id": frozenset(threads), "profile": frozenset(profiles)}
+        self._listed: Listed = {"thread_id": _names(threads, "threads"), "profile": _names(profiles, "profiles")}
         self.lockfile, self._force_update = Lockfile(lockfile_path), force_update
         self.tools = {}
         self._registry = Registry()
@@ -408,6 +408,12 @@ class Pocket:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.teardown()
+
+
+def _names(names: Iterable[str], option: str) -> frozenset[str]:
+    if isinstance(names, str):  # whose letters would be names
+        raise ValueError(f'Pocket: {option} is a list of names, as in {option}=["default", "work"].')
+    return frozenset(names)
 
 
 def _text(result: Result[Any]) -> str:
