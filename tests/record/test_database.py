@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -349,12 +350,51 @@ async def test_no_start_of_a_call_waits_until_others_are_deleted(reason: str, pa
         store.close()
 
 
-@pytest.mark.parametrize("statement", [database._DELETE_OLD, database._DELETE_FIRST], ids=["old", "first"])
+async def test_who_fills_the_log_loses_their_own_calls_and_what_never_ran_goes_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case of 3,000 calls of unknown tools, and a second one: calls that ran, from many accounts."""
+    monkeypatch.setattr(database, "_TIDY_S", 0.0)
+    now, log = datetime.now(UTC), DatabaseCalls(store, max_bytes=60 * 300)
+
+    async def note(name: str, principal: str, status: str = "success", **changed: Any) -> None:
+        await log.finished(CallRecord(name, "t", Caller(principal), now, status, **changed))
+
+    async def settle() -> list[str]:
+        async with asyncio.timeout(60):
+            while len(names := [call.call_id for call in await rows(log)]) > 60:
+                await log.finished(CallRecord("u", "t", Caller("eve"), now, "error", code="unknown_tool"))
+                await log.flush()
+        return names
+
+    await note("wipe", "alice")
+    await note("refused", "alice", "error", code="denied")
+    for number in range(300):
+        await note(f"u{number}", "eve", "error", code="unknown_tool")
+        await note(f"r{number}", "mallory", read_only=True)
+        await note(f"p{number}", "mallory", "pending", pending="approval")
+    names = await settle()
+    assert names[:2] == ["wipe", "refused"]
+    for account in range(5):
+        for number in range(40):
+            await note(f"e{account}-{number}", f"eve{account}")
+    await note("pay", "alice", "error", code="timeout")
+    names = await settle()
+    assert {"wipe", "pay"} <= {*names}
+    assert not any(name.startswith(("u", "r", "p")) for name in names if name not in ("pay", "u"))
+    counts = Counter(name.partition("-")[0] for name in names)
+    assert {counts[f"e{account}"] for account in range(5)} <= {8, 9, 10, 11, 12, 13, 14}
+
+
+_DELETIONS = [database._DELETE_OLD, database._DELETE_SPARE, database._DELETE_FIRST]
+
+
+@pytest.mark.parametrize("statement", _DELETIONS, ids=["old", "spare", "first"])
 async def test_what_is_deleted_is_found_by_an_index(statement: TextClause, path: Path) -> None:
     store = Store(path)
     await DatabaseCalls(store).newest()
     with sqlite3.connect(path) as connection:
-        values = {"now": 1, "most": 1, "oldest": 1, "last": 1}
+        values = {"now": 1, "most": 1, "oldest": 1, "last": 1, "principal": "p"}
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", values).fetchall()
     connection.close()
     store.close()

@@ -25,6 +25,7 @@ from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
+from .calls import ASKED_FIRST, NEVER_RAN
 
 _log = logging.getLogger("toolcrib")
 
@@ -61,6 +62,10 @@ CALLS = table("toolcrib_calls", "number", *_COLUMNS, key=("number",))
 _t = CALLS.c
 
 
+_SPARE = f"(read_only = 1 OR code IN {NEVER_RAN} OR pending IN {ASKED_FIRST})"
+"""Where a row is of a call that changed nothing, as `had_effect` has it. A migration has it too."""
+
+
 def _of_content(row: Mapping[str, Any]) -> tuple[str, ...]:
     return ("call", *(str(row[name]) for name in (*_NAMES, "started_at")))
 
@@ -85,6 +90,7 @@ RECORD = Schema(
             # With the sizes: they are summed without a look at the rows.
             "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number, size_bytes)",
         ),
+        (f"CREATE INDEX toolcrib_calls_spare ON toolcrib_calls (principal, number, size_bytes) WHERE {_SPARE}",),
     ],
     sealed=(Sealed(CALLS, "content", _of_content),),
 )
@@ -100,15 +106,27 @@ _STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = 
 _ENDED = "NOT (status = 'started' AND lost_after > :now)"
 _DELETE = "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM toolcrib_calls WHERE {} LIMIT :most)"
 _DELETE_OLD = text(_DELETE.format(f"started_at < :oldest AND {_ENDED}"))
-_DELETE_FIRST = text(_DELETE.format(f"number <= :last AND {_ENDED}"))
+# Of one principal, first what never ran, or only read.
+_DELETE_SPARE = text(_DELETE.format(f"number <= :last AND principal = :principal AND {_SPARE} AND {_ENDED}"))
+_DELETE_FIRST = text(_DELETE.format(f"number <= :last AND principal = :principal AND {_ENDED}"))
 _ADDED = text("SELECT SUM(size_bytes) FROM toolcrib_calls WHERE number > :last")
-# The last of the first calls that are too much, of some thousands: others need not be read. In one statement, for other
-# processes delete the same meanwhile.
-_LAST_EXCESS = text(
-    "SELECT MAX(number) FROM (SELECT number, SUM(size_bytes) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) "
-    "- size_bytes AS total FROM (SELECT number, size_bytes FROM toolcrib_calls ORDER BY number LIMIT 10000) AS firsts) "
-    "AS summed WHERE total < (SELECT SUM(size_bytes) FROM toolcrib_calls) - :max_bytes"
+_SIZE = text("SELECT SUM(size_bytes) FROM toolcrib_calls")
+# Who has the most, and how much, and the next one.
+_HEAVIEST = (
+    "SELECT principal, SUM(size_bytes) AS held FROM toolcrib_calls WHERE {} GROUP BY principal ORDER BY 2 DESC LIMIT 2"
 )
+# The last of the first calls of a principal that are too much, of some thousands: others need not be read. In one
+# statement, for other processes delete the same meanwhile.
+_LAST_EXCESS = (
+    "SELECT MAX(number) FROM (SELECT number, SUM(size_bytes) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) "
+    "- size_bytes AS total FROM (SELECT number, size_bytes FROM toolcrib_calls WHERE principal = :principal AND {} "
+    "ORDER BY number LIMIT 10000) AS firsts) AS summed "
+    "WHERE total < :part AND total < (SELECT SUM(size_bytes) FROM toolcrib_calls) - :max_bytes"
+)
+_EXCESSES = [
+    (text(_HEAVIEST.format(which)), text(_LAST_EXCESS.format(which)), delete)
+    for which, delete in ((_SPARE, _DELETE_SPARE), ("1 = 1", _DELETE_FIRST))
+]
 _NEWEST = text("SELECT MAX(number) FROM toolcrib_calls")
 _LOOK_SHARE = 32
 """All sizes are summed again once this part of what the log may take was added."""
@@ -205,7 +223,7 @@ class _Writer:
         # Of the thread alone, but for looking into it:
         self._open: set[str] = set()
         self._beat_at = self._tidy_at = 0.0
-        self._deletions: list[tuple[Executable, dict[str, int]]] = []
+        self._deletions: list[tuple[Executable, dict[str, Any]]] = []
         self._last = 0  # the number of the last call that is in the sum of all sizes
         self.failing = False
         self.dropped = 0
@@ -372,7 +390,7 @@ class _Writer:
                 if count < most:
                     del self._deletions[0]
                 has_more = bool(self._deletions)
-                if count and statement is _DELETE_FIRST:  # it had the first thousands of what is too much
+                if count and statement is not _DELETE_OLD:  # it had the first thousands of what is too much
                     has_more, self._last = True, 0
                 self._tidy_at = 0.0 if has_more else time.monotonic()
                 if is_brief or not has_more:
@@ -385,18 +403,27 @@ class _Writer:
             self._tidy_at, self._deletions = time.monotonic(), []
             _log.warning("What is too old in the call log could not be deleted: %s", str(error) or type(error).__name__)
 
-    def _overdue(self, connection: Connection) -> list[tuple[Executable, dict[str, int]]]:
+    def _overdue(self, connection: Connection) -> list[tuple[Executable, dict[str, Any]]]:
         """Return the statements that delete what is too old, and the first calls where all take too much."""
         oldest = encode_time(self._clock() - timedelta(seconds=self._max_age_s))
-        deletions: list[tuple[Executable, dict[str, int]]] = [(_DELETE_OLD, {"oldest": oldest})]
+        deletions: list[tuple[Executable, dict[str, Any]]] = [(_DELETE_OLD, {"oldest": oldest})]
         if self._last:
             added = connection.execute(_ADDED, {"last": self._last}).scalar() or 0
             if added * _LOOK_SHARE < self._max_bytes:
                 return deletions
         self._last = int(connection.execute(_NEWEST).scalar() or 0)
-        last = connection.execute(_LAST_EXCESS, {"max_bytes": self._max_bytes}).scalar()
-        if last is not None:
-            deletions.append((_DELETE_FIRST, {"last": int(last)}))
+        excess = int(connection.execute(_SIZE).scalar() or 0) - self._max_bytes
+        for heaviest, last_excess, delete in _EXCESSES if excess > 0 else ():
+            holders = [(principal, int(held)) for principal, held in connection.execute(heaviest)]
+            if holders:
+                (principal, held), (_, next_held) = holders[0], holders[-1]
+                # As far as the next one who has the most, but not by single rows where many have the same.
+                part = held - next_held if len(holders) == 2 else held
+                bounds = {"principal": principal, "part": max(part, excess // 8, 1), "max_bytes": self._max_bytes}
+                last = connection.execute(last_excess, bounds).scalar()
+                if last is not None:
+                    deletions.append((delete, {"last": int(last), "principal": principal}))
+                break
         return deletions
 
 
