@@ -90,7 +90,6 @@ class AccessTokens:
         self._keys: _Keys = {}
         self._fetched_at_s = self._tried_at_s = float("-inf")
         self._lock = asyncio.Lock()
-        self._refreshing: set[asyncio.Task[None]] = set()
         self._registry = JWTClaimsRegistry(
             now=lambda: int(time.time()),
             leeway=_LEEWAY_S,
@@ -132,13 +131,10 @@ class AccessTokens:
     async def _key(self, header: Mapping[str, Any]) -> Key:
         """Return the issuer's key for a token with *header*."""
         key = None
-        if header.get("alg") in ALGORITHMS and (key := self._found(header)) is None:
-            await self._fetch(lambda: self._found(header) is None)
+        if header.get("alg") in ALGORITHMS:
+            # Also where the key is known: it may have been withdrawn since, however long nobody came.
+            await self._fetch(lambda: self._found(header) is None or self._age_s() > _FRESH_S)
             key = self._found(header)
-        elif self._age_s() > _FRESH_S and not self._refreshing:
-            task = asyncio.create_task(self._fetch(lambda: self._age_s() > _FRESH_S))
-            self._refreshing.add(task)
-            task.add_done_callback(self._refreshing.discard)
         if self._age_s() > _KEPT_S:
             raise AuthenticationError(
                 "The keys of the issuer cannot be fetched now. Try again later.", None, status=503
@@ -157,6 +153,8 @@ class AccessTokens:
         return self._keys.get((key_id, _KEY_TYPES[header["alg"][:2]])) if isinstance(key_id, str) else None
 
     async def _fetch(self, is_needed: Callable[[], bool]) -> None:
+        if not is_needed():
+            return
         async with self._lock:  # one at a time; a request that waited for another may need none any more
             if not is_needed() or time.monotonic() - self._tried_at_s < _PAUSE_S:
                 return

@@ -142,10 +142,15 @@ class Tool(Generic[P, R]):
         return self.replace(spec=replace(self.spec, name=name, description=description))
 
     def bound_to(self, other: "Tool[..., Any]") -> "Tool[..., Any]":
-        """Return the same tool with the function and the work of *other*: what it is of an object or for a caller."""
+        """Return the same tool with the function and the work of *other*: what it is of an object or for a caller.
+
+        A caller's may need more credentials.
+        """
+        auth = other.spec.auth
+        spec = self.spec if auth == self.spec.auth else replace(self.spec, auth=auth)
         work = other.work if self.wrap is None else self.wrap(other.work)
         return self.replace(
-            fn=other.fn, ref=other.ref, lock=other.lock, source=other.source, code=other.code, work=work
+            spec=spec, fn=other.fn, ref=other.ref, lock=other.lock, source=other.source, code=other.code, work=work
         )
 
     def wrapped(self, wrap: Callable[[Work], Work]) -> "Tool[P, R]":

@@ -1197,7 +1197,10 @@ class Workbench(Startable):
     async def _open(self, source: Any) -> None:
         try:
             instance = source.open(self.caller)
-            self._opened[id(source)] = (source, await instance if isinstance(instance, Awaitable) else instance)
+            instance = await instance if isinstance(instance, Awaitable) else instance
+            self._opened[id(source)] = (source, instance)
+            if listen := getattr(instance, "on_change", None):
+                listen(self.invalidate)
         except Exception as error:
             raise SetupError(
                 f"The source {name_of(source)} could not be opened: {self.crib.describe(error)}"

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -13,6 +14,7 @@ from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 from pydantic import AnyHttpUrl
+from starlette.responses import Response
 
 from tests.auth.oidc.conftest import REDIRECT, SECRET, Provider
 from tests.ports import free_port
@@ -61,7 +63,18 @@ class Protected:
             return str(token and token.subject)
 
         app = server.streamable_http_app(streamable_http_path="/opaque")
-        config = uvicorn.Config(app, port=self.port, log_level="error", lifespan="on")
+        self.too_narrow: set[str] = set()
+        """The tokens that are refused for want of the scope `write`."""
+
+        async def scoped(scope: Any, receive: Any, send: Any) -> None:
+            token = dict(scope.get("headers", ())).get(b"authorization", b"").decode().removeprefix("Bearer ")
+            if token in self.too_narrow:
+                challenge = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="read write"'}
+                await Response(status_code=403, headers=challenge)(scope, receive, send)
+            else:
+                await app(scope, receive, send)
+
+        config = uvicorn.Config(scoped, port=self.port, log_level="error", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
@@ -138,6 +151,42 @@ async def test_a_token_that_is_not_accepted_any_more_is_refreshed_or_asked_for_a
         again = await bench.call("whoami", {})
         assert again.value == {"result": "alice"}, again.text
         assert provider.counts()["given"].get("refresh_token", 0) >= 1
+
+
+async def test_scopes_that_a_server_wants_of_one_caller_are_asked_of_that_one_alone(
+    provider: Provider, protected: Protected
+) -> None:
+    """Another caller who is let in goes on, also in a new conversation; one who is new is asked as before."""
+    alice, bob, carol = Caller("alice"), Caller("bob"), Caller("carol")
+    broker = CredentialBroker(redirect_uri=REDIRECT, allow=["127.0.0.1"])
+    async with Crib([protected.url], broker=broker) as crib:
+        await crib.workbench(alice).call("local", {})
+        (connect,) = (spec.name for spec in crib.workbench(alice).specs())
+        benches = {caller: crib.workbench(caller) for caller in (alice, bob)}
+        for caller, bench in benches.items():
+            await granted(crib, caller, connect if caller == alice else "whoami", provider)
+            assert (await bench.call("whoami", {})).value == {"result": caller.principal}
+        specs = benches[bob].specs()
+        stored = await broker.vault.get(Owner.of(alice, f"mcp:{protected.url}", "oauth2"))
+        assert stored is not None
+        protected.too_narrow.add(stored.grant.access_token)
+        refused = await benches[alice].call("whoami", {})
+        assert refused.error is not None and refused.error.code == "unauthorized"
+        for bench in (benches[bob], crib.workbench(Caller("bob", thread="another"))):
+            assert (await bench.call("whoami", {})).value == {"result": "bob"}
+        assert benches[bob].specs() == specs
+
+        async def asked(caller: Caller) -> list[str]:
+            pending = (await (benches.get(caller) or crib.workbench(caller)).call("whoami", {})).pending
+            assert pending is not None
+            return parse_qs(urlsplit(pending.url or "").query)["scope"][0].split()
+
+        assert "write" in await asked(alice)
+        assert "write" not in await asked(carol)
+        waiting = (await benches[alice].call("whoami", {})).pending
+        assert waiting is not None
+        await crib.complete(await asyncio.to_thread(provider.grant, waiting.url or "", login="alice"))
+        assert (await benches[alice].call("whoami", {})).value == {"result": "alice"}
 
 
 async def test_without_a_broker_the_tool_says_what_is_missing(protected: Protected) -> None:

@@ -162,9 +162,10 @@ class MCPUpstream(MCPOffers, Source):
         self._tools, self.problems = list(tools), problems
         self._take_s = monotonic() - start_s
 
-    def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None) -> AnyTool:
+    def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None, auth: ToolAuth | None = None) -> AnyTool:
         sessions = self._sessions
-        tool = tool_of(definition, self._id, call or self._call, None if sessions is None else sessions.auth)
+        auth = auth or (None if sessions is None else sessions.auth)
+        tool = tool_of(definition, self._id, call or self._call, auth)
         return tool if sessions is None else tool.offered_by(sessions)
 
     def _note_change(self, event: ServerEvent) -> None:
@@ -194,9 +195,9 @@ class MCPUpstream(MCPOffers, Source):
         if not self._offered:
             self._tools = [self._sessions.connecting_tool()]
 
-    def tools_by(self, call: RemoteCall) -> Sequence[AnyTool]:
-        """Return the tools that are known, with their work done by *call*."""
-        return [self._tool_of(definition, call) for definition, _ in self._offered.values()]
+    def tools_by(self, call: RemoteCall, auth: ToolAuth) -> Sequence[AnyTool]:
+        """Return the tools that are known, with their work done by *call*, which needs *auth*."""
+        return [self._tool_of(definition, call, auth) for definition, _ in self._offered.values()]
 
     def offered_names(self) -> list[str]:
         """Return the names of the tools of the server itself, as far as they are known."""
@@ -243,13 +244,15 @@ class CallerSessions(Source):
         host = "".join(c if c.isalnum() and c.isascii() else "_" for c in self.target.label.partition("//")[2])
         return f"connect_{host}"[:64].rstrip("_")
 
-    def connecting_tool(self, work: Callable[[dict[str, Any], Context], Any] | None = None) -> AnyTool:
+    def connecting_tool(
+        self, work: Callable[[dict[str, Any], Context], Any] | None = None, auth: ToolAuth | None = None
+    ) -> AnyTool:
         """Return the tool by which a caller is let in."""
         spec = ToolSpec(
             name=self.connecting,
             description=f"Connect to the MCP server at {self.target.label}, which needs a login, to see its tools.",
             input_schema={"type": "object", "properties": {}, "additionalProperties": False},
-            auth=self.auth,
+            auth=auth or self.auth,
         )
         return from_work(spec, work or _connect_first, home=__name__).offered_by(self)
 
@@ -258,13 +261,6 @@ class CallerSessions(Source):
 
     def open(self, caller: Caller) -> "CallerUpstream":
         return CallerUpstream(self, caller)
-
-    def require(self, challenge: str) -> None:
-        """Require what *challenge* names, too, from now on (RFC 6750, 3.1)."""
-        wider = tuple(dict.fromkeys((*self.auth.scopes, *_scopes(challenge))))
-        if wider != self.auth.scopes:
-            self.auth = ToolAuth(self.auth.provider, scopes=wider)
-            self.parent.restrict()
 
 
 class CallerUpstream(MCPOffers, Source):
@@ -277,6 +273,8 @@ class CallerUpstream(MCPOffers, Source):
         self._sessions = sessions
         self._parent = sessions.parent
         self._caller = caller
+        self.auth = sessions.auth
+        """Whose credentials are taken, with the scopes that the server wants of this caller."""
         self._may_offer = False
         self._opening = asyncio.Lock()
         self._credential: Credential | None = None
@@ -285,7 +283,8 @@ class CallerUpstream(MCPOffers, Source):
         return str(self._sessions)
 
     def tools(self) -> Sequence[AnyTool]:
-        return [self._sessions.connecting_tool(self.connect), *self._parent.tools_by(self.call)]
+        connecting = self._sessions.connecting_tool(self.connect, self.auth)
+        return [connecting, *self._parent.tools_by(self.call, self.auth)]
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         return await self._allowed(lambda session: session.call(name, arguments, context), context.credentials)
@@ -332,16 +331,14 @@ class CallerUpstream(MCPOffers, Source):
     async def _note_refused(self, refused: Refused) -> None:
         """Have the next call ask for other credentials: these are not enough, or no longer."""
         if refused.status == 403 or challenge_of(refused.challenge).get("error") == "insufficient_scope":
-            self._sessions.require(refused.challenge)
+            wider = tuple(dict.fromkeys((*self.auth.scopes, *_scopes(refused.challenge))))  # RFC 6750, 3.1
+            if wider != self.auth.scopes:
+                self.auth = ToolAuth(self.auth.provider, scopes=wider)
+                self.changed()
         elif self._credential is not None and self._credential.refused is not None:
             await self._credential.refused()
 
     # Resources and prompts
-
-    @property
-    def auth(self) -> ToolAuth:
-        """Whose credentials `authorize` takes."""
-        return self._sessions.auth
 
     def authorize(self, credential: Credential | None) -> None:
         """Use *credential* from now on to ask for what the caller is offered; None where they have none now."""
