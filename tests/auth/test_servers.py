@@ -9,7 +9,6 @@ import pytest
 from toolcrib import Call, Pending, ToolAuth, ToolError
 from toolcrib.auth import Client, CredentialBroker, MemoryVault
 from toolcrib.auth.catalogue import callback_segment
-from toolcrib.auth.servers import _covers
 from toolcrib.core import Credential
 
 from .test_flows import ALICE, TOKEN, Answer, Server, as_json
@@ -252,16 +251,49 @@ async def test_a_server_that_does_not_answer_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("described", "is_covered"),
+    ("url", "place", "described", "is_taken"),
     [
-        ("https://a.example/mcp", True),
-        ("https://a.example/mcp/", True),
-        ("https://a.example", True),
-        ("https://a.example/mc", False),
-        ("https://a.example/mcp/more", False),
-        ("http://a.example/mcp", False),
-        ("https://a.example:8443/mcp", False),
+        ("/mcp", f"{METADATA}/mcp", "/mcp", True),
+        ("/mcp", f"{METADATA}/mcp", "/mcp/", True),
+        ("/mcp", f"{METADATA}/mcp", "", False),
+        ("/mcp", f"{METADATA}/mcp", "/mcp/more", False),
+        ("/mcp", f"{METADATA}/mcp", "/mc", False),
+        ("/mcp", f"{METADATA}/mcp", "/mcp?tenant=other", False),
+        # The origin says itself that all of it is one resource (MCP); its root is nobody else's.
+        ("/mcp", METADATA, "", True),
+        ("/mcp", METADATA, "/", True),
+        # Of two tenants of a host, one names both: of the path above, of the origin, and by a query.
+        ("/tenants/evil/mcp", "/tenants/evil/metadata", "/tenants", False),
+        ("/tenants/evil/mcp", "/tenants/evil/metadata", "", False),
+        ("/tenants/evil/mcp", "/tenants/evil/metadata", "/tenants/good/mcp", False),
+        ("/tenants/evil/mcp", "/tenants/evil/metadata", "/tenants/evil/mcp", True),
+        ("/mcp?tenant=evil", "/metadata", "/mcp", False),
+        ("/mcp?tenant=evil", "/metadata", "/mcp?tenant=good", False),
+        ("/mcp?tenant=evil", "/metadata", "/mcp?tenant=evil", True),
+        ("/mcp?tenant=evil", f"{METADATA}/mcp", "/mcp", True),
     ],
 )
-def test_metadata_is_of_the_server_or_of_what_is_above_it(described: str, is_covered: bool) -> None:
-    assert _covers(described, "https://a.example/mcp") is is_covered
+async def test_no_server_names_a_resource_that_is_not_its_own(
+    server: Protected, url: str, place: str, described: str, is_taken: bool
+) -> None:
+    """The attacker is a server that shares its host, and would be sent tokens for its neighbours (RFC 9728, 3.3)."""
+    server.name = f"mcp:{server.url}{url}"
+    server.places(place, DOCUMENT)
+    challenge = {"WWW-Authenticate": f'Bearer resource_metadata="{server.url}{place}"'}
+    server.answers[url] = as_json({}, 401, **challenge)
+    server.metadata["resource"] = f"{server.url}{described}"
+    if is_taken:
+        assert (await server.asked(server.broker()))["resource"] == f"{server.url}{described}"
+        return
+    with pytest.raises(ToolError, match="belongs to another resource"):
+        await server.broker().discover(server.name)
+
+
+async def test_a_grant_for_another_resource_is_not_sent_to_a_server_that_has_changed(server: Protected) -> None:
+    server.places(METADATA, DOCUMENT)
+    server.metadata["resource"] = server.url
+    vault = MemoryVault()
+    await server.granted(server.broker(vault=vault))
+    server.places(f"{METADATA}/mcp", DOCUMENT)
+    server.metadata["resource"] = f"{server.url}/mcp"
+    assert (await server.asked(server.broker(vault=vault)))["resource"] == f"{server.url}/mcp"

@@ -404,7 +404,7 @@ def _is_token(text: str) -> bool:
 
 def _details(table: OAuth2, answer: Mapping[str, Any]) -> dict[str, str]:
     """Return what the table keeps of an answer, for tools and hosts; and whose token it is, for a resource."""
-    details = {"issuer": table.issuer} if table.resource and table.issuer else {}
+    details = {"issuer": table.issuer, "resource": table.resource} if table.resource and table.issuer else {}
     texts = {name: str(answer[name]) for name in table.keep if isinstance(answer.get(name), str | int)}
     return details | {
         name: text for name, text in texts.items() if len(text) <= _MAX_DETAIL_CHARS and text.isprintable()

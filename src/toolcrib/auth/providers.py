@@ -57,14 +57,15 @@ class Needed:
         return Owner.of(caller, self.provider, self.handler_name)
 
     def fits(self, grant: Grant) -> bool:
-        """Return whether *grant* was given where this one would be.
+        """Return whether *grant* was given where this one would be, and for the same resource.
 
-        A server may have changed who gives access to it.
+        A server may have changed who gives access to it, or what it says that it is.
         """
         handler = self.handler
         if not isinstance(handler, OAuth2) or handler.resource is None:
             return True
-        return grant.detail.get("issuer") == handler.issuer
+        detail = grant.detail
+        return (detail.get("issuer"), detail.get("resource")) == (handler.issuer, handler.resource)
 
     def credential(self, grant: Grant, parameters: Mapping[str, str], allow: Sequence[str]) -> Credential:
         """Return what a tool is given of *grant*.

@@ -29,6 +29,7 @@ from .grant import MIN_SECRET_CHARS, Grant, Owner
 from .vault import Vault
 
 PREFIX = "mcp:"
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,15 @@ class Servers:
         return Provider.model_validate(fields), client
 
     async def _resource(self, url: str) -> Mapping[str, Any] | None:
-        """Return what the server says of itself as a protected resource (RFC 9728); None where it says nothing."""
-        parts = urlsplit(url)
-        path = parts.path.rstrip("/")
-        candidates = [
-            f"{_origin(url)}/.well-known/oauth-protected-resource{path_of}" for path_of in dict.fromkeys((path, ""))
-        ]
+        """Return what the server says of itself as a protected resource (RFC 9728); None where it says nothing.
+
+        Wherever it is, a document is of this server, which must not be sent tokens for its neighbours. One at the
+        root of the origin, as MCP has it, may be of the whole origin.
+        """
+        candidates = {
+            f"{_origin(url)}{_WELL_KNOWN}{urlsplit(resource).path.rstrip('/')}": resource
+            for resource in (url.partition("?")[0], _origin(url))
+        }
         async with self.http(url) as http:
             try:
                 response = await http.post(url, json={}, headers={"Accept": "application/json, text/event-stream"})
@@ -80,7 +84,8 @@ class Servers:
             if document is None:
                 continue
             resource = document.get("resource")
-            if not isinstance(resource, str) or not _covers(resource, url):
+            own = (url, candidates.get(candidate, url))
+            if not isinstance(resource, str) or not any(_is_same(resource, of) for of in own):
                 raise _unusable(url, "its metadata belongs to another resource (RFC 9728, 3.3)")
             return document
         return None
@@ -219,13 +224,11 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _covers(described: str, url: str) -> bool:
-    """Return whether the resource *described* is *url*, or is above it at the same origin."""
-    resource, server = urlsplit(described), urlsplit(url)
-    above, below = resource.path.rstrip("/"), server.path.rstrip("/")
-    return (resource.scheme, resource.netloc) == (server.scheme, server.netloc) and (
-        below == above or below.startswith(f"{above}/")
-    )
+def _is_same(described: str, url: str) -> bool:
+    """Return whether the resource *described* is *url* (RFC 9728, 3.3); a last slash means nothing."""
+    one, other = (urlsplit(text) for text in (described, url))
+    places = [(of.scheme, of.netloc.lower(), of.path.rstrip("/"), of.query) for of in (one, other)]
+    return places[0] == places[1] and not one.fragment
 
 
 def _unusable(where: str, why: str) -> ToolError:
