@@ -468,3 +468,11 @@ async def test_a_request_is_identified_once_and_its_call_is_part_of_its_trace() 
             assert answer.json()["status"] == "success"
     assert asked == ["ada", "bob"]
     assert [(one.caller.principal, one.traceparent) for one in log] == [("ada", trace), ("bob", None)]
+
+
+async def test_lists_of_tools_count_in_the_limits_of_a_caller() -> None:
+    """A stranger's loop over the cheapest route is a flood as one over calls is."""
+    async with client(limits=[Limit(per="principal", rate="2/h", wait_s=0)]) as api:
+        answers = [await api.get(path) for path in ("/api/tools", "/api/tools/nothing", "/api/tools")]
+    assert [answer.status_code for answer in answers] == [200, 404, 429]
+    assert (answers[2].json()["code"], answers[2].headers["Retry-After"]) == ("limited", "1800")

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
@@ -14,10 +15,11 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from toolcrib import Caller, Context, Crib, Image, Text, ToolError, tool
+from toolcrib import Approve, Caller, Context, Crib, Deny, Image, MCPSource, Text, ToolError, tool
 from toolcrib.core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from toolcrib.serve import server
 from toolcrib.serve.mcp_resources import page
+from toolcrib.workbench import Limit, Rule, Rules
 
 from .serving import served
 
@@ -26,8 +28,8 @@ MODERN = "2026-07-28"
 SECRET = "sk-1234567890123"
 
 
-def library() -> Crib:
-    crib = Crib(secrets=[SECRET])
+def library(**options: Any) -> Crib:
+    crib = Crib(secrets=[SECRET], **options)
     crib.resources.add("notes://today", f"Buy milk. {SECRET}", name="today", title="Today", description="A note.")
     crib.resources.add("notes://pixel", b"\x89PNG", media_type="image/png", meta={"annotations": {"priority": 0.5}})
 
@@ -444,3 +446,158 @@ async def test_an_odd_cursor_is_the_clients_mistake(mode: str) -> None:
             with pytest.raises(MCPError, match="cursor") as caught:
                 await listing(cursor="bm9ib2R5")
             assert caught.value.code == -32602
+
+
+# Rules, limits and filters, at the door
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_read_that_a_rule_asks_about_is_asked_of_the_person_at_the_client(mode: str) -> None:
+    asked: list[str] = []
+
+    async def person(_: object, params: Any) -> wire.ElicitResult:
+        asked.append(params.message)
+        return wire.ElicitResult(action="accept", content={"approve": True})
+
+    crib = library(policy=Rules([Rule(do="ask", message="May it?")]))
+    async with crib, Client(server(crib), mode=mode, elicitation_callback=person) as client:
+        for _ in range(2):
+            read = (await client.read_resource("notes://today")).contents[0]
+            assert isinstance(read, wire.TextResourceContents)
+            assert read.text == "Buy milk. [secret]"
+            assert (await client.get_prompt("summarize", {"topic": "tea"})).messages
+        assert await crib.pendings() == []
+    of_read, of_prompt = "May it?\nresources/read notes://today: {}", 'May it?\nprompts/get summarize: {"topic": "tea"}'
+    assert asked == [of_read, of_prompt] * 2
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_that_cannot_ask_gets_the_id_of_a_read_to_approve(mode: str) -> None:
+    crib = library(policy=Rules([Rule(do="ask", message="May it?")]))
+    async with crib, Client(server(crib), mode=mode) as client:
+        for ask in (
+            lambda: client.read_resource("notes://today"),
+            lambda: client.get_prompt("summarize", {"topic": "tea"}),
+        ):
+            with pytest.raises(MCPError, match="it waits for approval") as caught:
+                await ask()
+            (pending,) = await crib.pendings()
+            assert caught.value.data["toolcrib/pending"] == {"id": pending.id, "kind": "approval"}
+            assert pending.id in str(caught.value)
+            await crib.answer(pending.id, Approve(), by="ada")
+            await ask()
+            with pytest.raises(MCPError, match="it waits for approval"):
+                await ask()
+            (pending,) = await crib.pendings()
+            await crib.answer(pending.id, Deny("no"), by="ada")
+            with pytest.raises(MCPError, match="'ada' denied it: no"):
+                await ask()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_a_rule_denies_is_not_listed_and_is_as_if_it_were_not_there(mode: str) -> None:
+    rules = [
+        Rule(do="deny", resources="notes://{*"),
+        Rule(do="deny", resources="notes://t*"),
+        Rule(do="deny", prompts="*"),
+    ]
+    crib = library(policy=Rules(rules))
+    async with crib, Client(server(crib), mode=mode) as client:
+        assert [str(one.uri) for one in (await client.list_resources()).resources] == [
+            "notes://pixel",
+            "notes://broken",
+        ]
+        assert [one.name for one in (await client.list_resource_templates()).resource_templates] == ["toolcrib-result"]
+        assert (await client.list_prompts()).prompts == []
+        ref = wire.PromptReference(name="summarize")
+        assert (await client.complete(ref, {"name": "style", "value": ""})).completion.values == []
+        errors: list[tuple[int, str, Any]] = []
+        for uri in ("notes://today", "notes://there-is-none"):
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource(uri)
+            errors.append((caught.value.code, str(caught.value).replace(uri, "X"), caught.value.data["toolcrib/error"]))
+        assert errors[0] == errors[1]
+        with pytest.raises(MCPError, match="There is no prompt 'summarize'"):
+            await client.get_prompt("summarize", {"topic": "tea"})
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_updates_of_a_denied_resource_do_not_reach_its_follower() -> None:
+    """The second case: a notice says that something is there, and when it changes."""
+    crib = library(policy=Rules([Rule(do="deny", resources="notes://t*", principals="eve")]))
+    who = ["eve"]
+    async with crib, served(crib, identify=lambda _: Caller(who[0])) as url:
+        async with Client(url, mode="legacy") as client:
+            with pytest.raises(MCPError, match="There is no resource at 'notes://today'"):
+                await client.session.subscribe_resource("notes://today")
+        async with Client(url, mode=MODERN) as client:
+            uris = ["notes://today", "notes://pixel"]
+            async with client.listen(resource_subscriptions=uris) as subscription:
+                crib.resources.updated("notes://today")
+                crib.resources.updated("notes://pixel")
+                event = await asyncio.wait_for(anext(aiter(subscription)), 10)
+                assert event.uri == "notes://pixel"
+
+
+async def test_lists_and_sessions_count_in_limits() -> None:
+    limits = [Limit(per="principal", rate="3/h", wait_s=0)]
+    who = ["eve"]
+    async with served(library(limits=limits), identify=lambda _: Caller(who[0])) as url:
+        async with Client(url, mode="legacy") as client:  # which is one
+            await client.list_tools()
+            await client.list_resources()
+            for asks in (client.list_prompts, client.list_resource_templates, client.list_tools):
+                with pytest.raises(MCPError, match="at its limit of 3/h") as caught:
+                    await asks()
+                assert caught.value.data["toolcrib/error"]["code"] == "limited"
+        with pytest.RaisesGroup(pytest.RaisesExc(MCPError, match="at its limit of 3/h"), flatten_subgroups=True):
+            await Client(url, mode="legacy").__aenter__()  # a session more
+        who[0] = "ada"
+        async with Client(url, mode="legacy") as client:
+            await client.list_tools()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_source_of_the_settings_offers_only_what_its_filters_let_through(mode: str, tmp_path: Path) -> None:
+    upstream = library()
+    upstream.prompts.add(lambda: "hidden", name="hidden", description="-")
+    async with served(upstream) as url:
+        (tmp_path / "toolcrib.toml").write_text(
+            f"[[source]]\nurl = '{url}'\nresources = ['notes://t*', 'notes://2026/*']\nprompts = 'sum*'\n"
+        )
+        async with Crib.from_config(tmp_path / "toolcrib.toml") as crib, Client(server(crib), mode=mode) as client:
+            assert [str(one.uri) for one in (await client.list_resources()).resources] == ["notes://today"]
+            assert [one.name for one in (await client.list_prompts()).prompts] == ["summarize"]
+            assert (await client.read_resource("notes://today")).contents
+            assert (await client.read_resource("notes://2026/a/b")).contents
+            assert (await client.get_prompt("summarize", {"topic": "tea"})).messages
+            for uri in ("notes://pixel", "notes://2027/a", "notes://%70ixel", "notes://2026/%2Fetc"):
+                with pytest.raises(MCPError, match="There is no resource"):
+                    await client.read_resource(uri)
+            with pytest.raises(MCPError, match="There is no prompt 'hidden'"):
+                await client.get_prompt("hidden", {})
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_who_is_denied_everything_reads_nothing_of_a_server_behind_the_gateway(mode: str) -> None:
+    asked: list[str] = []
+    upstream = library()
+
+    @upstream.resources.add("db://salaries")
+    def salaries() -> str:
+        asked.append("salaries")
+        return "all of them"
+
+    who = ["eve"]
+    policy = Rules([Rule(do="deny", principals="eve")])
+    async with served(upstream) as url:
+        crib = Crib([MCPSource(url=url)], policy=policy)
+        async with crib, Client(server(crib, lambda _: Caller(who[0])), mode=mode) as client:
+            assert (await client.list_resources()).resources == []
+            for uri in ("db://salaries", "db://%73alaries"):
+                with pytest.raises(MCPError, match="There is no resource"):
+                    await client.read_resource(uri)
+            assert asked == []
+            who[0] = "ada"
+            assert (await client.read_resource("db://salaries")).contents
+            assert asked == ["salaries"]

@@ -89,7 +89,7 @@ async def test_a_resource_or_prompt_that_is_none_costs_itself_alone(source: Any)
         assert [each.uri_template for each in await bench.offers.resource_templates()][:-1] == ["a:{b}"]
         (found,) = await bench.offers.prompts()
         assert (found.name, len(found.title or ""), len(found.arguments[0].description or "")) == ("p", 201, 16385)
-        assert [each.data for each in await bench.offers.read("a:1")] == ["read"]
+        assert [each.data for each in (await bench.offers.read("a:1")).unwrap()] == ["read"]
 
 
 @pytest.mark.parametrize("cursor", ["", "again"])
@@ -220,4 +220,4 @@ async def test_templates_of_a_server_do_not_hold_up_the_others(source: Any) -> N
     }
     async with Crib([source(says)]) as crib, crib.workbench() as bench:
         async with asyncio.timeout(60):
-            assert [each.data for each in await bench.offers.read("b:/" + "x" * 500)] == ["read"]
+            assert [each.data for each in (await bench.offers.read("b:/" + "x" * 500)).unwrap()] == ["read"]

@@ -154,7 +154,7 @@ async def test_what_a_resource_asks_is_asked_of_no_call_that_runs_beside_it(era:
         running = asyncio.create_task(outcome(alice, "slow"))
         await until(lambda: bool(upstream.seen("tools/call")))
         with pytest.raises(ToolError):
-            await bob.offers.read("a:1")
+            (await bob.offers.read("a:1")).unwrap()
         has_read.set()
         assert await running == "fine"
         assert asked_of == []

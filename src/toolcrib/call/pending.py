@@ -267,7 +267,7 @@ class Questions:
             kind=kind,
             message=message,
             digest=self._digest,
-            tool=self.tool.spec.name,
+            tool=redacted(self.tool.spec.name, self.redaction),
             principal=caller.principal,
             thread=caller.thread,
             expires_at=pendings.clock() + pendings.within,

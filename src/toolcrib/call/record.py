@@ -53,10 +53,13 @@ async def record_finished(
     """Record how *call*, which began at *started_at* (a `moment`), has ended."""
     error, pending = result.error, result.pending
     try:
-        is_unknown = error is not None and error.code == "unknown_tool"
+        is_unknown = error is not None and (error.code == "unknown_tool" or "unknown_tool" in error.details)
         record = trail.record
         if record is None:
-            name = _bounded(call.tool, runtime, MAX_NAME_CHARS) if is_unknown else call.tool
+            name = call.tool
+            if is_unknown:  # above a limit, it would be a name for each call
+                is_limited = error is not None and error.code != "unknown_tool"
+                name = "tools/call" if is_limited else _bounded(name, runtime, MAX_NAME_CHARS)
             record = _new(call, name, runtime, started_at)
         record.status = "error" if error is not None else "success" if pending is None else "pending"
         duration_s = time() - started_at  # type: ignore[operator]  # as `moment` says

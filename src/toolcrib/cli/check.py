@@ -248,7 +248,7 @@ def _idle_tables(settings: Settings, specs: Sequence[ToolSpec], *, is_complete: 
     deadlines = [compile_globs(table.tools) for table in settings.values.deadline]
     # By key: whether each table has an effect.
     tables: dict[str, Sequence[bool]] = {
-        "rule": [any(map(rule.is_about, specs)) for rule in rules],
+        "rule": [rule.is_about_reads or any(map(rule.is_about, specs)) for rule in rules],
         "limit": [any(map(limit.names.fullmatch, names)) for limit in settings.limits],
         "retry": [any(map(retry.names.fullmatch, repeatable)) for retry in settings.retries],
         "deadline": [any(map(globs.fullmatch, names)) for globs in deadlines],

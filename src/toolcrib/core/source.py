@@ -3,6 +3,7 @@
 Resources, which are read, and prompts, which are filled in, are as MCP has them.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -28,9 +29,11 @@ class Source(Protocol):
 
     A source of resources has the async methods `resources`, `resource_templates` and `read_resource(uri)`; one of
     prompts `prompts` and `get_prompt(name, arguments)`. They raise ToolError `unknown_tool` for what is not there.
+    `only` has patterns of what is offered of these, by kind (`resource`, `prompt`): set by the host, or None for all.
     """
 
     required: bool = True
+    only: Mapping[str, re.Pattern[str]] | None = None
     restart_after_s: float = 1.0
 
     @property

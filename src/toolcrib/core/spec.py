@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from .errors import SetupError
 
@@ -98,6 +98,9 @@ class Credential:
         return (self.secret, parts[2]) if self.kind == "basic" else (self.secret, parts[0], parts[2])
 
 
+Kind = Literal["tool", "resource", "prompt", "other"]
+
+
 @dataclass(frozen=True)
 class ToolSpec:
     """What a tool promises to its callers.
@@ -107,6 +110,8 @@ class ToolSpec:
     `names` are groups of names that a call may use for one member, at any depth: a field's own name and its aliases.
     `icons` are as MCP has them: `{"src": ...}`, and `mimeType` and `sizes` where these are known.
     `deferred`: a model is not shown it until it searches, where its provider can do that.
+    `kind`: what is called. A resource that is read is a call of 'resources/read URI', a prompt that is filled in one of
+    'prompts/get NAME': no model is shown these, and policies, limits and records see them as calls.
     """
 
     name: str
@@ -124,6 +129,7 @@ class ToolSpec:
     names: Sequence[frozenset[str]] = ()
     icons: Sequence[Mapping[str, Any]] = ()
     deferred: bool = False
+    kind: Kind = "tool"
 
     @classmethod
     def with_later(cls, later: "Callable[[], tuple[str, Mapping[str, Any]]]", **members: Any) -> "ToolSpec":

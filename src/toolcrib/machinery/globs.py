@@ -13,7 +13,7 @@ Globs = str | Sequence[str]
 """One pattern or several: a name matches that matches any of them."""
 
 
-def compile_globs(patterns: Any, *, of: str = "tools") -> re.Pattern[str]:
+def compile_globs(patterns: Any, *, of: str = "tools", tool: bool = True) -> re.Pattern[str]:
     """Return a regular expression that `fullmatch`es the names of *patterns*.
 
     Raises SetupError, naming the option *of*.
@@ -21,7 +21,7 @@ def compile_globs(patterns: Any, *, of: str = "tools") -> re.Pattern[str]:
     globs: list[Any] = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(globs, list | tuple) or not globs or not all(isinstance(glob, str) and glob for glob in globs):
         raise SetupError(f'{of} is a pattern of names, or a list of them: "db_*" or ["db_read", "mail_*"].')
-    return re.compile("|".join(f"(?:{translate_glob(glob)})" for glob in globs), re.DOTALL)
+    return re.compile("|".join(f"(?:{translate_glob(glob, tool=tool)})" for glob in globs), re.DOTALL)
 
 
 def translate_glob(pattern: str, *, tool: bool = True) -> str:

@@ -56,8 +56,9 @@ class Metrics(Recorder):
     def _label(self, record: CallRecord) -> str:
         if record.code == "unknown_tool":
             return _UNKNOWN
-        if record.tool not in self._tools:
+        tool = record.tool.partition(" ")[0]  # of 'resources/read URI' the method
+        if tool not in self._tools:
             if len(self._tools) >= self._most_tools:
                 return _OTHER
-            self._tools.add(record.tool)
-        return record.tool
+            self._tools.add(tool)
+        return tool

@@ -61,7 +61,8 @@ class Spans(Recorder):
             "toolcrib.call.id": record.id,
         }
         # A name that a model made up is not the name of an operation.
-        name = "execute_tool" if record.code == "unknown_tool" else f"execute_tool {record.tool}"
+        tool = record.tool.partition(" ")[0]  # of 'resources/read URI' the method
+        name = "execute_tool" if record.code == "unknown_tool" else f"execute_tool {tool}"
         return self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, start_time=_ns(record))
 
     def _attributes_at_end(self, record: CallRecord) -> dict[str, Any]:

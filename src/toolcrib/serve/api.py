@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..core import AnswerError, Pending, ToolError
+from ..core import AnswerError, Pending, ToolError, ToolSpec
 from ..machinery import in_thread, is_handle
 from ..schema.json_text import JSONError, parse_json
 from ..workbench import Workbench
@@ -58,12 +58,12 @@ class _API:
         self._callers = callers
 
     async def tools(self, request: Request) -> Response:
-        specs = (await self._bench(request)).specs(deferred=True)
+        specs = await self._specs(request)
         return _json({"tools": [spec.to_dict() for spec in specs]})
 
     async def tool(self, request: Request) -> Response:
         name = unquote(request.path_params["name"])
-        specs = (await self._bench(request)).specs(deferred=True)
+        specs = await self._specs(request)
         match = next((spec for spec in specs if spec.name == name), None)
         if match is None:
             raise Refused(404, "Unknown tool", f"There is no tool '{name[:100]}'.", code="unknown_tool")
@@ -118,6 +118,18 @@ class _API:
 
     async def openapi(self, request: Request) -> Response:
         return _json(document(request.scope.get("root_path", "")))
+
+    async def _specs(self, request: Request) -> Sequence[ToolSpec]:
+        """Return what the caller sees, as it counts in the limits. Raises Refused."""
+        bench = await self._bench(request)
+
+        async def specs() -> Sequence[ToolSpec]:
+            return bench.specs(deferred=True)
+
+        try:
+            return await bench.count("tools/list", specs)
+        except ToolError as error:
+            raise Refused(429, "Too many calls", error.message, code=error.code, **error.details) from None
 
     async def _bench(self, request: Request) -> Workbench:
         return await bench_for(self._callers, request.scope)

@@ -28,7 +28,7 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from ..core import Caller
+from ..core import Caller, Result
 from ..core.source import OffersChange
 from ..machinery import from_any_thread
 from ..workbench import Workbench
@@ -74,14 +74,20 @@ class Changes:
         # The SDK keeps its connection to itself, and nothing else knows when it ends.
         closing_of(session).push_async_callback(end)
 
-    async def subscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
-        """Notify the connection of *session* when the resource at *uri* changes. Raises MCPError for too many."""
+    async def subscribe(self, session: ServerSession, bench: Workbench, uri: str) -> Result[Any] | None:
+        """Notify the connection of *session* when the resource at *uri* changes, if the caller may read it: see the
+        result. None where it is notified already. Raises MCPError for too many.
+        """
         uris = _followed(session)
         if len(uris) >= _MAX_FOLLOWED:
             raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MAX_FOLLOWED} resources.")
-        if uri not in uris:
-            uris.add(uri)
-            await bench.offers.follow(uri)
+        if uri in uris:
+            return None
+        uris.add(uri)
+        result = await bench.offers.follow(uri)
+        if result.status != "success":
+            uris.discard(uri)
+        return result
 
     async def unsubscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
         uris = _followed(session)
@@ -104,9 +110,10 @@ class Changes:
         open_uris: list[str] = []
         try:
             for uri in uris:
-                open_uris.append(uri)
-                await bench.offers.follow(uri)
-            return await streams.handler(context, params)
+                if (await bench.offers.follow(uri)).status == "success":
+                    open_uris.append(uri)
+            notifications = params.notifications.model_copy(update={"resource_subscriptions": open_uris or None})
+            return await streams.handler(context, params.model_copy(update={"notifications": notifications}))
         finally:
             streams.count -= 1
             if not streams.count and self._streams.get(bench.caller) is streams:

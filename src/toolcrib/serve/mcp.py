@@ -4,14 +4,14 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from math import inf, nextafter
 from typing import Any, Literal, TypeVar
 
 import mcp_types as wire
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
@@ -26,7 +26,7 @@ from . import mcp_resources as offered
 from .authentication import Authentication
 from .callers import Callers, Identify, local_caller, log_unidentified
 from .changes import Changes, following
-from .mcp_pending import State, instructions, sealing, settled, suspended
+from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
 from .sdk import require_members
@@ -37,6 +37,12 @@ ListT = TypeVar("ListT", bound=wire.CacheableResult)
 
 _TTL_MS = 5000
 """How long a list may be taken as it was read. Clients that listen are notified of changes before."""
+_COUNTED = frozenset(
+    (
+        *("initialize", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list"),
+        *("completion/complete", "subscriptions/listen"),
+    )
+)
 _MAX_PARTIAL_CHARS = 2000
 _OLD = ("2024-11-05", "2025-03-26")
 
@@ -90,7 +96,7 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
     mcp_server.identify = callers.identify
     mcp_server.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
     mcp_server.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
-    mcp_server.middleware.append(sealing(crib, name))
+    mcp_server.middleware += [sealing(crib, name), handlers.counted]
     return mcp_server
 
 
@@ -132,9 +138,7 @@ class _Handlers:
         if result.error is not None:
             if result.error.code == "unknown_tool":
                 raise _unknown(result.error)
-            if request.missing and request.is_modern:
-                data = {"requiredCapabilities": request.missing}
-                raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(result.error.message), data)
+            _require_capabilities(request, result.error)
         call_result = form.call_result(result, None if tool is None else tool.spec.output_schema)
         if result.pending is not None:
             call_result["content"] = [
@@ -167,12 +171,17 @@ class _Handlers:
         return self._list(wire.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor))
 
     async def read_resource(self, context: _Context, params: wire.ReadResourceRequestParams) -> Any:
+        uri = str(params.uri)
         async with self._request(context, params) as (request, state):
-            return await suspended(request, offered.read(request.bench, str(params.uri)), state)
+            result = await settled(request, self._crib, lambda: request.bench.offers.read(uri), state)
+            return self._read(request, result, {"uri": uri}, offered.contents)
 
     async def subscribe(self, context: _Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
-        await context.lifespan_context.subscribe(context.session, bench, str(params.uri))
+        uri = str(params.uri)
+        result = await context.lifespan_context.subscribe(context.session, bench, uri)
+        if result is not None and result.status != "success":
+            raise self._error(result, {"uri": uri})
         return wire.EmptyResult()
 
     async def unsubscribe(self, context: _Context, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
@@ -191,9 +200,10 @@ class _Handlers:
         return self._list(wire.ListPromptsResult(prompts=prompts, next_cursor=cursor))
 
     async def get_prompt(self, context: _Context, params: wire.GetPromptRequestParams) -> Any:
+        name, arguments = params.name, params.arguments or {}
         async with self._request(context, params) as (request, state):
-            prompt = offered.get_prompt(request.bench, params.name, params.arguments or {})
-            return await suspended(request, prompt, state)
+            result = await settled(request, self._crib, lambda: request.bench.offers.get_prompt(name, arguments), state)
+            return self._read(request, result, {"name": name}, offered.messages)
 
     async def complete(self, context: _Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
         return offered.complete(await self._bench(context), params)
@@ -210,6 +220,16 @@ class _Handlers:
         context.lifespan_context.add(context.session, await self._bench(context))
 
     # Inside
+
+    async def counted(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        """Answer a request for a list, or for a new session, as it counts in the limits. Raises MCPError."""
+        if ctx.method not in _COUNTED or not self._crib.limiter.limits:
+            return await call_next(ctx)
+        bench = await self._bench(ctx)
+        try:
+            return await bench.count(ctx.method, lambda: call_next(ctx))
+        except ToolError as error:
+            raise offered.error_of(error, {}) from None
 
     async def _bench(self, context: _Context) -> Workbench:
         """Return the workbench of the caller of this request."""
@@ -232,6 +252,30 @@ class _Handlers:
             await request.flush()
         finally:
             request.is_open = False
+
+    def _read(
+        self,
+        request: ClientRequest,
+        result: Result[Any] | wire.InputRequiredResult,
+        data: Mapping[str, Any],
+        answer: Callable[[Sequence[Any]], Any],
+    ) -> Any:
+        """Return *answer* of what was read, or what the client is asked first. Raises MCPError with *data*."""
+        if isinstance(result, wire.InputRequiredResult):
+            return result
+        if result.error is not None:
+            _require_capabilities(request, result.error)
+        if result.status != "success":
+            raise self._error(result, data)
+        return answer(result.value)
+
+    def _error(self, result: Result[Any], data: Mapping[str, Any]) -> MCPError:
+        """Return the error of what was not read; of what waits, with the id to answer."""
+        if (pending := result.pending) is not None:
+            data = {**data, "toolcrib/pending": {"id": pending.id, "kind": pending.kind}}
+            return MCPError(wire.INTERNAL_ERROR, form.encodable(instructions(pending, self._crib)), data)
+        assert result.error is not None
+        return offered.error_of(result.error, data)
 
     def _list(self, result: ListT) -> ListT:
         return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})
@@ -276,6 +320,13 @@ async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[A
                 text = None if message is None else form.encodable(message)
                 await context.session.report_progress(done, total, text)
     raise asyncio.CancelledError  # a stream ends with a result
+
+
+def _require_capabilities(request: ClientRequest, error: ToolError) -> None:
+    """Raise MCPError where *error* is that the client lacks a capability."""
+    if request.missing and request.is_modern:
+        data = {"requiredCapabilities": request.missing}
+        raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(error.message), data)
 
 
 def _traceparent(context: _Context, params: wire.CallToolRequestParams) -> str | None:

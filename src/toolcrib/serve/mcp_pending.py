@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
-from ..machinery import Asker, Suspended, current_client
+from ..machinery import Asker, current_client
 from ..workbench import Crib
 from .mcp_client import form_schema
 from .mcp_request import ClientRequest, current_request
@@ -152,7 +152,7 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
     if not request.shows_forms or pending.kind == "task" or form is None:
         return None
     message = pending.message
-    if pending.kind == "approval" and pending.arguments != "{}":
+    if pending.kind == "approval" and (pending.arguments != "{}" or pending.tool not in message):
         message = f"{message}\n{pending.tool}: {pending.arguments}"
     return wire.ElicitRequest(params=wire.ElicitRequestFormParams(message=message, requested_schema=form[0]))
 
@@ -225,14 +225,6 @@ async def settled(
             break
         result = await call()
     return result
-
-
-async def suspended(request: ClientRequest, work: Awaitable[Any], state: State) -> Any:
-    """Return what *work*, which is not a call, gives; or what the client is asked before it is done again."""
-    try:
-        return await work
-    except Suspended:
-        return _input_required(request, state)
 
 
 def _input_required(request: ClientRequest, state: State, pending: Pending | None = None) -> wire.InputRequiredResult:

@@ -6,7 +6,7 @@ between two pages. Where the item has gone, the list is to be read from the star
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import mcp_types as wire
@@ -58,36 +58,32 @@ def prompt(of: Prompt) -> dict[str, Any]:
     return _without_none({**of.meta, **fields})
 
 
-async def read(bench: Workbench, uri: str) -> wire.ReadResourceResult:
-    """Return the result of `resources/read`. Raises MCPError; that of what is not there has the `uri` (SEP-2164)."""
-    contents = [_content(content) for content in await _or_error(bench.offers.read(uri), {"uri": uri})]
-    return wire.ReadResourceResult.model_validate({"contents": contents, "ttlMs": 0, "cacheScope": "private"})
+def contents(of: Sequence[ResourceContent]) -> wire.ReadResourceResult:
+    """Return the result of `resources/read`."""
+    data = {"contents": [_content(content) for content in of], "ttlMs": 0, "cacheScope": "private"}
+    return wire.ReadResourceResult.model_validate(data)
 
 
-async def get_prompt(bench: Workbench, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
-    """Return the result of `prompts/get`. Raises MCPError."""
-    messages = await _or_error(bench.offers.get_prompt(name, arguments), {"name": name})
-    return wire.GetPromptResult.model_validate({"messages": [_message(message) for message in messages]})
+def messages(of: Sequence[PromptMessage]) -> wire.GetPromptResult:
+    """Return the result of `prompts/get`."""
+    return wire.GetPromptResult.model_validate({"messages": [_message(message) for message in of]})
 
 
 def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.CompleteResult:
     """Return the result of `completion/complete`: of arguments of our own prompts whose type lists their values."""
     values: list[str] = []
     if isinstance(params.ref, wire.PromptReference):
-        values = list(bench.crib.prompts.complete(params.ref.name, params.argument.name, params.argument.value))
+        values = list(bench.offers.complete(params.ref.name, params.argument.name, params.argument.value))
     more = len(values) > _MAX_COMPLETIONS
     completion = wire.Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=more)
     return wire.CompleteResult(completion=completion)
 
 
-async def _or_error(work: Awaitable[T], data: Mapping[str, Any]) -> T:
-    try:
-        return await work
-    except ToolError as error:
-        # What is not there, and arguments that are wrong, are the client's mistake; the rest is not.
-        code = wire.INVALID_PARAMS if error.retry == "changed" else wire.INTERNAL_ERROR
-        data = {**data, "toolcrib/error": form.error_data(error)}
-        raise MCPError(code, form.encodable(error.message), data) from None
+def error_of(error: ToolError, data: Mapping[str, Any]) -> MCPError:
+    """Return *error* with *data*; that of a resource which is not there has its `uri` (SEP-2164)."""
+    # What is not there, and arguments that are wrong, are the client's mistake; the rest is not.
+    code = wire.INVALID_PARAMS if error.retry == "changed" else wire.INTERNAL_ERROR
+    return MCPError(code, form.encodable(error.message), {**data, "toolcrib/error": form.error_data(error)})
 
 
 def _described(of: Resource | ResourceTemplate) -> dict[str, Any]:

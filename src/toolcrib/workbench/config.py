@@ -153,6 +153,8 @@ def _load(
         is_listed_at_start = getattr(offer, "listed_at_start", False)
         if offer is not None:
             offer.required = named.required and (named.place is not None or not is_listed_at_start)
+            if named.only:
+                offer.only = named.only
         if offer is None:
             offer, repeats = _firsts(content.tools, {}, named)
             problems += repeats

@@ -16,7 +16,7 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from ..call import Retry
-from ..core import Call, Caller, Middleware, Result, SetupError, Tool, ToolError
+from ..core import Call, Caller, Middleware, Result, SetupError, Tool, ToolError, ToolSpec
 from ..machinery import (
     Deadlock,
     Globs,
@@ -42,7 +42,13 @@ class Limit:
     Raises SetupError.
     """
 
-    tools: Annotated[Globs, Doc("Globs of tool names, one or several, as in 'db_*'.")] = "*"
+    tools: Annotated[
+        Globs,
+        Doc(
+            "Globs of tool names, one or several, as in 'db_*'. '*' also counts resources that are read, prompts, "
+            "lists, new sessions and calls of unknown tools."
+        ),
+    ] = "*"
     per: Annotated[Per, Doc("Who shares it: the calls of each tool, of each principal, or of the workbench.")] = "tool"
     concurrency: Annotated[Annotated[int, Ge(1)] | None, Doc("How many calls run at a time.")] = None
     rate: Annotated[
@@ -66,6 +72,12 @@ class Limit:
         if self.rate is not None:
             _rate(self.rate)
         object.__setattr__(self, "names", compile_globs(self.tools))
+
+    def counts(self, spec: ToolSpec) -> bool:
+        """Return whether it counts calls of *spec*."""
+        if spec.kind == "tool":
+            return self.names.fullmatch(spec.name) is not None
+        return "*" in ([self.tools] if isinstance(self.tools, str) else self.tools)
 
     def semaphore(self, clock: Callable[[], float]) -> Semaphore:
         """Return a semaphore with all its permits free."""
@@ -107,9 +119,9 @@ class Limiter:
                 if tool.lock is not None:
                     permits.append(await _acquire_lock(tool.lock, tool, call, outer))
                 for number, limit in enumerate(self.limits):
-                    if limit.names.fullmatch(tool.spec.name):
+                    if limit.counts(tool.spec):
                         counts = own if limit.per == "workbench" else self._shared
-                        key: Hashable = (number, {"tool": tool.spec.name, "principal": caller.principal}.get(limit.per))
+                        key: Hashable = (number, _share(limit, tool.spec, caller))
                         permits.append(await _acquire(counts.semaphore(key, limit), limit, tool, call))
                 token = held_permits.set((*outer, *permits))
                 has_begun = True
@@ -129,6 +141,12 @@ class Limiter:
 
     def __repr__(self) -> str:
         return f"<Limiter of {len(self.limits)} limits>"
+
+
+def _share(limit: Limit, spec: ToolSpec, caller: Caller) -> str | None:
+    if limit.per == "tool":  # all reads are one, and so are all prompts
+        return spec.name if spec.kind == "tool" else spec.name.partition(" ")[0]
+    return caller.principal if limit.per == "principal" else None
 
 
 class _Counts:

@@ -21,6 +21,7 @@ from ..core import (
     Audio,
     Call,
     Caller,
+    Content,
     Credential,
     Data,
     DefinitionError,
@@ -28,25 +29,33 @@ from ..core import (
     Image,
     NameConflictError,
     Pending,
+    Result,
     Text,
+    Tool,
     ToolAuth,
     ToolcribError,
     ToolError,
+    ToolSpec,
 )
 from ..core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
-from ..machinery import RESULT_CHARS, in_thread, log_failure, redacted, redacted_content
+from ..core.spec import Kind
+from ..machinery import RESULT_CHARS, in_thread, log_failure, redacted
 from .lifespan import name_of
+from .unlisted import Unlisted, decoded, spec_of, spellings, unknown
 
 if TYPE_CHECKING:
     from .read_result import ResultContent
 
+_ABSOLUTE = re.compile(r"(?:[A-Za-z]:)?[/\\]")
 _EXPRESSION = re.compile(r"\{([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)\}")
 
 RESULT_TEMPLATE = "toolcrib://results/{handle}{?offset,limit,pointer}"
 DEFAULT_PART_CHARS = RESULT_CHARS
 """How much of a large result is read at once, unless a limit is given; then at most 1,048,576 characters."""
 
+READ, FOLLOW, GET = "resources/read", "resources/subscribe", "prompts/get"
 _SOURCE_TIMEOUT_S = 10.0
+MAX_SHOWN_CHARS = 500
 MAX_RESOURCE_BYTES = 16 * 1024 * 1024
 
 T = TypeVar("T")
@@ -98,18 +107,25 @@ class URITemplate:
             raise _unreadable(text)
         self._pattern = re.compile(pattern + re.escape(text[at:]))
 
+    def fits(self, uri: str) -> bool:
+        """Return whether *uri* has the form of this template, whatever it has for the variables."""
+        return self._pattern.fullmatch(uri.partition("?")[0] if self._query else uri) is not None
+
     def match(self, uri: str) -> Mapping[str, str] | None:
         """Return the values of the variables in *uri*; None where it does not match.
 
-        A value with a segment `..`, or a NUL, does not match: it may become the path of a file.
+        A value with a segment `..`, or a NUL, does not match, and neither does an absolute path outside of the query:
+        it may become the path of a file.
         """
         path, _, query = uri.partition("?") if self._query else (uri, "", "")
         if (match := self._pattern.fullmatch(path)) is None:
             return None
         values = dict(zip(self.names, map(unquote, match.groups()), strict=False))
+        if any(_ABSOLUTE.match(text) for value in values.values() for text in decoded(value)):
+            return None
         values |= {name: value for name, value in parse_qsl(query) if name in self._query}
-        is_unsafe = any("\0" in value or ".." in re.split(r"[/\\]", value) for value in values.values())
-        return None if is_unsafe else values
+        texts = [text for value in values.values() for text in decoded(value)]
+        return None if any("\0" in text or ".." in re.split(r"[/\\]", text) for text in texts) else values
 
 
 def _unreadable(text: str) -> DefinitionError:
@@ -340,8 +356,9 @@ def result_uri(handle: str, **part: Any) -> str:
 class Offers:
     """What the caller of *runtime* is offered: by the crib itself, and by the sources that *sources* lists.
 
-    *run_source* starts a source for the caller, and *view* finds their large results. Of each URI, and each prompt's
-    name, the first counts.
+    *run* runs a call of a tool that is not listed, *hides* is whether the policy denies every call of one, *run_source*
+    starts a source for the caller, and *view* finds their large results. Of each URI, and each prompt's name, the first
+    counts. What a source lists may be fewer than it has: `only` of a source has patterns by kind.
     """
 
     def __init__(
@@ -351,6 +368,8 @@ class Offers:
         own_prompts: PromptList,
         sources: Callable[[], list[Any]],
         *,
+        run: Callable[[Call, Tool], Awaitable[Result[Any]]],
+        hides: Callable[[ToolSpec], bool],
         run_source: Callable[[Any], Awaitable[Any]],
         view: "Callable[[str], Awaitable[ResultContent]]",
     ) -> None:
@@ -359,6 +378,8 @@ class Offers:
         self._own_resources = own_resources
         self._own_prompts = own_prompts
         self._sources = sources
+        self._run = run
+        self._hides = hides
         self._run_source = run_source
         self._view = view
         self._results = URITemplate(RESULT_TEMPLATE)
@@ -366,7 +387,7 @@ class Offers:
 
     async def resources(self) -> Sequence[Resource]:
         resources = [*self._own_resources.listed(), *await self._of_sources("resources")]
-        return _first_of_each(resources, lambda resource: resource.uri)
+        return self._shown(resources)
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         own = ResourceTemplate(
@@ -377,48 +398,91 @@ class Offers:
             "or bytes of what is not text; pointer is a JSON pointer (RFC 6901).",
         )
         templates = [*self._own_resources.templates(), *await self._of_sources("resource_templates"), own]
-        return _first_of_each(templates, lambda template: template.uri_template)
+        return self._shown(templates)
 
     async def prompts(self) -> Sequence[Prompt]:
         prompts = [*self._own_prompts.listed(), *await self._of_sources("prompts")]
-        return _first_of_each(prompts, lambda prompt: prompt.name)
+        return self._shown(prompts)
 
-    async def read(self, uri: str) -> Sequence[ResourceContent]:
-        """Return what is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
+    async def read(self, uri: str) -> Result[Sequence[ResourceContent]]:
+        """Return what is at *uri*, secrets redacted: `unknown_tool` where there is nothing, or a rule denies it."""
+        return await self._call("resource", READ, uri, {}, lambda _: self._read(uri))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Result[Sequence[PromptMessage]]:
+        """Return the messages of the prompt *name*, secrets redacted: `unknown_tool` where there is none, or a rule
+        denies it.
+        """
+        return await self._call("prompt", GET, name, arguments, lambda checked: self._get_prompt(name, checked))
+
+    def complete(self, name: str, argument: str, prefix: str) -> Sequence[str]:
+        """Return the values of *argument* of the crib's own prompt *name* that begin with *prefix*."""
+        return () if self._is_hidden("prompt", name) else self._own_prompts.complete(name, argument, prefix)
+
+    async def _call(
+        self,
+        kind: Kind,
+        method: str,
+        name: str,
+        arguments: Mapping[str, str],
+        work: Callable[[dict[str, Any]], Awaitable[Sequence[Any]]],
+    ) -> Result[Any]:
+        """Return the result of *work*, as a call that rules, limits, deadlines and the log see. What a rule denies does
+        not exist for the caller.
+        """
+
+        async def work_of_call(checked: dict[str, Any]) -> Result[Sequence[Any]]:
+            items = await work(checked)
+            return Result(items, tuple(map(_content_of, items)))
+
+        tool = Unlisted(kind, method, name, work_of_call)
+        # As it is logged, also where it is refused: what a caller has written.
+        shown = redacted(tool.spec.name, self.redaction)[:MAX_SHOWN_CHARS]
+        shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
+        result = await self._run(Call(shown, arguments), tool)
+        if result.error is not None and result.metadata.get("decision", {}).get("do") == "deny":
+            result.error, result.content = (error := unknown(kind, name)), (Text(error.message),)
+            result.metadata.clear()
+        elif result.status == "success":
+            result.value = list(map(_with_content, result.value, result.content))
+        return result
+
+    async def _read(self, uri: str) -> Sequence[ResourceContent]:
         if (part := self._results.match(uri)) is not None:
             return [await self._part_of_result(uri, part)]
-        own = await self._run(f"The resource '{uri}'", self._own_resources.read(uri, self._runtime.caller))
+        own = await self._own_resources.read(uri, self._runtime.caller)
         if own is not None:
-            return self._shown([own])
+            return _bounded([own])
         for source in await self._sources_of(uri):
             try:
-                read = source.read_resource(uri)
-                return self._shown(await self._run(f"The resource '{uri}' of {name_of(source)}", read))
+                return _bounded(await source.read_resource(uri))
             except ToolError as error:
                 if error.code != "unknown_tool":
                     raise
-        raise ToolError(f"There is no resource at '{uri[:500]}'.", "unknown_tool")
+        raise unknown("resource", uri)
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
-        """Return the messages of the prompt *name*, secrets redacted. Raises ToolError: `unknown_tool` where there is
-        none.
-        """
-        label = f"The prompt '{name}'"
-        messages = await self._run(label, self._own_prompts.get(name, arguments, self._runtime.caller))
-        if messages is None:
-            for source in await self._offering("get_prompt"):
-                if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
-                    messages = await self._run(f"{label} of {name_of(source)}", source.get_prompt(name, arguments))
-                    break
-        if messages is None:
-            raise ToolError(f"There is no prompt '{name[:200]}'.", "unknown_tool")
-        return [PromptMessage(message.role, redacted_content(message.content, self.redaction)) for message in messages]
+    async def _get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
+        messages = await self._own_prompts.get(name, arguments, self._runtime.caller)
+        if messages is not None:
+            return messages
+        for source in (running for running in await self._offering("get_prompt") if running.lets("prompt", name)):
+            if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
+                of_source: Sequence[PromptMessage] = await source.source.get_prompt(name, arguments)
+                return of_source
+        raise unknown("prompt", name)
 
     # Updates
 
-    async def follow(self, uri: str) -> None:
-        """Have sources report when the resource at *uri* changes, until `unfollow` was called as often."""
-        self._followed.setdefault(uri, []).append(await self._each(await self._sources_of(uri), "follow_resource", uri))
+    async def follow(self, uri: str) -> Result[Any]:
+        """Have sources report when the resource at *uri* changes, until `unfollow` was called as often. Where the
+        result is a success: who may not read it does not follow it.
+        """
+
+        async def follow(_: dict[str, Any]) -> Sequence[Any]:
+            sources = await self._each(await self._sources_of(uri), "follow_resource", uri)
+            self._followed.setdefault(uri, []).append(sources)
+            return ()
+
+        return await self._call("resource", FOLLOW, uri, {}, follow)
 
     async def unfollow(self, uri: str) -> None:
         if subscriptions := self._followed.get(uri):
@@ -472,11 +536,15 @@ class Offers:
 
     # Sources
 
-    async def _offering(self, method: str) -> list[Any]:
+    async def _offering(self, method: str) -> "list[_Running]":
         """Return the sources, as they run for the caller, that have *method*."""
         sources = [source for source in self._sources() if hasattr(source, method) or hasattr(source, "open")]
         running = await asyncio.gather(*(self._running(source) for source in sources))
-        return [source for source in running if hasattr(source, method)]
+        return [
+            _Running(running_source, getattr(source, "only", None) or {})
+            for source, running_source in zip(sources, running, strict=True)
+            if hasattr(running_source, method)
+        ]
 
     async def _running(self, source: Any) -> Any:
         try:
@@ -505,73 +573,93 @@ class Offers:
 
     async def _of_sources(self, method: str) -> list[Any]:
         sources = await self._offering(method)
-        return [
-            item
-            for items in await asyncio.gather(*(self._listed(source, method) for source in sources))
-            for item in items
-        ]
+        lists = await asyncio.gather(*(self._listed(source, method) for source in sources))
+        return [item for items in lists for item in items]
 
-    async def _listed(self, source: Any, method: str) -> Sequence[Any]:
-        if not hasattr(source, method):
+    async def _listed(self, running: "_Running", method: str) -> Sequence[Any]:
+        if not hasattr(running.source, method):
             return ()
         try:
             async with asyncio.timeout(_SOURCE_TIMEOUT_S):
-                items: Sequence[Any] = await getattr(source, method)()
-                return items
+                return [item for item in await getattr(running.source, method)() if running.lets(*_named(item))]
         except Exception as error:
-            log_failure(f"What {name_of(source)} offers could not be listed", error, self.redaction)
+            log_failure(f"What {name_of(running.source)} offers could not be listed", error, self.redaction)
             return ()
 
     async def _sources_of(self, uri: str) -> list[Any]:
         """Return those to ask for *uri*: who lists it, else who has a template for it, else all: not all have to be
-        listed.
+        listed. None where it fits a template, and what it has for a variable is not safe.
         """
-        sources = await self._offering("read_resource")
-        lists = await asyncio.gather(*(self._listed(source, "resources") for source in sources))
-        for source, items in zip(sources, lists, strict=True):
+        sources = [running for running in await self._offering("read_resource") if running.lets("resource", uri)]
+        lists = await asyncio.gather(*(self._listed(running, "resources") for running in sources))
+        for running, items in zip(sources, lists, strict=True):
             if any(resource.uri == uri for resource in items):
-                return [source]
-        templates = await asyncio.gather(*(self._listed(source, "resource_templates") for source in sources))
-        matching = [
-            source
-            for source, items in zip(sources, templates, strict=True)
-            if any(_matches(template.uri_template, uri) for template in items)
-        ]
-        return matching or sources
+                return [running.source]
+        lists = await asyncio.gather(*(self._listed(running, "resource_templates") for running in sources))
+        matching: list[Any] = []
+        own = _Running(None, {})
+        for running, items in zip([own, *sources], [self._own_resources.templates(), *lists], strict=True):
+            templates = [
+                template for item in items if (template := _template(item.uri_template)) and template.fits(uri)
+            ]
+            if any(template.match(uri) is None for template in templates):
+                return []
+            if templates and running is not own:
+                matching.append(running.source)
+        return matching or [running.source for running in sources]
 
-    async def _run(self, what: str, work: Awaitable[T]) -> T:
-        """Return the value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
-        try:
-            async with asyncio.timeout(self._runtime.timeout_s):
-                return await work
-        except ToolError as error:
-            raise ToolError(redacted(error.message, self.redaction), error.code, retry=error.retry) from None
-        except TimeoutError:
-            raise ToolError(f"{what} did not come in time.", "timeout") from None
-        except Exception as error:
-            log_failure(f"{what} failed", error, self.redaction)
-            raise ToolError(f"{what} failed. The detail is in the log.", "failed") from None
+    def _shown(self, items: Iterable[T]) -> Sequence[T]:
+        """Return those of *items* that the policy does not hide, the first of each name."""
+        firsts: dict[tuple[Kind, str], T] = {}
+        for item in items:
+            firsts.setdefault(_named(item), item)
+        return [item for named, item in firsts.items() if not self._is_hidden(*named)]
 
-    def _shown(self, read: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
-        size = sum(len(content.data) for content in read)
-        if size > MAX_RESOURCE_BYTES:
-            raise ToolError(f"The resource is too large: {size} bytes, of at most {MAX_RESOURCE_BYTES}.", "too_large")
-        redaction = self.redaction
-        return [
-            content if isinstance(content.data, bytes) else replace(content, data=redacted(content.data, redaction))
-            for content in read
-        ]
+    def _is_hidden(self, kind: Kind, name: str) -> bool:
+        return self._hides(spec_of(kind, READ if kind == "resource" else GET, name))
 
 
-def _first_of_each(items: Iterable[T], name: Callable[[T], str]) -> Sequence[T]:
-    firsts: dict[str, T] = {}
-    for item in items:
-        firsts.setdefault(name(item), item)
-    return list(firsts.values())
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A *source* as it runs for a caller, and *only* what of it is offered: patterns by kind."""
+
+    source: Any
+    only: Mapping[str, re.Pattern[str]]
+
+    def lets(self, kind: Kind, name: str) -> bool:
+        pattern = self.only.get(kind)
+        return pattern is None or all(map(pattern.fullmatch, spellings(spec_of(kind, READ, name))))
 
 
-def _matches(template: str, uri: str) -> bool:
+def _named(item: Any) -> tuple[Kind, str]:
+    """Return the kind and the name of a resource, a template or a prompt."""
+    if isinstance(item, Prompt):
+        return "prompt", item.name
+    return "resource", item.uri if isinstance(item, Resource) else item.uri_template
+
+
+def _template(text: str) -> URITemplate | None:
     try:
-        return URITemplate(template).match(uri) is not None
+        return URITemplate(text)
     except ToolcribError:
-        return False
+        return None
+
+
+def _bounded(contents: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
+    size = sum(len(content.data) for content in contents)
+    if size > MAX_RESOURCE_BYTES:
+        raise ToolError(f"The resource is too large: {size} bytes, of at most {MAX_RESOURCE_BYTES}.", "too_large")
+    return contents
+
+
+def _content_of(item: ResourceContent | PromptMessage) -> Content:
+    """Return *item* as content, in which secrets are redacted."""
+    if isinstance(item, PromptMessage):
+        return item.content
+    return Text(item.data) if isinstance(item.data, str) else File(item.data)
+
+
+def _with_content(item: ResourceContent | PromptMessage, content: Content) -> ResourceContent | PromptMessage:
+    if isinstance(item, PromptMessage):
+        return replace(item, content=content)
+    return replace(item, data=content.text) if isinstance(content, Text) else item

@@ -35,6 +35,7 @@ from ..schema.view import kind, steps
 from .limits import Limit
 from .results import READERS
 from .search import FINDERS
+from .unlisted import spellings
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
@@ -64,8 +65,16 @@ class Rule:
 
     do: Annotated[Do, Doc("Allow the call, deny it, or ask a person.")]
     tools: Annotated[
-        Names, Doc("Globs of tool names, one or several: '*' is any text, '?' one character, '.' any separator.")
-    ] = "*"
+        Names | None,
+        Doc(
+            "Globs of tool names, one or several: '*' is any text, '?' one character, '.' any separator. A rule "
+            "without 'tools', 'resources' and 'prompts' is about all of them."
+        ),
+    ] = None
+    resources: Annotated[
+        Names | None, Doc("Globs of the URIs of resources that are read, as written and percent-decoded.")
+    ] = None
+    prompts: Annotated[Names | None, Doc("Globs of the names of prompts that are filled in.")] = None
     hint: Annotated[
         Hint | NotHint | None, Doc("Tools that have this hint; with 'not ' before it, tools that do not have it.")
     ] = None
@@ -89,9 +98,14 @@ class Rule:
     others_only: Annotated[bool, Doc("Whether another person than the caller has to answer.")] = False
     name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
     optional: Annotated[bool, Doc("Whether what it names may be missing: else that is an error at the start.")] = False
+    _patterns: Mapping[str, re.Pattern[str]] = field(init=False, repr=False, compare=False)
+    """By kind, what it names; none where it is about all."""
 
     def __post_init__(self) -> None:
         require_fields(self)
+        named = {"tool": self.tools, "resource": self.resources, "prompt": self.prompts}
+        patterns = {kind: self._pattern(globs, kind) for kind, globs in named.items() if globs is not None}
+        object.__setattr__(self, "_patterns", patterns)
         if self.others_only and self.do != "ask":
             raise SetupError("'others_only' restricts who may answer, so it needs do = \"ask\".")
         for pointer, condition in self.where.items():
@@ -144,19 +158,35 @@ class Rule:
         """Whether the rule is for every caller."""
         return "*" in _globs(self.principals) and not self.groups and not self.claims
 
+    @property
+    def is_about_reads(self) -> bool:
+        """Whether the rule names resources or prompts."""
+        return self.resources is not None or self.prompts is not None
+
     def is_about(self, spec: ToolSpec) -> bool:
         """Return whether the rule is for this tool, for some of its calls by some callers."""
         return (
-            any(pattern == "*" or self._names(pattern, spec.name) for pattern in _globs(self.tools))
+            self._is_named(spec)
             and (not self.tags or not spec.tags.isdisjoint(_globs(self.tags)))
             and (self.hint is None or _hinted(self.hint, spec.hints))
         )
 
-    def _names(self, pattern: str, name: str) -> bool:
+    def _is_named(self, spec: ToolSpec) -> bool:
+        if not self._patterns:
+            return True
+        pattern = self._patterns.get(spec.kind)
+        if pattern is None or spec.kind == "tool":
+            return pattern is not None and pattern.fullmatch(spec.name) is not None
+        # One who reads a resource chooses how its URI is written.
+        is_match = all if self.do == "allow" else any
+        return is_match(pattern.fullmatch(name) is not None for name in spellings(spec))
+
+    def _pattern(self, globs: Names, kind: str) -> re.Pattern[str]:
         # What restricts a tool also holds in another case.
-        if self.do != "allow":
-            pattern, name = pattern.casefold(), name.casefold()
-        return is_like(pattern, name, tool=True)
+        return _compiled(tuple(_globs(globs)), kind == "tool", self.do != "allow")
+
+    def _names(self, pattern: str, name: str) -> bool:
+        return self._pattern(pattern, "tool").fullmatch(name) is not None
 
     def unknown(self, specs: Iterable[ToolSpec]) -> str | None:
         """Return the sentence about a name or a tag of the rule that none of *specs* has. None for an optional rule.
@@ -307,8 +337,8 @@ def _require_condition(pointer: str, condition: Any) -> None:
             raise SetupError(f"'{operator}' for '{pointer}' takes {expected}.")
 
 
-def _globs(globs: str | Sequence[str]) -> Sequence[str]:
-    return (globs,) if isinstance(globs, str) else globs
+def _globs(globs: str | Sequence[str] | None) -> Sequence[str]:
+    return () if globs is None else (globs,) if isinstance(globs, str) else globs
 
 
 def _tests(condition: Any) -> Mapping[str, Any]:
@@ -385,6 +415,8 @@ class GuardedRules:
         return problems
 
     def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
+        if spec.kind != "tool":
+            return self._rules(spec, arguments, caller)
         if self._checked.get(spec.name) is not spec:
             self.check(spec)
         return self._denials.get(spec.name) or self._rules(spec, arguments, caller)
@@ -743,9 +775,11 @@ def _names_of(caller: Caller) -> tuple[str, ...]:
 
 def is_like(pattern: str, text: str, *, tool: bool = False) -> bool:
     """Return whether a glob fits *text*."""
-    return _compiled(pattern, tool).fullmatch(text) is not None
+    return _compiled((pattern,), tool, False).fullmatch(text) is not None
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str, tool: bool) -> re.Pattern[str]:
-    return re.compile(translate_glob(pattern, tool=tool), re.DOTALL)
+def _compiled(globs: tuple[str, ...], tool: bool, is_any_case: bool) -> re.Pattern[str]:
+    """Return what matches one of *globs*."""
+    flags = re.DOTALL | re.IGNORECASE if is_any_case else re.DOTALL
+    return re.compile("|".join(f"(?:{translate_glob(glob, tool=tool)})" for glob in globs), flags)

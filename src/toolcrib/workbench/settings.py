@@ -20,7 +20,7 @@ from pydantic_settings import EnvSettingsSource, SettingsConfigDict
 
 from ..call import Retry
 from ..core import LoadError, SetupError, ToolcribError, ToolSpec
-from ..machinery import Do
+from ..machinery import Do, compile_globs
 from ..record import Redactor
 from ..record.redact import MIN_SECRET_CHARS
 from ..schema.declared import Keys, Strict, fields_of, mistakes_in, model_from_name, schema_of
@@ -128,6 +128,10 @@ class SourceTable(Strict):
     without: Globs | None = Field(default=None, description="All but these: patterns of tool names.")
     tags: Globs | None = Field(default=None, description="Only tools that have one of these tags.")
     hint: Hint | None = Field(default=None, description="Only tools that have this hint.")
+    resources: Globs | None = Field(
+        default=None, description="Only resources at these URIs: patterns, as in 'docs://*'; [] for none."
+    )
+    prompts: Globs | None = Field(default=None, description="Only prompts of these names: patterns; [] for none.")
     rename: dict[str, str | list[str]] | None = Field(
         default=None, description="Other names: old = 'new', or old = ['new', 'its description']."
     )
@@ -155,6 +159,15 @@ class SourceTable(Strict):
         grants = {name: getattr(self.allow, name) for name in self.allow.model_fields_set}
         mounts = {name: folder / Path(path).expanduser() for name, path in grants.pop("mounts", {}).items()}
         return Permissions(trusted=self.trusted, mounts=mounts, **grants)
+
+    def only(self) -> dict[str, re.Pattern[str]]:
+        """Return patterns of what is offered beside tools, by kind. Raises SetupError."""
+        named = {"resource": self.resources, "prompt": self.prompts}
+        return {
+            kind: compile_globs(globs, of=f"{kind}s", tool=False) if globs else re.compile("(?!)")
+            for kind, globs in named.items()
+            if globs is not None
+        }
 
     def openapi_options(self) -> dict[str, Any]:
         """Return the options of `openapi_source` that are set here."""
@@ -394,6 +407,7 @@ class NamedSource:
     required: bool = True
     permissions: Permissions = field(default_factory=Permissions)
     openapi: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    only: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
 
     def granted(self, source: Any) -> Any:
         """Return *source*, this one as it is loaded now, with its permissions and options. Raises LoadError and
@@ -631,6 +645,7 @@ class _Reader:
                         table.is_required(source),
                         permissions,
                         table.openapi_options(),
+                        table.only(),
                     )
                 )
         return tuple(sources)

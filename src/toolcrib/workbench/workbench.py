@@ -73,6 +73,7 @@ from .resources import Offers, PromptList, ResourceList
 from .search import Search, SharedIndex, ToolSearch
 from .sources import Sources
 from .sync import Home, Startable, at_home
+from .unlisted import Unlisted
 
 if TYPE_CHECKING:
     from ..auth import Completed
@@ -657,6 +658,8 @@ class Workbench(Startable):
             crib.resources,
             crib.prompts,
             crib.offering,
+            run=self._run_unlisted,
+            hides=self._hides,
             run_source=self._run_source,
             view=lambda handle: self.results.view(handle),
         )
@@ -1047,6 +1050,23 @@ class Workbench(Startable):
         self._require_open()
         return await run(*await self._profiles.choose(call, self._runtime), events)
 
+    @at_home
+    async def _run_unlisted(self, call: Call, tool: AnyTool) -> Result[Any]:
+        """Return the result of *call* of *tool*, of which a large one is no handle."""
+        self._require_open()
+
+        async def resolve(_: Call) -> AnyTool:
+            await self._start()
+            return tool
+
+        return await run(call, replace(self._runtime, ready={}, resolve=resolve, handles=None))
+
+    async def count(self, method: str, work: Callable[[], Awaitable[R]]) -> R:
+        """Return the value of *work*, a list for the caller, which counts in the limits. Raises ToolError `limited`."""
+        limited: Any = self._runtime.middleware[-1]
+        value: R = await limited(Unlisted("other", method, "", _nothing), Call(method), self.caller, work)
+        return value
+
     def _for_profile(self, profile: str) -> tuple["Workbench", Runtime]:
         caller, ask = replace(self.caller, profile=profile), self._runtime.pending.ask
         bench = Workbench(self.crib, caller=caller, ask=ask, variables=self._runtime.variables)
@@ -1162,16 +1182,8 @@ class Workbench(Startable):
         if tool is None:
             await lifespan.settle()  # a source that is not required may have it
             tool = self.registry.find(name)
-        if tool is None and (down := lifespan.unlisted()):
-            from ..schema.describe import display_name  # brings pydantic
-
-            raise ToolError(
-                f"There is no tool '{display_name(name)}' now, and {', '.join(map(name_of, down))} is not available, "
-                "which may have it. Try again later.",
-                "unavailable",
-            )
         if tool is None:
-            raise ToolError(unknown(name, [spec.name for spec in self.specs()]), "unknown_tool")
+            await self._refuse_unknown(name)
         if tool.available is not None and not await self._is_available(tool):
             raise ToolError(f"Tool '{name}' is not available to you now.", "unavailable")
         ready: AnyTool = tool if tool.source is None else await self._ready_of(tool)
@@ -1179,6 +1191,24 @@ class Workbench(Startable):
         if tool.available is None and (self.registry.find(name) is tool or self._built_in(name) is tool):
             self._ready[name] = ready
         return ready
+
+    async def _refuse_unknown(self, name: str) -> NoReturn:
+        """Raise ToolError for a *name* that no tool has: `limited` where there are too many of these calls."""
+
+        try:
+            await self.count("tools/call", _nothing)
+        except ToolError as error:
+            details = {**error.details, "unknown_tool": True}
+            raise ToolError(error.message, error.code, retry=error.retry, details=details) from None
+        if down := self.crib.lifespan.unlisted():
+            from ..schema.describe import display_name  # brings pydantic
+
+            raise ToolError(
+                f"There is no tool '{display_name(name)}' now, and {', '.join(map(name_of, down))} is not available, "
+                "which may have it. Try again later.",
+                "unavailable",
+            )
+        raise ToolError(unknown(name, [spec.name for spec in self.specs()]), "unknown_tool")
 
     def _built_in(self, name: str) -> AnyTool | None:
         """Return the tool called *name* of those that every caller has: one reads results, and one finds tools."""
@@ -1285,6 +1315,9 @@ class Workbench(Startable):
         self.results.forget()
         if self._search is not None:
             self._search.forget()
+
+
+async def _nothing(*_: object) -> None: ...
 
 
 class _Stopped(Exception):

@@ -234,6 +234,7 @@ class CallerSessions(Source):
         self.parent = parent
         self.target = target
         self.auth = ToolAuth(f"mcp:{target.url}", scopes=_scopes(challenge))
+        self.only = parent.only
 
     def __str__(self) -> str:
         return str(self.parent)
