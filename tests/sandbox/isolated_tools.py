@@ -1,6 +1,8 @@
 """Tools that run in processes of their own: what the tests of isolation load, as a user's file of tools."""
 
 import asyncio
+import builtins
+import calendar
 import contextlib
 import ctypes
 import dataclasses
@@ -366,3 +368,29 @@ def die_noting(path: str) -> None:
 @process(name="passed-through", parameters={"type": "object", "properties": {"x": {}}, "additionalProperties": False})
 def passed_through(x: Any = "nothing") -> Any:
     return x
+
+
+@process()
+def change_process(folder: str) -> None:
+    """Change what a process has but once."""
+    builtins.left_behind = "yes"  # type: ignore[attr-defined]
+    os.environ["LEFT_BEHIND"] = "yes"
+    os.chdir(folder)
+    os.umask(0o077)
+    calendar.isleap = lambda year: year == 7
+    threading.Thread(target=time.sleep, args=(600,), name="left_behind", daemon=True).start()
+
+
+@process()
+def process_state() -> dict[str, Any]:
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "pid": os.getpid(),
+        "builtin": hasattr(builtins, "left_behind"),
+        "environ": os.environ.get("LEFT_BEHIND"),
+        "folder": os.getcwd(),
+        "umask": umask,
+        "patched": calendar.isleap(7),
+        "threads": [thread.name for thread in threading.enumerate() if thread.name == "left_behind"],
+    }

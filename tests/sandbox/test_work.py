@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_field
 
-from toolcrib import Call, Caller, Context, Depends, File, Image, Input, Result, Text, Tool, Workbench, tool
+from toolcrib import Call, Caller, Context, Crib, Depends, File, Image, Input, Result, Text, Tool, Workbench, tool
 from toolcrib.core import CancellationToken, Data, DefinitionError, Emitted, Progress
 from toolcrib.sandbox import Limits, Processes
 
@@ -286,17 +286,14 @@ async def test_a_file_that_cannot_be_imported_any_more_is_unavailable(
             assert (await reloaded.call("f", {"a": 1})).value == 11
         processes.forget()
         await asyncio.sleep(0)
-        assert (await bench.call("f", {"a": 1})).value == 11
-        processes.forget()
-        await asyncio.sleep(0)
-        file.write_text("syntax error")
-        result = await bench.call("f", {"a": 1})
-        assert result.error is not None
-        assert result.error.code == "unavailable"
-        assert f"{file}:1: SyntaxError" in caplog.text
-        file.write_text(tool_text.format(1).replace("a: int", "a: str"))
-        assert (await bench.call("f", {"a": 1})).error is not None
-        assert "has changed since the host loaded it" in caplog.text
+        for text in (tool_text.format(10), "syntax error"):
+            file.write_text(text)
+            result = await bench.call("f", {"a": 1})
+            assert result.error is not None
+            assert result.error.code == "unavailable", "a new one imports nothing else than the host did"
+            assert "has changed since the host loaded it" in caplog.text
+            assert "SyntaxError" not in caplog.text
+            caplog.clear()
 
 
 # Deadlines
@@ -465,6 +462,24 @@ def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, reason: str) ->
     assert str(refused.value).startswith("Tool 'it': ")
     assert reason in str(refused.value)
     assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a"))
+
+
+# Callers
+
+
+async def test_nothing_of_a_callers_process_is_there_for_another(tools: str, tmp_path: Path) -> None:
+    """By accident of a tool: its threads, builtins, folder and environment; and a patched module and the umask."""
+    alice, bob = Caller("alice"), Caller("bob")
+    async with Crib([tools]) as crib:
+        async with crib.workbench(alice) as hers, crib.workbench(bob) as his:
+            before = (await his.call("process_state")).unwrap()
+            assert (await hers.call("change_process", {"folder": str(tmp_path)})).error is None
+            assert (await his.call("process_state")).unwrap() == before, "and his worker is warm"
+        async with crib.workbench(Caller("alice", "work", "other thread")) as bench:
+            again = (await bench.call("process_state")).unwrap()
+        async with crib.workbench(Caller("carol")) as bench:
+            assert {**(await bench.call("process_state")).unwrap(), "pid": before["pid"]} == before
+    assert (again["environ"], again["threads"]) == ("yes", ["left_behind"]), "her own is warm"
 
 
 # Within other calls, while a bench stops, and with what the host gives

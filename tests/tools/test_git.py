@@ -289,3 +289,9 @@ def test_the_cache_is_readable_by_nobody_else(repository: Repository, cache: Pat
     cache.chmod(0o777)
     assert "others may write" in error_of(GitAddress(str(repository.folder)))
     assert os.listdir(cache) == [fetched.path.name]
+
+
+def test_bytecode_that_was_committed_is_not_fetched(repository: Repository) -> None:
+    """An author can commit a cache that has other code than the source beside it, or bytecode without a source."""
+    repository.commit({"t/main.py": "1", "t/__pycache__/helper.cpython-314.pyc": b"x", "t/ghost.pyc": b"x"})
+    assert contents(fetch(GitAddress(str(repository.folder), "main", "t"))) == {"main.py": "1"}

@@ -14,6 +14,8 @@ from toolcrib import Source, Tool, Workbench, tool
 from toolcrib.core import DefinitionError, LoadError, ToolSpec
 from toolcrib.tools import LoadProblem, is_tool, load, loading
 
+from ..sandbox.test_source_imports import plant
+
 ADD = """
 from toolcrib import tool
 
@@ -563,3 +565,19 @@ def test_no_plugin_is_looked_for_where_toolcrib_knows_the_object(monkeypatch: py
     load(functools.partial(add, 1))
     load(Workbench([add]).registry.get("add"))
     assert looked == []
+
+
+@pytest.mark.parametrize("kind", ["unchecked", "by its time"])
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_a_planted_cache_runs_neither_for_a_file_nor_for_what_it_imports(
+    tmp_path: Path, kind: str, as_folder: bool
+) -> None:
+    """Bytecode in `__pycache__` ran in place of the source that was reviewed; and none is left there by us."""
+    (tmp_path / "beside_it.py").write_text("WHO = 'reviewed'\n")
+    file = tmp_path / "tools.py"
+    file.write_text("import beside_it\nfrom toolcrib import tool\n@tool\ndef who() -> str: return beside_it.WHO\n")
+    cached = [plant(tmp_path / "beside_it.py", kind=kind), plant(file, "raise SystemExit('planted')", kind=kind)]
+    contents = [path.read_bytes() for path in cached]
+    (loaded,) = load(tmp_path if as_folder else file).tools
+    assert loaded.fn() == "reviewed"
+    assert [path.read_bytes() for path in sorted(cached[0].parent.iterdir())] == contents

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcrib import Secret, tool
 from toolcrib.core import LoadError
 from toolcrib.tools import as_tool
-from toolcrib.tools.lock import Lock, LockedSource, definition_of, read_lock
+from toolcrib.tools.lock import LOCK, Lock, LockedSource, definition_of, locked_hash, read_lock
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -112,3 +112,86 @@ def test_every_part_of_a_definition_counts_and_nothing_else(tmp_path: Path) -> N
     new = entry.changes([plain, as_tool(tool(name="sub")(other))])
     assert ([gone.kind], [change.kind for change in new]) == (["gone"], ["new"])
     assert json.loads(json.dumps(entry.tools)) == entry.tools
+
+
+# What runs of a locked file
+
+
+IMPORTS = """
+import helper, package.inner
+from toolcrib import tool
+try:
+    import extra
+except ImportError:
+    pass
+importlib = __import__("importlib")
+importlib.import_module("literal")
+
+@tool
+def hello() -> str:
+    return helper.WHO
+"""
+
+
+@pytest.fixture
+def imports(tmp_path: Path) -> Path:
+    files = {"helper.py": "import deeper\nWHO = deeper.WHO", "deeper.py": "WHO = 1", "literal.py": "", "other.py": ""}
+    for name, text in {**files, "package/inner.py": "", "package/data.txt": "", "tools.py": IMPORTS}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path / "tools.py"
+
+
+@pytest.mark.parametrize("source", ["tools.py", "tools.py:hello", "link.py"])
+@pytest.mark.parametrize(
+    ("changed", "is_held"),
+    [
+        ("helper.py", True),
+        ("deeper.py", True),
+        ("package/inner.py", True),
+        ("literal.py", True),
+        ("extra.py", True),  # planted: it was not there when the file was locked
+        ("toolcrib.py", True),  # planted in place of what is installed
+        ("package/__init__.py", True),
+        ("other.py", False),
+        ("package/data.txt", False),
+    ],
+)
+def test_what_a_locked_file_imports_beside_it_is_locked_with_it(
+    imports: Path, monkeypatch: pytest.MonkeyPatch, source: str, changed: str, is_held: bool
+) -> None:
+    """By who may write beside a reviewed file. A function of a file, and a file by a link, had no hash of content."""
+    folder = imports.parent
+    monkeypatch.chdir(folder)
+    (folder / "link.py").symlink_to(imports)
+    before = Lock(folder / LOCK)
+    lock = before.with_source(LockedSource(before.key(source), sha256=locked_hash(source)))
+    assert lock.pinned(source) == source
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "helper.cpython-311.pyc").write_bytes(b"cached")
+    assert lock.pinned(source) == source
+    (folder / changed).write_text("WHO = 'planted'")
+    if is_held:
+        with pytest.raises(LoadError, match=f"{source} has changed since it was locked"):
+            lock.pinned(source)
+    else:
+        assert lock.pinned(source) == source
+
+
+@pytest.mark.parametrize("where", ["tools.py", "helper.py", "package/inner.py"])
+def test_a_file_that_imports_by_a_computed_name_is_locked_by_its_folder_only(imports: Path, where: str) -> None:
+    file = imports.parent / where
+    file.write_text(f"{file.read_text()}\nimport importlib\nname = 'x' * 2\nimportlib.import_module(name)\n")
+    with pytest.raises(LoadError, match=r"name that is only known when it runs, so .* lock the folder: toolcrib lock"):
+        locked_hash(str(imports))
+    assert locked_hash(str(imports.parent)) is not None
+    assert locked_hash(str(imports.parent / "none")) is None
+
+
+def test_what_a_link_in_a_locked_folder_leads_to_is_in_its_hash(imports: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "linked"
+    folder.mkdir()
+    (folder / "tools.py").symlink_to(imports)
+    before = locked_hash(str(folder))
+    imports.write_text("WHO = 'planted'")
+    assert locked_hash(str(folder)) != before

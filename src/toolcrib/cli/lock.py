@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..core import LoadError, ToolcribError
-from ..sandbox import content_hash
 from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
-from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
+from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, locked_hash, read_lock
 from ..tools.remote import MCPSource, is_remote
 from ..workbench.config import lock_file
 from ..workbench.settings import NamedSource, Settings
@@ -177,8 +176,7 @@ def _pin(
         folder = fetch(pinned)
         entry = LockedSource(key, folder.commit, folder.sha256)
         return replace(pinned, commit=folder.commit, sha256=folder.sha256), entry
-    path = Path(source).expanduser()
-    sha256 = content_hash(path) if path.exists() else None
+    sha256 = locked_hash(source)
     if old is not None and old.sha256 != sha256:
         raise LoadError(f"It has changed since it was locked. If that was you: toolcrib lock --update {source}")
     return source, LockedSource(key, None, sha256)

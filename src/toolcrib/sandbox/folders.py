@@ -69,6 +69,8 @@ def _digest(path: Path, files: Iterator[Path] | list[Path]) -> str:
                 )
             is_link = file.is_symlink()
             content = os.fsencode(file.readlink()) if is_link else file.read_bytes()
+            if is_link and file.is_file():  # what is imported by it is what it leads to
+                content += b"\0" + hashlib.sha256(file.read_bytes()).digest()
             name = "" if file == path else file.relative_to(path).as_posix()
             digest.update(f"{name}\0{'link' if is_link else 'file'}\0".encode(errors="surrogateescape"))
             digest.update(hashlib.sha256(content).digest())

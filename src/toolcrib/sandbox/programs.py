@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Context, LoadError, ToolError
+from . import source_imports
 from .folders import folder_digest
 
 MAX_ENVIRONMENT_CHARS = 128 * 1024
@@ -153,7 +154,7 @@ class NativePrograms:
             environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
             environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": _GUEST}
             environment |= environment_of(name, where["variables"], context)
-            command = (where["python"], str(folder / where["program"]))
+            command = (where["python"], source_imports.__file__, str(folder / where["program"]))
             end = await _run(command, arguments.encode(), limits, cwd=folder, env=environment)
             if end.status > 0 and _TRACEBACK in end.error_output:
                 last = end.error_output.decode(errors="replace").rstrip().splitlines()[-1]

@@ -363,6 +363,8 @@ class _Git:
             about, _, raw = line.partition(b"\t")
             mode, _, name = about.decode().split()
             path = raw.decode(errors="replace")
+            if path.endswith((".pyc", ".pyo")):
+                continue  # what it was compiled from, nobody knows
             if not _is_safe(path):
                 raise self._refused(path, "its path leads elsewhere, or could not be written everywhere")
             if mode == _SUBMODULE:

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import importlib.util
 import inspect
 import re
 import sys
@@ -144,11 +143,7 @@ def reload_files(files: Sequence[Path], name: str, *, stale: Collection[Path]) -
     folder = files[0].parent
     with siblings_of(files[0]):
         stale_modules = {key: sys.modules.pop(key) for key, file in imported_from(folder).items() if file in stale}
-        # Python takes bytecode for current if size and second of the source fit, and looks for new files by the second.
-        for path in {*files, *stale}:
-            with suppress(OSError, NotImplementedError):
-                Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
-        importlib.invalidate_caches()
+        importlib.invalidate_caches()  # Python looks for new files by the second
         results = [_reload(file, name) for file in files]
         if all(result.failed for result in results):
             sys.modules.update(stale_modules)

@@ -24,7 +24,8 @@ from ..schema.toml import parse_toml
 from .content import bytes_of
 from .function import Tool
 from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
-from .modules import LoadProblem
+from .loading import split_name
+from .modules import LoadProblem, require_static_imports, source_hash
 from .remote import MCPSource, is_remote
 
 LOCK = "toolcrib.lock"
@@ -151,7 +152,7 @@ class Lock:
             return GitSource(parse_git_address(source), entry.commit, entry.sha256)
         # What a document or a server has is locked tool by tool, and has no hash.
         sha256 = None if entry is None else entry.sha256
-        if sha256 is not None and sha256 != content_hash(Path(source).expanduser()):
+        if sha256 is not None and sha256 != locked_hash(source):
             raise LoadError(
                 f"{source} has changed since it was locked in {self.file}. If that was you: "
                 f"toolcrib lock --update {source}"
@@ -178,6 +179,18 @@ class Lock:
     def _relative(self, path: str) -> str:
         relative = Path(os.path.relpath(Path(path).expanduser(), self.file.parent)).as_posix()
         return relative if relative.startswith("..") else f"./{'' if relative == '.' else relative}"
+
+
+def locked_hash(source: str) -> str | None:
+    """Return the hash of what *source*, a path or `file.py:name`, has: of a file with what it imports beside it.
+
+    None where there is no such path. Raises LoadError for what a hash cannot hold.
+    """
+    path = split_name(Path(source).expanduser())[0]
+    if path.suffix != ".py" or not path.is_file():
+        return content_hash(path) if path.exists() else None
+    require_static_imports(path.resolve())
+    return source_hash(path.resolve())
 
 
 def read_lock(file: Path) -> Lock | None:

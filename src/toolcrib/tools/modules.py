@@ -1,5 +1,6 @@
 """Import `.py` files by path, each as a module with a name of its own, and report where an import failed."""
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -8,13 +9,15 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ..core import LoadError
+from ..sandbox.source_imports import SUFFIXES, SourceLoader, compile_imports_from
 from .definition import CONTENT
 
 importing = threading.RLock()
@@ -38,6 +41,70 @@ class LoadProblem:
         return f"{self.place}: {self.reason}"
 
 
+def source_hash(file: Path) -> str:
+    """Return the SHA-256 of *file*, and of what its import statements lead to in its folder: what a lock holds."""
+    digest = hashlib.sha256(file.read_bytes())
+    for path in _imported_beside(file):
+        for source in _files_of(path):
+            digest.update(f"\0{source.relative_to(file.parent)}\0".encode(errors="surrogateescape"))
+            digest.update(hashlib.sha256(source.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def require_static_imports(file: Path) -> None:
+    """Raise LoadError where *file*, or what it imports beside it, imports by a name that is only known when it runs."""
+    for path in (file, *_imported_beside(file)):
+        for node in _nodes(path):
+            if isinstance(node, ast.Call) and _imports(node) and not _imported_names(node):
+                raise LoadError(
+                    f"{path}:{node.lineno} imports a module by a name that is only known when it runs, so the lock of "
+                    f"{file.name} cannot hold it. Write the import out, or lock the folder: toolcrib lock {file.parent}"
+                )
+
+
+def _imported_beside(file: Path) -> list[Path]:
+    """Return the files and packages in the folder of *file* that it imports, and those that these import, by name."""
+    paths: set[Path] = set()
+    waiting = [file]
+    while waiting:
+        names = {name.partition(".")[0] for node in _nodes(waiting.pop()) for name in _imported_names(node)}
+        candidates = {file.with_name(name + suffix) for name in names if name for suffix in ("", *SUFFIXES)}
+        new = {path for path in candidates - paths - {file} if (path.is_file() if path.suffix else path.is_dir())}
+        paths |= new
+        waiting += new
+    return sorted(paths)
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return the files that can be imported of *path*, a file or a package."""
+    paths = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [path for path in paths if path.name.endswith(SUFFIXES) and path.is_file()]
+
+
+def _nodes(path: Path) -> Iterator[Any]:
+    for file in _files_of(path):
+        try:
+            yield from ast.walk(ast.parse(file.read_bytes()))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue  # it is not Python, or cannot be imported
+
+
+def _imported_names(node: Any) -> Sequence[str]:
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom(module=str(name), level=0):
+            return [name]
+        case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _imports(node):
+            return [name]
+        case _:
+            return ()
+
+
+def _imports(call: ast.Call) -> bool:
+    return ast.unparse(call.func).rpartition(".")[2] in ("import_module", "__import__")
+
+
 class LoadFailed(LoadError):
     """A source of which nothing could be loaded, and the *problems*."""
 
@@ -51,11 +118,11 @@ def import_file(file: Path) -> ModuleType:
     if not file.is_file():  # reading a pipe would wait for its writer
         raise LoadFailed([LoadProblem(str(file), "It is not a file that can be read.")])
     name = module_name_of(file)
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=SourceLoader(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    setattr(module, CONTENT, hashlib.sha256(file.read_bytes()).hexdigest())
+    setattr(module, CONTENT, source_hash(file))
     before = sys.modules.get(name)
     sys.modules[name] = module  # pydantic and pickle look a class's module up by name
     try:
@@ -88,7 +155,10 @@ def siblings_of(file: Path) -> Generator[None]:
     """
     folder = file.parent
     with importing:
-        if any(Path(entry).resolve() == folder for entry in sys.path):
+        entries = [entry for entry in sys.path if Path(entry).resolve() == folder]
+        for entry in entries or [str(folder)]:
+            compile_imports_from(entry or str(Path.cwd()))
+        if entries:
             yield
             return
         siblings = {sibling.stem for sibling in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}

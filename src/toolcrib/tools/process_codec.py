@@ -26,6 +26,7 @@ from ..core import (
     content_to_dict,
 )
 from ..machinery import Encode, Needs, Overrides, Work
+from .definition import CONTENT
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -111,6 +112,7 @@ class ProcessCodec:
             "parameters": None if parameters is None else dict(parameters),
             "schema": _digest(spec.input_schema),
             "version": version_of(file),
+            "sha256": getattr(sys.modules[fn.__module__], CONTENT, None),
         }
         self.key = json.dumps(self.where, sort_keys=True)
 

@@ -3,12 +3,14 @@
 import importlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..core import Context, LoadError
 from .function import Tool
 from .loading import load
+from .modules import source_hash
 from .process_codec import value_at
 
 
@@ -27,6 +29,8 @@ class WorkerTools:
         module = where["module"]
         if self._versions.setdefault(module, where["version"]) != where["version"]:
             raise LoadError(f"A worker has imported an older version of {module}.")
+        if where["by_file"] and source_hash(Path(where["file"])) != where["sha256"]:
+            raise LoadError(f"Its file has changed since the host loaded it ({where['file']}). Load it again.")
         value = value_at(self._module(where), where["path"])
         tool = Tool(
             value.fn if isinstance(value, Tool) else value,

@@ -82,6 +82,7 @@ def _run() -> None:
     program = f"{_TOOL}/{sys.argv[1]}"
     sys.argv = [program]
     sys.dont_write_bytecode = True
+    sys.pycache_prefix = "/none"  # bytecode in its folder is not what was reviewed
     main: Any = types.ModuleType("__main__")
     main.__file__ = program
     sys.modules["__main__"] = main
