@@ -82,6 +82,20 @@ async def test_the_worker_that_knows_a_tool_serves_it_and_else_the_one_used_last
             workers.give_back(worker, sound=True)
 
 
+async def test_a_worker_serves_one_owner_unless_it_is_shared_and_the_oldest_idle_ones_end(pool: Pool) -> None:
+    async with pool(size=2) as workers:
+        taken = {owner: workers.take(owner=owner) for owner in ("a", "b", "c")}
+        for worker in taken.values():
+            workers.give_back(worker, sound=True)
+        await asyncio.wait_for(taken["a"].ended(), 60)
+        assert workers.take(owner="a") not in taken.values()
+        assert workers.take(owner="c") is taken["c"]
+    async with pool(shared=True) as workers:
+        first = workers.take(owner="a")
+        workers.give_back(first, sound=True)
+        assert workers.take(owner="b") is first
+
+
 async def test_a_worker_that_is_forgotten_while_it_serves_does_not_serve_again(pool: Pool) -> None:
     async with pool() as workers:
         async with leased(workers) as worker:

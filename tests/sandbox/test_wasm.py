@@ -108,6 +108,58 @@ async def test_a_program_has_one_memory_within_its_limit(engine: Engine) -> None
         assert (await end_of(program)).reason.startswith("it cannot begin with the 64 MiB")
 
 
+def component_of(items: str, count: int, most: int) -> bytes:
+    """A component with *count* instances of a module with *items*, whose `fill` takes all that it gets.
+
+    It fails where these have got more than *most* together.
+    """
+    names = [f"i{number}" for number in range(count)]
+    instances = "".join(f"(core instance ${name} (instantiate $filled))" for name in names)
+    imports = "".join(f'(import "{name}" "fill" (func ${name} (result i32)))' for name in names)
+    sums = "".join(f"(local.set $sum (i32.add (local.get $sum) (call ${name})))" for name in names)
+    given = "".join(f'(with "{name}" (instance ${name}))' for name in names)
+    return bytes(
+        wasmtime.wat2wasm(f"""(component
+          (core module $filled {items}) {instances}
+          (core module $program {imports} (func (export "run") (result i32) (local $sum i32)
+            {sums} (i32.gt_u (local.get $sum) (i32.const {most}))))
+          (core instance $p (instantiate $program {given}))
+          (func $run (result (result)) (canon lift (core func $p "run")))
+          (instance $exported (export "run" (func $run)))
+          (export "wasi:cli/run@0.2.0" (instance $exported)))""")
+    )
+
+
+MEMORY = """(memory 1) (func (export "fill") (result i32)
+  (loop $on (br_if $on (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) (memory.size))"""
+TABLE = """(table 1 funcref) (func (export "fill") (result i32)
+  (loop $on (br_if $on (i32.ne (table.grow (ref.null func) (i32.const 10000)) (i32.const -1)))) (table.size))"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 12])
+async def test_the_memories_of_a_component_share_its_limit(engine: Engine, count: int) -> None:
+    """Twelve instances had twelve times the memory that was granted to the author."""
+    for most, status in ((64, 0), (64 // count * count - 1, 1)):
+        program = engine.compile(component_of(MEMORY, count, most))
+        assert await end_of(program, memory_bytes=4 * 2**20) == Ended(status, b"", b"")
+    begins_with_more = engine.compile(component_of(MEMORY.replace("1)", "33)", 1), 2, 99))
+    assert (await end_of(begins_with_more, memory_bytes=4 * 2**20)).reason.startswith("it cannot begin with the 4 MiB")
+
+
+async def test_the_tables_of_a_component_and_its_instances_are_bounded_as_those_of_a_module(engine: Engine) -> None:
+    """A second way to memory that no limit counted: tables, at 8 bytes an element."""
+    assert (await end_of(engine.compile(component_of(TABLE, 2, 2 * 100_000)))).status == 0
+    assert (await end_of(engine.compile(component_of(TABLE, 17, 1)))).reason.startswith("it cannot begin with")
+    assert (await end_of(engine.compile(component_of(MEMORY, 65, 1)))).reason == "it has more than 64 memories"
+
+
+@pytest.mark.parametrize("text", ['(type $s (array (mut i64))) (func (export "_start"))', "(table 1 externref)"])
+def test_no_heap_is_there_that_would_be_a_second_memory(engine: Engine, text: str) -> None:
+    """A third way: types that are garbage-collected have a heap of their own, as large as the memory."""
+    with pytest.raises(LoadError, match="It is not a valid WebAssembly module"):
+        engine.compile(code(text, ""))
+
+
 async def test_an_exit_status_is_reported_up_to_126(engine: Engine) -> None:
     for status, reported in ((0, 0), (3, 3), (125, 125), (200, 126)):
         assert (await end_of(engine.compile(code(STATUS.format(status))))).status == reported

@@ -66,9 +66,9 @@ OPENS = """
 Module = Callable[..., Path]
 
 
-def folder(module: Module, code: str, manifest: str = "") -> Path:
+def folder(module: Module, code: str | bytes, manifest: str = "", *, wasi: str = WASI) -> Path:
     """A folder with *code* and a `tool.toml`."""
-    file = module(code)
+    file = module(code, wasi=wasi)
     made = file.parent / "tool"
     made.mkdir(exist_ok=True)
     file.rename(made / "guest.wasm")

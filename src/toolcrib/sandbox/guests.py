@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core import Context, LoadError, ToolError
 from ..machinery import raise_missing_extra
-from .folders import folder_digest, folder_stamp
 from .guest_http import GuestHttp
-from .programs import ProgramLimits, RunProgram, environment_of, value_of
+from .links import refuse_links
+from .programs import ProgramFolder, ProgramLimits, RunProgram, environment_of, input_of, value_of
 from .python_build import BUILD_COMMAND, is_built, python_file
 
 try:
@@ -30,8 +30,10 @@ class GuestPrograms:
 
         Raises LoadError for what cannot run here, and where it is not what the host has read.
         """
-        if (folder := where.get("folder")) is not None:
-            return self._load_folder(Path(folder), where, name)
+        if any(is_writable for _, _, is_writable in where.get("mounts", ())):
+            refuse_links()
+        if "folder" in where:
+            return self._load_folder(where, name)
         code = Path(where["file"]).read_bytes()
         if hashlib.sha256(code).hexdigest() != where["sha256"]:
             raise LoadError(f"Its file has changed since the host loaded it ({where['file']}). Load it again.")
@@ -42,12 +44,10 @@ class GuestPrograms:
 
         return run
 
-    def _load_folder(self, folder: Path, where: Mapping[str, Any], name: str) -> RunProgram:
-        stamp = folder_stamp(folder)
-        if folder_digest(folder) != where["sha256"]:
-            raise LoadError(f"Its folder has changed since the host loaded it ({folder}). Load it again.")
+    def _load_folder(self, where: Mapping[str, Any], name: str) -> RunProgram:
+        folder = ProgramFolder(where)
         self._load_python()
-        where = {**where, "mounts": [*where["mounts"], ("/tool", str(folder), False)]}
+        where = {**where, "mounts": [*where["mounts"], ("/tool", str(folder.path), False)]}
 
         async def run(arguments: str, context: Context) -> dict[str, Any]:
             python = self._load_python()
@@ -57,8 +57,7 @@ class GuestPrograms:
                     f"once: {BUILD_COMMAND}",
                     "unavailable",
                 )
-            if folder_stamp(folder) != stamp and folder_digest(folder) != where["sha256"]:
-                raise ToolError(f"The folder of tool '{name}' has changed since it was loaded.", "unavailable")
+            folder.require_unchanged(name)
             return await _run_guest(python, where, name, arguments, context)
 
         return run
@@ -72,11 +71,8 @@ class GuestPrograms:
 async def _run_guest(
     program: Program, where: Mapping[str, Any], name: str, arguments: str, context: Context
 ) -> dict[str, Any]:
-    limits, data = ProgramLimits(**where["limits"]), arguments.encode()
-    if len(data) > limits.input_bytes:
-        raise ToolError(
-            f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
-        )
+    limits = ProgramLimits(**where["limits"])
+    data = input_of(arguments, name, limits)
     environment = environment_of(name, where["variables"], context)
     http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()), context.run_on_loop)
     grant = Granted(environment, http.fetch, where["mounts"], where.get("program"))

@@ -55,13 +55,25 @@ class Processes:
     """A pool of worker processes, at most *size* of them serving at a time: the number of processors, and 2 at least.
 
     More wait for a permit of `turns`, with which each takes one worker at a time. Workers are started when they are
-    needed, and kept. They run *target*, `module:function`, which is given a `worker.Channel`.
+    needed, and as many are kept. They run *target*, `module:function`, which is given a `worker.Channel`.
+
+    A worker serves one owner, for what a call changes in its process (threads, builtins, folder, environment) stays
+    there; *shared* ones serve all, since they run nothing but guests.
     """
 
-    def __init__(self, *, size: int | None = None, limits: Limits | None = None, target: str = _TARGET) -> None:
+    def __init__(
+        self,
+        *,
+        size: int | None = None,
+        limits: Limits | None = None,
+        target: str = _TARGET,
+        shared: bool = False,
+    ) -> None:
         self.limits = limits or Limits()
-        self.turns = Semaphore(size or max(2, os.cpu_count() or 2))
+        self._size = size or max(2, os.cpu_count() or 2)
+        self.turns = Semaphore(self._size)
         self._target = target
+        self._is_shared = shared
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._ending: set[Worker] = set()
@@ -76,22 +88,26 @@ class Processes:
     ) -> None:
         await self.close()
 
-    def take(self, tool: Any = None, *, new: bool = False, closings: int | None = None) -> "Worker":
-        """Return a worker of one's own until `give_back`: one that knows *tool*, or another, or a *new* one.
+    def take(
+        self, tool: Any = None, *, owner: str | None = None, new: bool = False, closings: int | None = None
+    ) -> "Worker":
+        """Return a worker of one's own until `give_back`: one that knows *tool*, or another of *owner*, or a *new* one.
 
         Raises WorkerGone where *closings*, as it was when the call came, is not what it is now.
         """
         if closings not in (None, self.closings):
             raise WorkerGone("was stopped")
-        worker = None if new else self._take_idle(tool)
+        owner = None if self._is_shared else owner
+        worker = None if new else self._take_idle(tool, owner)
         worker = worker or self._start()
+        worker.owner = owner
         self._busy.add(worker)
         return worker
 
-    def _take_idle(self, tool: Any) -> "Worker | None":
-        while self._idle:
+    def _take_idle(self, tool: Any, owner: str | None) -> "Worker | None":
+        while own := [worker for worker in self._idle if worker.owner == owner]:
             # Of several, the one that was used last is the likeliest to be in the processor's caches.
-            worker = next((worker for worker in reversed(self._idle) if tool in worker.known), self._idle[-1])
+            worker = next((worker for worker in reversed(own) if tool in worker.known), own[-1])
             self._idle.remove(worker)
             if worker.alive:
                 return worker
@@ -104,6 +120,8 @@ class Processes:
         worker.mute()
         if sound and not worker.is_outdated:
             self._idle.append(worker)
+            if len(self._idle) > self._size:
+                self._end(self._idle.pop(0))
         else:
             self._end(worker)
 
@@ -177,18 +195,18 @@ class Processes:
 
 
 def guest_processes() -> Processes:
-    """Return worker processes for WebAssembly, which share none with other tools.
+    """Return worker processes for WebAssembly, which share none with other tools. Each run has its own instance.
 
     Each module has a limit of its own. Their address space has none: a memory of theirs reserves much, and uses little.
     """
-    return Processes(limits=Limits(memory_bytes=None))
+    return Processes(limits=Limits(memory_bytes=None), shared=True)
 
 
 class Worker:
     """One worker process. Made by `Processes`.
 
     `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for the caller to note what
-    it has loaded, and whose calls it has run.
+    it has loaded, and whose calls it has run. `owner` is whom it serves.
     """
 
     def __init__(
@@ -197,6 +215,7 @@ class Worker:
         self.pid = process.pid
         self.known: set[Any] = set()
         self.used_by: dict[Any, Any] = {}
+        self.owner: str | None = None
         self.is_outdated = False
         self._process = process
         self._sock = sock

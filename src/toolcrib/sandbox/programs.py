@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import Context, LoadError, ToolError
 from . import source_imports
-from .folders import folder_digest
+from .folders import folder_digest, folder_stamp
 
 MAX_ENVIRONMENT_CHARS = 128 * 1024
 MAX_QUOTED_CHARS = 2000
@@ -51,6 +51,32 @@ class Ended:
     reason: str = ""
     exception: str = ""
     is_over: bool = False
+
+
+class ProgramFolder:
+    """The folder at *where*, whose content is what the host has read. Raises LoadError where it is not."""
+
+    def __init__(self, where: Mapping[str, Any]) -> None:
+        self.path = Path(where["folder"])
+        self._sha256 = where["sha256"]
+        self._stamp = folder_stamp(self.path)
+        if folder_digest(self.path) != self._sha256:
+            raise LoadError(f"Its folder has changed since the host loaded it ({self.path}). Load it again.")
+
+    def require_unchanged(self, name: str) -> None:
+        """Raise ToolError where the folder, of the tool *name*, is not what it was."""
+        if folder_stamp(self.path) != self._stamp and folder_digest(self.path) != self._sha256:
+            raise ToolError(f"The folder of tool '{name}' has changed since it was loaded.", "unavailable")
+
+
+def input_of(arguments: str, name: str, limits: ProgramLimits) -> bytes:
+    """Return what the program of the tool *name* reads. Raises ToolError for more than its limit."""
+    data = arguments.encode()
+    if len(data) > limits.input_bytes:
+        raise ToolError(
+            f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
+        )
+    return data
 
 
 def environment_of(name: str, variables: Sequence[str], context: Context) -> dict[str, str]:
@@ -145,17 +171,15 @@ class NativePrograms:
 
         Raises LoadError where the folder is not what the host has read.
         """
-        folder = Path(where["folder"])
-        if folder_digest(folder) != where["sha256"]:
-            raise LoadError(f"Its folder has changed since the host loaded it ({folder}). Load it again.")
-        limits = ProgramLimits(**where["limits"])
+        folder, limits = ProgramFolder(where), ProgramLimits(**where["limits"])
 
         async def run(arguments: str, context: Context) -> dict[str, Any]:
+            folder.require_unchanged(name)
             environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
             environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": _GUEST}
             environment |= environment_of(name, where["variables"], context)
-            command = (where["python"], source_imports.__file__, str(folder / where["program"]))
-            end = await _run(command, arguments.encode(), limits, cwd=folder, env=environment)
+            command = (where["python"], source_imports.__file__, str(folder.path / where["program"]))
+            end = await _run(command, input_of(arguments, name, limits), limits, cwd=folder.path, env=environment)
             if end.status > 0 and _TRACEBACK in end.error_output:
                 last = end.error_output.decode(errors="replace").rstrip().splitlines()[-1]
                 end = replace(end, exception=last[:500])

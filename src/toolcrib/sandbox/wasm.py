@@ -38,6 +38,10 @@ C = TypeVar("C")
 
 _STACK_BYTES = 1024 * 1024
 _MAX_TABLE_ELEMENTS = 100_000
+_MAX_TABLES = 16
+_MAX_INSTANCES = 200
+"""Of the modules in a component: Python has some dozens."""
+_MAX_MEMORIES = 64
 # The engine has no others than 0 to 125, and does not say which one it was.
 _HIGH_STATUS = 126
 _WASI = "wasi_snapshot_preview1"
@@ -132,6 +136,7 @@ class Engine:
         config.epoch_interruption = True
         config.wasm_threads = False
         config.max_wasm_stack = _STACK_BYTES
+        config.gc_support = False  # its heap would be a memory that no limit counts with the others
         self._engine = wasmtime.Engine(config)
         self._linker = wasmtime.Linker(self._engine)
         self._linker.define_wasi()
@@ -193,9 +198,7 @@ class Program:
         try:
             streams.connect(wasi)
             _configure(wasi, granted)
-            self._set_limits(store, limits)
-            store.set_wasi(wasi)
-            store.set_epoch_deadline(1)  # the next epoch is when there is too much output
+            _prepare(store, wasi, limits, self._count_memories(limits))
             start = self._instantiate(store, granted)
             has_begun = True
             return start()
@@ -209,7 +212,8 @@ class Program:
             wasi.close()  # it holds the pipes where the store has not got it
             store.close()
 
-    def _set_limits(self, store: wasmtime.Store, limits: ProgramLimits) -> None:
+    def _count_memories(self, limits: ProgramLimits) -> int:
+        """Return how many memories an instance has. They share the limit, for the engine's own is one of each."""
         raise NotImplementedError
 
     def _instantiate(self, store: wasmtime.Store, granted: Granted) -> Callable[[], int | str]:
@@ -231,8 +235,8 @@ class Module(Program):
         except wasmtime.WasmtimeError as error:
             raise LoadError(f"It imports what WASI preview 1 does not have: {first_line(error)}.") from None
 
-    def _set_limits(self, store: wasmtime.Store, limits: ProgramLimits) -> None:
-        store.set_limits(memory_size=limits.memory_bytes, table_elements=_MAX_TABLE_ELEMENTS, instances=1, memories=1)
+    def _count_memories(self, limits: ProgramLimits) -> int:
+        return 1
 
     def _instantiate(self, store: wasmtime.Store, granted: Granted) -> Callable[[], int | str]:
         start: Any = self._prepared.instantiate(store).exports(store)["_start"]
@@ -251,9 +255,28 @@ class Component(Program):
             raise LoadError(f"It is not a program: it does not export {_RUN}x. Build it as a command, for WASI 0.2.")
         self._export = export
         self._compiled = compiled
+        self._memories = 1
+        self._is_counted = False
 
-    def _set_limits(self, store: wasmtime.Store, limits: ProgramLimits) -> None:
-        store.set_limits(memory_size=limits.memory_bytes)
+    def _count_memories(self, limits: ProgramLimits) -> int:
+        if not self._is_counted:
+            # The engine does not say how many there are. What starts with an instance is granted nothing here.
+            linker = _component_linker(self._engine, _refuse)
+            while self._memories <= _MAX_MEMORIES and self._has_more_memories(linker, limits):
+                self._memories += 1
+            self._is_counted = True
+        if self._memories > _MAX_MEMORIES:
+            raise _Stopped(f"it has more than {_MAX_MEMORIES} memories")
+        return self._memories
+
+    def _has_more_memories(self, linker: model.Linker, limits: ProgramLimits) -> bool:
+        with contextlib.closing(wasmtime.Store(self._engine)) as store:
+            _prepare(store, wasmtime.WasiConfig(), limits, self._memories)
+            try:
+                linker.instantiate(store, self._compiled)
+            except (wasmtime.WasmtimeError, wasmtime.Trap) as error:  # any other is the run's
+                return "memory count too high" in str(error)
+            return False
 
     def _instantiate(self, store: wasmtime.Store, granted: Granted) -> Callable[[], int | str]:
         instance = _component_linker(self._engine, granted.fetch).instantiate(store, self._compiled)
@@ -271,6 +294,22 @@ class Component(Program):
             return 0 if value.tag == "ok" else 1
 
         return start
+
+
+def _prepare(store: wasmtime.Store, wasi: wasmtime.WasiConfig, limits: ProgramLimits, memories: int) -> None:
+    store.set_limits(
+        memory_size=limits.memory_bytes // memories,
+        memories=memories,
+        table_elements=_MAX_TABLE_ELEMENTS,
+        tables=_MAX_TABLES,
+        instances=_MAX_INSTANCES,
+    )
+    store.set_wasi(wasi)
+    store.set_epoch_deadline(1)  # the next epoch is when there is too much output
+
+
+def _refuse(_: str) -> str:
+    raise RequestRefused("No request is sent before the program runs.")
 
 
 def _component_linker(engine: wasmtime.Engine, fetch: Fetch) -> model.Linker:

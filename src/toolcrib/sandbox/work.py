@@ -87,6 +87,7 @@ class _Conversation:
         self._closings = workers.closings
         self._name = context.call.tool
         self._key = f"{self._name} {codec.key}"
+        self._owner = context.host.caller.principal
         self._call = next(_numbers)
         self._has_begun = self._is_sound = False
         self._redactions: list[Redaction] = []
@@ -101,7 +102,8 @@ class _Conversation:
         for tries_left in reversed(range(_MAX_TRIES)):
             try:
                 # One that has served may have died idle, or know a file as it was. So after it, a new one.
-                worker = self._workers.take(self._key, new=tries_left < _MAX_TRIES - 1, closings=self._closings)
+                is_retry = tries_left < _MAX_TRIES - 1
+                worker = self._workers.take(self._key, owner=self._owner, new=is_retry, closings=self._closings)
             except WorkerGone as gone:
                 raise self._lost(gone) from None
             is_new = not worker.known

@@ -66,8 +66,9 @@ def program_work(
     where, environment = _python(folder, {**where, "mounts": []}, trusted=trusted)
     if where["sha256"] != digest:
         raise LoadError("its folder has changed since it was loaded. Load it again.")
-    work = ProcessWork(_TextCodec(where, _GUEST if environment is None else _NATIVE), guest_processes)
-    return work if environment is None else _in_environment(environment, work)
+    if environment is None:
+        return ProcessWork(_TextCodec(where), guest_processes)
+    return _in_environment(environment, ProcessWork(_TextCodec(where, _NATIVE)))
 
 
 class GuestCodec:

@@ -1,0 +1,246 @@
+"""What holds for everything that can be stopped, however it runs: each rule below, in each implementation.
+
+function    `isolation="process"`, in a worker
+module      WebAssembly for WASI preview 1
+component   WebAssembly for WASI 0.2
+python      a folder, in the Python of the sandbox (`full`: it has to be built)
+native      a folder of Python that is trusted, in an environment of its own (`full`: the environment is made)
+"""
+
+import asyncio
+import fcntl
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Caller, Crib, Workbench
+from toolcrib.core import CancellationToken
+from toolcrib.tools import Permissions
+
+from ..sandbox.family import family
+from ..sandbox.test_source_imports import plant
+from . import test_components as components
+from .guests import GIVES_UP, LOOPS, SLEEPS, Module
+
+BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
+KINDS = [
+    *("function", "module", "component"),
+    pytest.param("python", marks=pytest.mark.full),
+    pytest.param("native", marks=pytest.mark.full),
+]
+
+_FLOODS = '(func (export "_start") (loop $on (call $write (i32.const 1) (i32.const 0) (i32.const 60000)) (br $on)))'
+_GROWS = '(func (export "_start") (call $exit (i32.eq (memory.grow (i32.const 2000)) (i32.const -1))))'
+_ENDS = '(func (export "_start") (call $exit (i32.const {status})))'
+_COMPONENT_ENDS = '(func (export "run") (result i32) (i32.const {status}))'
+_PROGRAM = "import json, os, sys, time\narguments = json.load(sys.stdin)\n"
+_FUNCTION = """
+import os, sys, time
+from toolcrib import tool
+@tool(isolation="process", timeout_s=60)
+def guest():
+    {code}
+"""
+
+ACTS: dict[str, dict[str, str]] = {
+    "loops": {"module": LOOPS, "component": '(func (export "run") (result i32) (loop $on (br $on)) (i32.const 0))'},
+    "sleeps": {"module": SLEEPS, "component": "sleeps"},
+    "ends well": {"module": _ENDS.format(status=0), "component": _COMPONENT_ENDS.format(status=0)},
+    "fails": {"module": _ENDS.format(status=1), "component": _COMPONENT_ENDS.format(status=1)},
+    "floods": {"module": _FLOODS, "component": components.FLOODS},
+    "crashes": {"module": GIVES_UP, "component": components.TRAPS},
+    "takes memory": {"module": _GROWS, "component": components.GROWS.format(pages=2000)},
+}
+PYTHON = {
+    "loops": "while True: pass",
+    "sleeps": "time.sleep(3600)",
+    "ends well": "pass",
+    "fails": "sys.exit(1)",
+    "floods": "while True: sys.stdout.write('x' * 60000)",
+    "crashes": "os.abort()",
+    "takes memory": "[bytearray(2**30) for _ in range(3)]",
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tool "guest" that does one thing: its source, and its file."""
+
+    source: Any
+    file: Path
+
+
+@pytest.fixture
+def make(tmp_path: Path, module: Module, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]:
+    def make(kind: str, act: str) -> Made:
+        folder = tmp_path / "tool"
+        folder.mkdir(exist_ok=True)
+        if kind == "function":
+            file = folder / "guest.py"
+            file.write_text(_FUNCTION.format(code=PYTHON[act]))
+            return Made(file, file)
+        manifest = 'name = "guest"\ndescription = "Does something."\ntimeout_s = 60\noutput_mb = 1\n'
+        if kind in ("python", "native"):
+            manifest += 'runtime = "python"\n'
+            file = folder / "main.py"
+            file.write_text(_PROGRAM + PYTHON[act])
+            if kind == "native":
+                (folder / "native.so").touch()
+            else:
+                _build_python(monkeypatch)
+        else:
+            file = folder / "tool.wasm"
+            file.write_bytes(_program(kind, act, module))
+        (folder / "tool.toml").write_text(manifest)
+        return Made(Permissions(trusted=kind == "native", timeout_s=60).to(folder), file)
+
+    return make
+
+
+def _program(kind: str, act: str, module: Module) -> bytes:
+    code = ACTS[act][kind]
+    if kind == "module":
+        return module(code).read_bytes()
+    return components.looks(nanoseconds=3600 * 10**9) if code == "sleeps" else components.component(code)
+
+
+def _build_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the Python of the sandbox, once for all tests of this checkout."""
+    from toolcrib.sandbox.python_build import build_python
+
+    BUILT.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(BUILT))
+    with (BUILT / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build_python()
+
+
+async def outcome(bench: Any, arguments: Any = None, **options: Any) -> str:
+    result = await bench.call(Call("guest", arguments or {}, **options))
+    return str(result.error.code if result.error else result.status)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        ("ends well", "success"),
+        ("fails", "failed"),
+        ("floods", "too_large"),
+        ("crashes", "trapped"),
+        ("takes memory", "trapped"),
+    ],
+)
+async def test_how_it_ends_has_one_code(make: Callable[..., Made], kind: str, act: str, code: str) -> None:
+    if act == "floods" and kind == "function":
+        pytest.skip("what a function prints is its log")
+    own = {
+        ("crashes", "function"): "lost",  # the worker itself has crashed
+        # A program is refused the memory, and says so.
+        ("takes memory", "module"): "failed",
+        ("takes memory", "component"): "failed",
+    }
+    async with Workbench([make(kind, act).source]) as bench:
+        assert await outcome(bench) == own.get((act, kind), code)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("act", ["loops", "sleeps"])
+async def test_it_is_stopped_at_its_deadline_and_when_its_call_is_cancelled(
+    make: Callable[..., Made], kind: str, act: str
+) -> None:
+    async with Workbench([make(kind, act).source]) as bench:
+        assert await outcome(bench, timeout_s=1.0) == "timeout"
+        token = CancellationToken()
+        asyncio.get_running_loop().call_later(1.0, token.cancel)
+        assert await outcome(bench, cancellation=token) == "cancelled"
+        async with asyncio.timeout(60):
+            while family():
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_that_never_end_are_answered_at_their_deadline_and_hold_no_loop(
+    make: Callable[..., Made], kind: str
+) -> None:
+    """32 at once. Waiting for a worker is in the deadline, and another tool is called meanwhile."""
+
+    def quick() -> str:
+        return "quick"
+
+    async with Workbench([make(kind, "loops").source, quick]) as bench:
+        await outcome(bench, timeout_s=0.5)  # what is compiled is compiled, and a file is imported
+        began = time.monotonic()
+        calls = [asyncio.create_task(outcome(bench, timeout_s=1.0)) for _ in range(32)]
+        rounds = 0
+        while time.monotonic() - began < 0.9:
+            assert (await bench.call("quick")).value == "quick"
+            rounds += 1
+        assert await asyncio.gather(*calls) == ["timeout"] * 32
+        assert rounds > 20  # a loop that is held for the second has one
+        assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_was_loaded_is_what_runs_or_nothing_does(
+    make: Callable[..., Made], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is changed after it was loaded, and approved or locked as it was, never runs in a new worker."""
+    made = make(kind, "ends well")
+    async with Workbench([made.source]) as bench:
+        made.file.write_bytes(made.file.read_bytes() + (b"\n" if kind != "component" else b"\0\1\0"))
+        assert await outcome(bench) == "unavailable"
+        assert "has changed since" in caplog.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_changed_after_a_call_runs_in_no_warm_worker(make: Callable[..., Made], kind: str) -> None:
+    """A second case: the worker has loaded it already, and goes on with that, or refuses."""
+    async with Workbench([make(kind, "ends well").source]) as bench:
+        assert await outcome(bench) == "success"
+        make(kind, "fails")
+        assert await outcome(bench) == ("unavailable" if kind in ("python", "native") else "success")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("module", "component")])
+async def test_bytecode_in_its_folder_does_not_run(make: Callable[..., Made], kind: str) -> None:
+    """Of a helper beside a program that was reviewed: what stands in `__pycache__` cannot even be read as code."""
+    made = make(kind, "ends well")
+    helper = made.file.with_name("helper.py")
+    helper.write_text("")
+    cached = plant(helper)
+    head = cached.read_bytes()[4:16] + b"not code"
+    cached.write_bytes(importlib.util.MAGIC_NUMBER + head)
+    cached.with_name("helper.cpython-314.pyc").write_bytes((3627).to_bytes(2, "little") + b"\r\n" + head)
+    made.file.write_text(f"import helper\n{made.file.read_text()}")
+    async with Workbench([made.source]) as bench:
+        assert await outcome(bench) == "success"
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_arguments_over_its_limit_are_too_large(make: Callable[..., Made], kind: str) -> None:
+    made = make(kind, "ends well")
+    manifest = made.file.parent / "tool.toml"
+    manifest.write_text(manifest.read_text() + "input_mb = 1\n")
+    async with Workbench([made.source]) as bench:
+        assert await outcome(bench, {"text": "x" * 2**20}) == "too_large"
+        assert await outcome(bench, {"text": "x" * 2**19}) == "success"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_as_many_processes_are_kept_as_may_serve(make: Callable[..., Made], kind: str) -> None:
+    """Callers come and go, and leave no process behind each."""
+    async with Crib([make(kind, "ends well").source]) as crib:
+        for number in range(5):
+            async with crib.workbench(Caller(f"caller_{number}")) as bench:
+                assert await outcome(bench) == "success"
+        size = max(2, os.cpu_count() or 2)
+        async with asyncio.timeout(60):
+            while len(family()) > 3 * size:  # a worker, and the two that guard it
+                await asyncio.sleep(0.01)
