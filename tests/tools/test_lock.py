@@ -178,14 +178,27 @@ def test_what_a_locked_file_imports_beside_it_is_locked_with_it(
         assert lock.pinned(source) == source
 
 
+COMPUTED = ["import importlib\nimportlib.import_module(__name__)", "from importlib import import_module as other"]
+
+
 @pytest.mark.parametrize("where", ["tools.py", "helper.py", "package/inner.py"])
-def test_a_file_that_imports_by_a_computed_name_is_locked_by_its_folder_only(imports: Path, where: str) -> None:
+@pytest.mark.parametrize("code", COMPUTED)
+def test_a_file_that_imports_by_a_computed_name_is_locked_by_its_folder_only(
+    imports: Path, where: str, code: str
+) -> None:
     file = imports.parent / where
-    file.write_text(f"{file.read_text()}\nimport importlib\nname = 'x' * 2\nimportlib.import_module(name)\n")
+    file.write_text(f"{file.read_text()}\n{code}\n")
     with pytest.raises(LoadError, match=r"name that is only known when it runs, so .* lock the folder: toolcrib lock"):
         locked_hash(str(imports))
     assert locked_hash(str(imports.parent)) is not None
     assert locked_hash(str(imports.parent / "none")) is None
+
+
+def test_a_folder_is_locked_also_where_its_lock_is_in_it(imports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(imports.parent)
+    lock = Lock(Path(LOCK).absolute()).with_source(LockedSource("./", sha256=locked_hash(".")))
+    lock.write()
+    assert lock.pinned(".") == "."
 
 
 def test_what_a_link_in_a_locked_folder_leads_to_is_in_its_hash(imports: Path, tmp_path: Path) -> None:

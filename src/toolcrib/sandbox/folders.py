@@ -14,6 +14,8 @@ MAX_FILES = 10_000
 MAX_BYTES = 64 * 1024**2
 """How much a folder of tools may have, of those that are fetched, locked or run in the sandbox."""
 
+LOCK = "toolcrib.lock"
+
 _LEFT_OUT = ("__pycache__", ".git")
 _NATIVE = (".so", ".pyd", ".dylib", ".dll")
 
@@ -24,7 +26,8 @@ def content_hash(path: Path) -> str:
     Raises LoadError for what cannot be read, and for a folder with more than a source may have.
     """
     if path.is_dir():
-        return _digest(path, _files(path, links=True, left_out=_LEFT_OUT))
+        files = _files(path, links=True, left_out=_LEFT_OUT)
+        return _digest(path, [file for file in files if file != path / LOCK])  # it holds the hash
     if path.exists() and not path.is_file():  # reading a pipe would wait for its writer
         raise LoadError(f"{path} is not a file that can be read.")
     return _digest(path, [path])

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 from ..core import Hints, LoadError
 from ..machinery import canonical
 from ..sandbox import MAX_BYTES, content_hash
+from ..sandbox.folders import LOCK as LOCK
 from ..schema.declared import Strict
 from ..schema.toml import parse_toml
 from .content import bytes_of
@@ -27,8 +28,6 @@ from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_addr
 from .loading import split_name
 from .modules import LoadProblem, require_static_imports, source_hash
 from .remote import MCPSource, is_remote
-
-LOCK = "toolcrib.lock"
 
 _VERSION = 1
 _HEAD = (

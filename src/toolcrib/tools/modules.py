@@ -55,7 +55,8 @@ def require_static_imports(file: Path) -> None:
     """Raise LoadError where *file*, or what it imports beside it, imports by a name that is only known when it runs."""
     for path in (file, *_imported_beside(file)):
         for node in _nodes(path):
-            if isinstance(node, ast.Call) and _imports(node) and not _imported_names(node):
+            is_computed = isinstance(node, ast.Call) and _imports(node) and not _imported_names(node)
+            if is_computed or (isinstance(node, ast.alias) and node.name == "import_module" and node.asname):
                 raise LoadError(
                     f"{path}:{node.lineno} imports a module by a name that is only known when it runs, so the lock of "
                     f"{file.name} cannot hold it. Write the import out, or lock the folder: toolcrib lock {file.parent}"
