@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolcrib import ToolError, Workbench
+from toolcrib.dialects.hyperpocket import Pocket
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, from_dock, from_func, function_tool
 from toolcrib.dialects.hyperpocket.tool.function import FunctionTool
@@ -129,3 +130,17 @@ async def test_a_subclass_may_call_the_function_in_its_own_way():
     tool: Tool = Twice.from_func(shout)
     async with Workbench([tool]) as bench:
         assert (await bench.call("shout", {"text": "a"})).text == "A, twice"
+
+
+def test_variables_of_the_settings_reach_only_the_tools_that_name_them(settings: Any) -> None:
+    """Also where a Pocket gives them in a tuple, which goes over the settings."""
+    settings('[tool_vars]\nREGION = "eu"\nTOKEN = "another tool\'s"\n')
+
+    def show(**kwargs: Any) -> dict[str, Any]:
+        """Show."""
+        return {name: value for name, value in kwargs.items() if name.isupper()}
+
+    assert from_func(show).invoke(body={}) == "{}"
+    assert from_func(show, tool_vars={"REGION": "us"}).invoke(body={}) == '{"REGION":"eu"}'
+    with Pocket([(from_func(show, tool_vars={"REGION": "us"}), {"REGION": "asia"})]) as pocket:
+        assert pocket.invoke("show", {}) == '{"REGION":"asia"}'

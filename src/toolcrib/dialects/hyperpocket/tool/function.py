@@ -14,7 +14,6 @@ from ....tools import Tool as CoreTool
 from ....workbench import sync
 from ..._modules import also_as
 from ..auth import AuthProvider
-from ..config import config
 from ..util import VARIADIC, flatten_json_schema, function_to_model
 from .tool import OWN, Listed, Tool, ToolAuth, core_tool, envs_of, host_of, postprocessed, require_listed
 
@@ -128,7 +127,7 @@ class FunctionTool(Tool):
 
     def _arguments(self, values: Mapping[str, Any], host: Mapping[str, Any], envs: Mapping[str, str]) -> dict[str, Any]:
         """Return the arguments of the function: *values*, and in `**kwargs` *envs*, variables and *host*."""
-        variables = {**envs, **self.default_tool_vars, **config().tool_vars, **self.overridden_tool_vars}
+        variables = self._environment(envs)
         if self.keep_structured_arguments:
             return {"body": dict(values), **host, "envs": variables}
         if self._convert is not None:

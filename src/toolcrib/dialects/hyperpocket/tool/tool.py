@@ -16,6 +16,7 @@ from ....tools import Tool as CoreTool
 from ....tools import from_work
 from ....workbench import sync
 from ..auth import AuthProvider, core_handler, environment_of, is_scoped
+from ..config import config
 from ..prompts import pocket_extended_tool_description
 from ..util import json_schema_to_model
 
@@ -208,6 +209,11 @@ class Tool(_Postprocessed, BaseModel, abc.ABC):
     def tool_vars(self) -> dict[str, str]:
         """The tool variables: the defaults, and what overrides them."""
         return self.default_tool_vars | self.overridden_tool_vars
+
+    def _environment(self, envs: Mapping[str, str]) -> dict[str, str]:
+        """Return *envs*, the credentials, and the tool variables: of those of the settings the ones that it names."""
+        settings = {name: value for name, value in config().tool_vars.items() if name in self.default_tool_vars}
+        return {**envs, **self.default_tool_vars, **settings, **self.overridden_tool_vars}
 
     def with_postprocessing(self, postprocessing: Callable[..., Any]) -> Self:
         """Append *postprocessing* to those that the result goes through. Returns the tool itself."""

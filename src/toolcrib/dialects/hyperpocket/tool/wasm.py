@@ -18,7 +18,7 @@ from ....tools import Tool as CoreTool
 from ....tools import from_work, is_git_address, parse_git_address, program_work
 from ....workbench import Workbench, sync
 from ..._modules import also_as
-from ..config import config, pocket_logger, problems
+from ..config import pocket_logger, problems
 from ..repository import GitLock, LocalLock, Lock, Lockfile
 from .tool import Tool, ToolAuth, ToolRequest, core_tool, envs_of, postprocessed
 
@@ -289,11 +289,6 @@ class WasmTool(Tool):
         else:
             value = await self.ainvoke(body=arguments, envs=envs)
         return await postprocessed(self, value)
-
-    def _environment(self, envs: Mapping[str, str]) -> dict[str, str]:
-        """Return *envs*, the credentials, and the tool variables. Of the settings' it gets those that it names."""
-        settings = {name: value for name, value in config().tool_vars.items() if name in self.default_tool_vars}
-        return {**envs, **self.default_tool_vars, **settings, **self.overridden_tool_vars}
 
 
 also_as(__name__, "invoker", "script", "tool")
