@@ -13,8 +13,11 @@ import pytest
 from toolcrib.core import SetupError, ToolError
 from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
+from toolcrib.dialects.hyperpocket.config import config
+from toolcrib.dialects.hyperpocket.config.auth import SlackAuthConfig
 from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory
 from toolcrib.dialects.hyperpocket.futures import FutureStore
+from toolcrib.dialects.hyperpocket.futures.futurestore import RefusedError
 from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth
 from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
 from toolcrib.dialects.hyperpocket.tool import ToolAuth
@@ -222,3 +225,22 @@ async def test_invoke_of_a_provider_that_is_not_configured_names_the_settings(au
         "unauthorized",
         "'github' is not configured: [auth.github] in settings.toml needs client_id and client_secret.",
     )
+
+
+@pytest.mark.parametrize("names", [("slack-token", "slack-oauth2"), ("slack-oauth2", "slack-token")])
+async def test_two_handlers_of_one_provider_that_wait_together_answer_only_for_themselves(
+    names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later question is in place of the earlier one, whose call is told so: in either order."""
+    monkeypatch.setattr(config().auth, "slack", SlackAuthConfig(client_id="1.2", client_secret="slack-secret"))
+    auth = PocketAuth()
+    first, second = (auth.find_handler_instance(name) for name in names)
+    requests = [handler.make_request(["chat:write"]) for handler in (first, second)]
+    one = await auth.prepare(requests[0], first.name)
+    waiting = asyncio.create_task(auth.authenticate_async(requests[0], first.name))
+    await asyncio.sleep(0)
+    other = await auth.prepare(requests[1], second.name)
+    assert one and other and one != other
+    with pytest.raises(RefusedError, match="Another way"):
+        await waiting
+    assert await auth.prepare(requests[1], second.name) == other

@@ -20,6 +20,7 @@ from .session import BaseSessionValue, SessionStorageInterface, open_storage
 if TYPE_CHECKING:
     from .tool import Tool, ToolAuth
 
+_OTHER_WAY = "Another way to log in there was asked for since."
 _Place = tuple[AuthProvider, str, str]
 
 
@@ -172,11 +173,18 @@ class PocketAuth:
             if state is AuthState.NO_SESSION and session is not None:
                 self.delete_session(provider, thread_id, profile)
                 session = None
+            if session is not None and not _is_asked_by(handler, session.auth_resolve_uid):
+                # What was asked for first cannot be answered for this handler: a code is no token.
+                FutureStore.reject_future(session.auth_resolve_uid or "", _OTHER_WAY)
+                self.delete_session(provider, thread_id, profile)
+                session = None
             old_scopes = () if session is None else session.auth_scopes or ()
             scopes = sorted({*handler.recommended_scopes(), *(auth_req.auth_scopes or ()), *old_scopes})
             uid = (session.auth_resolve_uid if session is not None else None) or token_urlsafe(32)
             request = auth_req.model_copy(update={"auth_scopes": scopes})
             text = handler.prepare(request, thread_id, profile, uid, **kwargs)
+            if (asked := FutureStore.get_future(uid)) is not None:
+                asked.data.setdefault("handler", handler.name)
             self.session_storage.set(provider, thread_id, profile, scopes, uid, None, handler.scoped)
             return text
 
@@ -287,6 +295,8 @@ class PocketAuth:
     ) -> AuthContext:
         """Return a new context of *session*, stored. Where that fails, the session has ended."""
         uid = session.auth_resolve_uid
+        if not _is_asked_by(handler, uid):
+            raise RefusedError(_OTHER_WAY)
         try:
             async with asyncio.timeout(config().auth_timeout_s):
                 if uid:
@@ -311,6 +321,12 @@ class PocketAuth:
         if self.session_storage.get(*place) == session:
             self.delete_session(*place)
         FutureStore.delete_future(session.auth_resolve_uid)
+
+
+def _is_asked_by(handler: AuthHandlerInterface, uid: str | None) -> bool:
+    """Return whether the grant *uid* is one that *handler* has asked for, or was asked for by none that is known."""
+    asked = FutureStore.get_future(uid or "")
+    return asked is None or asked.data.get("handler", handler.name) == handler.name
 
 
 def _left_s(pending: FutureData) -> float:
