@@ -1,11 +1,13 @@
 """The broker: gives a call the credentials that its tool requires, refreshes them, or says what has to be granted.
 
 Whether a grant is asked for, refreshed or given is decided by `vault.step_for`. A refresh token is spent once: one
-refresh at a time over all processes that share the vault, and its outcome is stored before it is used.
+refresh at a time over all processes that share the vault, and its outcome is stored before it is used. That it is being
+spent is stored before it is sent: where no outcome follows, it is never sent again, and the person is asked.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -51,6 +53,7 @@ _log = logging.getLogger("toolcrib")
 
 _MAX_CACHED = 10_000
 """So many credentials are kept as they were last given."""
+_SETTLE_TIMEOUT_S, _SETTLE_INTERVAL_S = 35.0, 0.1
 _WRITE_AGAIN_S = (0.1, 0.5, 2.0, 5.0)
 
 
@@ -378,24 +381,49 @@ class CredentialBroker(Providers, Broker):
 
     async def _refresh(self, need: Needed, owner: Owner, earlier: StoredGrant | None) -> StoredGrant | None:
         async with self.vault.alone(owner):
-            stored_grant = await self.vault.get(owner)
+            stored_grant = await self._settled(owner)
             if need.is_of_program:
                 return await self._of_program(need, owner, stored_grant)
-            if stored_grant is None or earlier is None or stored_grant.version != earlier.version:
+            if stored_grant is None or earlier is None or stored_grant.grant.secrets != earlier.grant.secrets:
                 return stored_grant  # another task or process has done it
+            unspent, now = stored_grant.grant, self._clock()
+            if unspent.spending_since is not None or step_for(stored_grant, need.scopes, now) != "refresh":
+                return stored_grant
+            flow = self.flow(need)
+            # By compare-and-set, so that one process sends it, however long another has stood still.
+            spending = replace(unspent, spending_since=now)
+            is_first = await self.vault.put(owner, spending, version=stored_grant.version)
+            stored_grant = await self.vault.get(owner)
+            if not is_first or stored_grant is None or stored_grant.grant != spending:
+                return stored_grant
             try:
-                grant = await self.flow(need).refresh(stored_grant.grant)
+                grant = await flow.refresh(unspent)
             except FlowError as error:
                 if error.refused:
                     _log.warning("'%s' refused a refresh (%s): its grant has ended", owner.provider, error.error)
                     await self.vault.remove(owner, version=stored_grant.version)
-                elif stored_grant.is_over(self._clock()):
+                    return await self.vault.get(owner)
+                if not stored_grant.is_spent(self._clock()):  # else others have given it up by now
+                    await self._put_refreshed(owner, unspent, stored_grant.version)
+                if stored_grant.is_over(self._clock()):
                     raise ToolError(f"{error} The credentials cannot be refreshed now.", "unavailable") from None
             else:
                 is_stored = await self._put_refreshed(owner, grant, stored_grant.version)
                 if not is_stored and not await self.vault.get(owner):
                     await self._end(owner, grant)  # it was revoked meanwhile, and the provider knows the old token only
             return await self.vault.get(owner)
+
+    async def _settled(self, owner: Owner) -> StoredGrant | None:
+        """Return what *owner* has, once the refresh of a process that lost its lease has an outcome, or is given up."""
+        give_up_at_s = time.monotonic() + _SETTLE_TIMEOUT_S
+        while True:
+            stored_grant, now = await self.vault.get(owner), self._clock()
+            is_spending = stored_grant is not None and stored_grant.grant.spending_since is not None
+            if stored_grant is None or not is_spending or stored_grant.is_spent(now) or not stored_grant.is_over(now):
+                return stored_grant
+            if time.monotonic() > give_up_at_s:  # the clock was set back
+                return stored_grant
+            await asyncio.sleep(_SETTLE_INTERVAL_S)
 
     async def _put_refreshed(self, owner: Owner, grant: Grant, version: int) -> bool:
         """Store what a refresh brought. Tried again where the store fails: the token that it has is spent."""

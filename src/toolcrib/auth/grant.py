@@ -39,7 +39,8 @@ class Owner:
 class Grant:
     """A token and what belongs to it; for other handlers than `oauth2`, *access_token* is the secret.
 
-    *scopes* are those that were granted. *detail* is what the provider said beside it, and its table keeps. Raises
+    *scopes* are those that were granted. *detail* is what the provider said beside it, and its table keeps.
+    *spending_since* is when a process began to send the refresh token, and has stored no outcome since. Raises
     SetupError for a moment without a timezone, and for scopes that are not a list of texts.
     """
 
@@ -48,6 +49,7 @@ class Grant:
     scopes: Sequence[str] = ()
     expires_at: datetime | None = None
     detail: Mapping[str, str] = field(default_factory=dict[str, str])
+    spending_since: datetime | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         ends: Any = self.expires_at

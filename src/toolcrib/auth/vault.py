@@ -22,6 +22,8 @@ _REFRESH_BEFORE = timedelta(seconds=60)
 """How long before its end a token counts as expired."""
 _WITHIN = timedelta(minutes=10)
 """How long a person may take to grant something."""
+_MAX_SPENDING = timedelta(seconds=30)
+"""How long the outcome of a refresh may take: its request 20 seconds, and what is written again."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 Step = Literal["ask", "refresh", "give"]
@@ -40,6 +42,11 @@ class StoredGrant:
         ends = self.grant.expires_at
         return None if ends is None else max(ends, _FIRST) - _REFRESH_BEFORE
 
+    def is_spent(self, now: datetime) -> bool:
+        """Return whether the refresh token was sent by a process that has stored no outcome in time."""
+        since = self.grant.spending_since
+        return since is not None and now - since >= _MAX_SPENDING
+
     def is_over(self, now: datetime) -> bool:
         return self.grant.expires_at is not None and self.grant.expires_at <= now
 
@@ -56,7 +63,7 @@ def step_for(
     until = stored_grant.ready_until
     if until is None or until > now:
         return "give"
-    if stored_grant.grant.refresh_token and not is_refreshed:
+    if stored_grant.grant.refresh_token and not is_refreshed and not stored_grant.is_spent(now):
         return "refresh"
     # What ends within a minute is given where nothing newer can be had.
     return "ask" if stored_grant.is_over(now) else "give"

@@ -1,12 +1,14 @@
 """Several processes: `worker.py URL KEY CATALOGUE JOBS`. Each calls `who` once for each line that it reads.
 
-A job is `[CALLER, STOP, STDIN, STDOUT]`. It stops, to be killed, where it comes to STOP: `held`, with the lease and
-before the request; `answered`, before what the provider has answered is written; `written`, before the lease is let go.
+A job is `[CALLER, STOP, STDIN, STDOUT]`. It stops, to be killed, where it comes to STOP: `held`, with the lease;
+`marked`, before the request (at `!held` and `!marked`, the whole process stands still by a signal); `answered`,
+before what the provider has answered is written; `written`, before the lease is let go.
 """
 
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,6 +24,9 @@ principal = stop = ""
 
 
 async def at(step: str) -> None:
+    if f"!{step}" == stop:
+        print("here", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
     if step == stop:
         print("here", flush=True)
         await asyncio.Event().wait()
@@ -35,6 +40,10 @@ class Stopping(DatabaseVault):
             yield
 
     async def put(self, owner: Owner, grant: Grant, /, **options: Any) -> bool:
+        if grant.spending_since is not None:
+            done = await super().put(owner, grant, **options)
+            await at("marked")
+            return done
         await at("answered")
         done = await super().put(owner, grant, **options)
         await at("written")
