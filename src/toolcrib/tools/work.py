@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Runs = Literal["async", "sync", "async_generator", "generator"]
 """How a function runs: awaited on the event loop or called in a thread; and whether it yields its results."""
 
-Body = Callable[[dict[str, Any], Context], Any]
+Body = Callable[[dict[str, Any], Any], Any]
 """Plain work: checked arguments and the Context → the value, in a thread."""
 
 
@@ -62,8 +62,9 @@ def _body(fn: Callable[..., Any], runs: Runs) -> Body | None:
 
 
 def _threaded(body: Body) -> Work:
-    async def work(arguments: dict[str, Any], context: Context) -> Any:
-        value = await in_thread(partial(body, arguments, context), principal=context.caller.principal)
+    async def work(arguments: dict[str, Any], context: Any) -> Any:
+        principal = "" if context is None else context.caller.principal  # a dialect may run the work by itself
+        value = await in_thread(partial(body, arguments, context), principal=principal)
         # A plain function may still return an awaitable: a wrapper around a coroutine function does.
         return await value if hasattr(type(value), "__await__") else value
 
