@@ -1,7 +1,9 @@
 """Deadlines hold, giving up works from anywhere, and a failed call is made again only where that may help."""
 
 import asyncio
+import decimal
 import gc
+import itertools
 import logging
 import random
 import socket
@@ -10,16 +12,18 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
 
 from toolcrib import Approve, Call, Context, Depends, Result, SetupError, Tool, ToolError, Workbench, tool
 from toolcrib.call import execute
-from toolcrib.core import CancellationToken, DefinitionError, Emitted
+from toolcrib.core import CancellationToken, DefinitionError, Emitted, Text
 from toolcrib.record import CallLog
-from toolcrib.workbench import Limit, Retry
+from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retry, Stores
 
 
 @tool
@@ -74,7 +78,7 @@ async def test_a_token_gives_a_cancelled_result_and_a_cancelled_task_raises() ->
     bench = Workbench([sleep])
     token = CancellationToken()
     call = asyncio.create_task(bench.call("sleep", {"seconds": 30}, cancellation=token))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     threading.Thread(target=token.cancel).start()
     result = await call
     assert result.error is not None
@@ -662,3 +666,342 @@ async def test_what_is_opened_for_a_session_has_no_deadline_and_shows_no_secret(
             assert (await polled[0]).text == "done"
     assert "failed to close" in caplog.text
     assert "s3cret-key" not in caplog.text
+
+
+# One bound around all steps
+
+
+class Never:
+    """Waits for ever at one of the steps of a call that are not its work, and counts how often the work ran."""
+
+    def __init__(self, at: str, *, swallows: bool = False) -> None:
+        self.at, self.swallows = at, swallows
+        self.release = asyncio.Event()
+        self.reached = asyncio.Event()
+        self.ran = 0
+
+    async def wait(self) -> None:
+        self.reached.set()
+        while not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                if not self.swallows:
+                    raise
+
+    async def policy(self, *_: Any) -> str:
+        if self.at == "policy":
+            await self.wait()
+        return "ask" if self.at == "pending store" else "allow"
+
+    async def middleware(self, tool: Any, call: Any, caller: Any, go_on: Any, /) -> Any:
+        if self.at == "middleware":
+            await self.wait()
+        return await go_on()
+
+    def bench(self, **options: Any) -> Workbench:
+        @tool
+        async def work() -> str:
+            self.ran += 1
+            return "done"
+
+        never = self
+
+        class Recorder(CallLog):
+            async def started(self, record: Any, /) -> None:
+                if never.at == "recorder":
+                    await never.wait()
+
+        class Store(MemoryPendings):
+            async def take(self, *args: Any, **kwargs: Any) -> Any:
+                if never.at == "pending store":
+                    await never.wait()
+                return await super().take(*args, **kwargs)
+
+        middleware = [self.middleware]
+        return Workbench(
+            [work],
+            policy=self.policy,
+            middleware=middleware,
+            recorder=Recorder(),
+            store=Stores(pendings=Store(), results=MemoryResults()),
+            **options,
+        )
+
+
+STEPS = ("policy", "middleware", "recorder", "pending store")
+
+
+@pytest.mark.parametrize("at", STEPS)
+async def test_a_step_that_hangs_ends_at_the_deadline_and_nothing_has_run(at: str) -> None:
+    """A trusted plug that hangs by accident, at each of the steps around the work (the case: a policy)."""
+    never = Never(at)
+    async with never.bench(timeout_s=0.1) as bench, asyncio.timeout(30):
+        result = await bench.call("work")
+    assert result.error is not None
+    assert (result.error.code, never.ran) == ("timeout", 0)
+    assert result.text == "Tool 'work' has not run: its deadline passed before it could begin."
+
+
+@pytest.mark.parametrize("at", STEPS)
+async def test_a_token_ends_a_step_that_hangs(at: str) -> None:
+    """The second case: there is no deadline, and the caller gives up while a step around the work hangs."""
+    never, token = Never(at), CancellationToken()
+    async with never.bench() as bench, asyncio.timeout(30):
+        call = asyncio.create_task(bench.call(Call("work", cancellation=token)))
+        await never.reached.wait()
+        await asyncio.to_thread(token.cancel)
+        result = await call
+    assert result.error is not None
+    assert (result.error.code, never.ran) == ("cancelled", 0)
+
+
+async def test_a_policy_that_swallows_its_cancellation_lets_nothing_run_after_the_answer() -> None:
+    never = Never("policy", swallows=True)
+    async with never.bench(timeout_s=0.05) as bench, asyncio.timeout(30):
+        result = await bench.call("work")
+        assert result.error is not None
+        assert (result.error.code, "may still be running" in result.text) == ("timeout", False)
+        never.release.set()
+        while execute._detached_tasks:
+            await asyncio.sleep(0)
+    assert never.ran == 0
+
+
+async def test_middleware_sees_that_the_deadline_has_passed_and_may_answer_in_its_place() -> None:
+    @tool(timeout_s=0.05)
+    async def work() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    seen: list[str] = []
+
+    async def fallback(tool: Any, call: Call, caller: Any, go_on: Any, /) -> Result[Any]:
+        result = await go_on()
+        assert result.error is not None
+        seen.append(result.error.code)
+        return Result("as of yesterday", (Text("as of yesterday"),), call_id=call.id, tool=call.tool)
+
+    async with Workbench([work], middleware=[fallback]) as bench, asyncio.timeout(30):
+        assert (await bench.call("work")).text == "as of yesterday"
+    assert seen == ["timeout"]
+
+
+def numbers() -> Iterable[int]:
+    return itertools.count()
+
+
+def generated() -> Any:
+    return (number for number in itertools.count())
+
+
+async def generated_on_the_loop() -> Any:
+    return (number for number in itertools.count())
+
+
+@pytest.mark.parametrize("fn", [numbers, generated, generated_on_the_loop], ids=lambda fn: fn.__name__)
+async def test_a_returned_iterator_that_never_ends_holds_no_loop_and_ends_with_the_call(fn: Any) -> None:
+    """The case is a generator; the second is an iterator that is none, which its annotation has pydantic read."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    async with Workbench([fn], timeout_s=0.3) as bench, asyncio.timeout(30):
+        other = asyncio.create_task(turn())
+        result = await bench.call(fn.__name__)
+        other.cancel()
+    assert result.error is not None
+    assert result.error.code == "timeout"
+    assert turns > 1
+
+
+async def test_a_returned_iterator_is_the_list_of_its_items() -> None:
+    def rows() -> Iterable[int]:
+        return iter([1, 2, 3])
+
+    async with Workbench([rows, Tool(lambda: (n for n in "ab"), name="letters")]) as bench:
+        result = await bench.call("rows")
+        assert (result.value, result.text) == ([1, 2, 3], "[1,2,3]")
+        assert (await bench.call("letters")).value == ["a", "b"]
+
+
+async def test_a_person_who_is_asked_at_once_and_never_answers_lets_the_call_wait() -> None:
+    """The host's `ask` never returns, and swallows its cancellation (the second case)."""
+    release = asyncio.Event()
+
+    async def ask(_: Any) -> Approve:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return Approve()
+
+    options: Any = {"policy": lambda *_: "ask", "pending_timeout_s": 1}
+    async with Workbench([sleep], ask=ask, timeout_s=0.1, **options) as bench, asyncio.timeout(30):
+        result = await bench.call("sleep", {"seconds": 0})
+        assert result.status == "pending"
+        release.set()
+
+
+async def test_a_recorder_that_swallows_its_cancellation_holds_neither_an_answer_nor_who_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcrib.call.record.RECORDER_TIMEOUT_S", 0.05)
+    release, began = asyncio.Event(), asyncio.Event()
+
+    class Stuck(CallLog):
+        async def finished(self, record: Any, /) -> None:
+            began.set()
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+    async with Workbench([sleep], recorder=Stuck()) as bench, asyncio.timeout(30):
+        assert (await bench.call("sleep", {"seconds": 0})).value == "slept"
+        monkeypatch.setattr("toolcrib.call.record.RECORDER_TIMEOUT_S", 3600)
+        began.clear()
+        call = asyncio.create_task(bench.call("sleep", {"seconds": 3600}))
+        await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert began.is_set()
+        release.set()
+
+
+# What is aimed at the work does not hit the caller
+
+user: ContextVar[str] = ContextVar("user", default="host")
+
+
+@pytest.mark.parametrize("suspends", [False, True])
+@pytest.mark.parametrize("options", [{}, {"timeout_s": 60}, {"cancellation": True}], ids=["plain", "deadline", "token"])
+async def test_what_a_tool_sets_in_its_context_stays_there(suspends: bool, options: dict[str, Any]) -> None:
+    """Context variables and the precision of decimals; the rounding, and what a policy sets, are the second cases."""
+
+    def policy(*_: Any) -> str:
+        user.set("policy")
+        return "allow"
+
+    @tool
+    async def work() -> str:
+        seen = user.get()
+        user.set("tool")
+        decimal.getcontext().prec = 3
+        decimal.getcontext().rounding = decimal.ROUND_UP
+        if suspends:
+            await asyncio.sleep(0)
+            user.set("tool again")
+        return seen
+
+    before = decimal.getcontext().copy()
+    if options.get("cancellation"):
+        options = {"cancellation": CancellationToken()}
+    async with Workbench([work], policy=policy) as bench:
+        assert (await bench.call(Call("work", **options))).value == "policy"
+    assert user.get() == "host"
+    assert repr(decimal.getcontext()) == repr(before)
+
+
+class Keeping(CancellationToken):
+    """Keeps its callbacks for ever, as AutoGen's own token does, whose `add_callback` returns nothing."""
+
+    def add_callback(self, callback: Callable[[], object]) -> Any:
+        super().add_callback(callback)
+
+
+@pytest.mark.parametrize("kind", [CancellationToken, Keeping])
+async def test_a_token_that_is_cancelled_as_the_work_ends_cancels_no_task_of_the_host(kind: type) -> None:
+    """The last step of the work cancels the token (the case); or the program cancels it a while later (AutoGen's)."""
+    for is_later in (False, True):
+        token = kind()
+
+        @tool
+        async def work(ctx: Context, is_later: bool) -> str:
+            await asyncio.sleep(0)
+            if not is_later:
+                assert ctx.call.cancellation is not None
+                ctx.call.cancellation.cancel()
+            return "done"
+
+        async with Workbench([work]) as bench:
+            result = await bench.call(Call("work", {"is_later": is_later}, cancellation=token, timeout_s=60))
+            token.cancel()
+            await asyncio.sleep(0.01)
+            assert result.value == "done"
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+async def test_a_token_that_lives_on_keeps_no_call_alive() -> None:
+    class Big:
+        pass
+
+    @tool
+    async def work(ctx: Context) -> str:
+        await asyncio.sleep(0)
+        return str(ctx.call.data is not None)
+
+    alive: list[weakref.ref[Big]] = []
+
+    def data() -> dict[str, Any]:
+        big = Big()
+        alive.append(weakref.ref(big))
+        return {"big": big}
+
+    token = Keeping()
+    async with Workbench([work]) as bench:
+        await bench.call(Call("work", cancellation=token, data=data()))
+        await asyncio.sleep(0)
+        gc.collect()
+        assert alive[0]() is None
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout_s": 60}, {"cancellation": True}], ids=["plain", "deadline", "token"])
+@pytest.mark.parametrize("how", ["suspends", "returns", "later", "raises"])
+async def test_a_tool_that_cancels_the_task_it_runs_in_ends_as_cancelled_and_its_caller_goes_on(
+    how: str, options: dict[str, Any]
+) -> None:
+    """The case suspends at once. The second cases cancel in a later step, return without another one, or raise."""
+
+    @tool
+    async def work() -> str:
+        if how != "suspends":
+            await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if how == "raises":
+            raise ValueError("no")
+        if how != "returns":
+            await asyncio.sleep(30)
+        return "not reached"
+
+    if options.get("cancellation"):
+        options = {"cancellation": CancellationToken()}
+    async with Workbench([work]) as bench, asyncio.timeout(20):
+        result = await bench.call(Call("work", **options))
+        assert result.error is not None
+        assert result.error.code == "cancelled"
+        await asyncio.sleep(0.001)
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_a_call_with_a_token_has_a_task_of_its_own_from_its_first_step() -> None:
+    tasks: list[Any] = []
+
+    @tool
+    async def work() -> None:
+        tasks.append(asyncio.current_task())
+        asyncio.get_running_loop().call_later(0.01, tasks[0].cancel)  # after the call
+
+    async with Workbench([work]) as bench:
+        await bench.call(Call("work", cancellation=CancellationToken()))
+        await asyncio.sleep(0.05)
+    assert tasks[0] is not asyncio.current_task()

@@ -18,7 +18,9 @@ from toolcrib import (
     Call,
     Caller,
     Context,
+    Crib,
     Deny,
+    Handle,
     Input,
     Pending,
     Result,
@@ -814,3 +816,41 @@ async def test_a_door_that_never_gives_what_was_asked_for_is_asked_three_times()
 
     result = await Workbench([book], ask=answer).call("book")
     assert (result.status, len(asked)) == ("pending", 3)
+
+
+# What a tool takes is not explained to whom it is hidden from
+
+
+async def test_the_arguments_of_a_hidden_tool_are_explained_to_no_caller_of_it() -> None:
+    """A model sends a wrong argument to a tool that its caller is denied. The second cases: a handle that there is not,
+    a profile that was not chosen, and the host's own `check`.
+    """
+
+    @tool(auth=ToolAuth("bank"))
+    async def wipe(confirm_code: int, rows: Annotated[list[int], Handle]) -> str:
+        return "wiped"
+
+    @tool
+    async def greet(name: str) -> str:
+        return name
+
+    rules = Rules(
+        [
+            Rule(tools="wipe", do="deny", principals="mallory", message="not for you."),
+            Rule(tools="wipe", do="ask"),
+        ]
+    )
+    denied = "Tool 'wipe' is not allowed to run with these arguments: not for you."
+    async with Crib([wipe, greet], policy=rules) as crib:
+        bench = crib.workbench(Caller("mallory"))
+        sent = ({"confirm_cod": "x"}, {"confirm_code": 1, "rows": {"handle": "result_none"}}, "[1", None)
+        for profiles in ((), ("work", "home")):
+            bench.specs(profiles=profiles)
+            for arguments in (*sent, {"confirm_code": 1, "rows": [1]}):
+                result = await bench.call("wipe", arguments)
+                assert (result.text, result.error and result.error.code) == (denied, "denied")
+                if not profiles:
+                    checked = await bench.check("wipe", arguments)
+                    assert (checked.text, checked.error and checked.error.code) == (denied, "denied")
+        assert "confirm_code" in (await crib.workbench(Caller("alice")).call("wipe", sent[0])).text
+        assert "name" in (await bench.call("greet", {"nam": "x"})).text

@@ -142,7 +142,7 @@ async def test_a_call_that_was_given_up_while_it_waited_is_cancelled_and_not_beg
     await settle()
     threading.Thread(target=token.cancel).start()
     result = await asyncio.wait_for(waiting, 30)
-    assert (result.status, result.text) == ("error", "Tool 'enter' was cancelled before it began.")
+    assert (result.status, result.text) == ("error", "Tool 'enter' was cancelled.")
     assert codes([result]) == ["cancelled"]
     door.open.set()
     await holder
@@ -226,8 +226,8 @@ async def test_a_serial_tool_is_not_begun_while_a_thread_that_was_given_up_still
     assert codes([late]) == ["timeout"]
     blocked = await bench.call(Call("stay", {"wait": False}, timeout_s=0.1))
     assert blocked.error is not None
-    assert blocked.error.code == "limited"
-    assert blocked.error.message.startswith("Tool 'stay' runs one call at a time, and its turn did not come. Try again")
+    assert blocked.error.code == "timeout"
+    assert blocked.error.message == "Tool 'stay' has not run: its deadline passed before it could begin."
     waiting = asyncio.create_task(bench.call("stay", {"wait": False}))
     await settle()
     leave.set()

@@ -2,13 +2,12 @@
 
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
-from .execute import Bounded, may_be_repeated
+from .execute import may_be_repeated
 from .pending import PendingCalls
-from .pipeline import check, error_result, needs_approval, reset, run
+from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
 
 __all__ = [
-    "Bounded",
     "CheckedArguments",
     "EventQueue",
     "EventStream",
@@ -19,7 +18,7 @@ __all__ = [
     "check",
     "error_result",
     "may_be_repeated",
-    "reset",
+    "resolved",
     "run",
     "streamed",
     "needs_approval",

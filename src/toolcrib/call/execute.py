@@ -2,28 +2,33 @@
 
 Nothing here knows a kind of tool: the work is an async callable, and `at_deadline` is what its kind promises.
 
-Within a deadline, a task of its own would be simpler and three times as slow: most tools end without ever suspending.
-So the coroutine is driven by hand. While it behaves it runs in the waiting task; when the deadline has passed it is
-cancelled; when it goes on all the same, what is left of it moves to a task of its own, and the answer is given. A
-watchdog names tools that block the event loop past their deadline: nothing on a blocked loop can.
+One bound is around all steps of a call. A task of its own would be simpler and three times as slow: most calls end
+without ever suspending. So their coroutine is driven by hand, in a context of its own. While it behaves it runs in the
+waiting task (one that a token may cancel has its own); when the deadline has passed it is cancelled; when it goes on
+all the same, what is left of it moves to another task, and the answer is given. A watchdog names tools that block the
+event loop past their deadline: nothing on a blocked loop can.
 
 Retries wrap the work alone: nothing is checked, approved or counted twice. (Middleware wraps the whole of a call.)
 """
 
 import asyncio
+import contextvars
 import copy
+import inspect
 import logging
 import random
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Coroutine, Generator, Iterator, Mapping
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
-from types import CoroutineType, coroutine
-from typing import Any
+from types import coroutine
+from typing import Any, NoReturn
 
 from ..core import (
     Call,
@@ -43,9 +48,7 @@ from ..core import (
     content_of,
 )
 from ..machinery import (
-    AtDeadline,
     Deadline,
-    Permit,
     StillPending,
     current_client,
     current_deadline,
@@ -53,9 +56,7 @@ from ..machinery import (
     leaves,
     redacted,
     redacted_content,
-    release_permits,
     run_here,
-    share_permits,
 )
 from .events import EventStream
 from .pending import Questions, denied, pending_of
@@ -70,7 +71,7 @@ _GRACE_S = 0.1
 _LOOK_INTERVAL_S = 0.25
 """How often the watchdog looks. A call that is two looks past its deadline blocks the loop."""
 
-_detached_tasks: set[asyncio.Task[Any]] = set()
+_detached_tasks: set[asyncio.Future[Any]] = set()
 _PASSING = frozenset({"unavailable", "lost", "limited", "failed"})
 _CONNECTION = (ConnectionError, TimeoutError, socket.gaierror)
 
@@ -83,22 +84,16 @@ def execute(
     events: EventStream | None,
     credentials: Credentials,
     trail: Trail,
+    outer: Trail,
 ) -> Awaitable[Any]:
-    """Return the value of the work of *tool*. Raises what the work raises, and ToolError `timeout` or `cancelled`."""
-    deadline = current_deadline.get()
+    """Return the value of the work of *tool*. Raises what the work raises."""
     if not tool.needs_context:
-        if deadline is None and call.cancellation is None:
-            return tool.work(arguments, runtime)
-        return Bounded(
-            tool.work(arguments, runtime), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline
-        )
-    cancellation = CancellationToken()
+        return tool.work(arguments, runtime)
+    cancellation = outer.cancellation = CancellationToken()
     port = CallPort(tool, call, runtime, events, trail)
+    deadline = current_deadline.get()
     context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here())
-    work = _with_context(tool, arguments, context)
-    if deadline is None and call.cancellation is None:
-        return work
-    return Bounded(work, tool.spec.name, deadline, call.cancellation, cancellation, tool.at_deadline)
+    return _with_context(tool, arguments, context)
 
 
 async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context) -> Any:
@@ -110,7 +105,7 @@ async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context)
         return value
     except BaseException as raised:
         if isinstance(raised, asyncio.CancelledError):
-            context.cancellation.cancel()  # where there is no deadline, nothing else cancels it
+            context.cancellation.cancel()  # where it is the caller who gives up, nothing else cancels it
         if pending_of(raised) is not None:
             await port.suspend()
         raise
@@ -126,6 +121,7 @@ async def retry(
     events: EventStream | None,
     credentials: Credentials,
     trail: Trail,
+    outer: Trail,
 ) -> Any:
     """Execute *call*, and again where that can do no harm and may help.
 
@@ -138,13 +134,13 @@ async def retry(
     plan = _plan(tool, runtime)
     times = plan.times if tool.retries is None else tool.retries
     if not times or not may_be_repeated(tool.spec):
-        return await execute(tool, arguments, call, runtime, events, credentials, trail)
+        return await execute(tool, arguments, call, runtime, events, credentials, trail, outer)
     as_checked = copy.deepcopy(arguments)  # a tool may change what it is given
     emitted_before = 0 if events is None else events.count
     deadline = current_deadline.get()
     while True:
         try:
-            return await execute(tool, arguments, call, runtime, events, credentials, trail)
+            return await execute(tool, arguments, call, runtime, events, credentials, trail, outer)
         except Exception as error:
             has_emitted = events is not None and events.count > emitted_before
             if len(trail.failures) >= times or has_emitted or not may_pass(error):
@@ -155,7 +151,7 @@ async def retry(
             name = error.code if isinstance(error, ToolError) else type(error).__name__
         _log.warning("Tool '%s' failed (%s) and is tried again in %.3f s", tool.spec.name, name, pause_s)
         trail.failures += ({"error": name, "after_s": round(pause_s, 3)},)
-        await Bounded(asyncio.sleep(pause_s), tool.spec.name, None, call.cancellation)
+        await asyncio.sleep(pause_s)
         arguments = copy.deepcopy(as_checked)
 
 
@@ -292,190 +288,219 @@ class CallPort:
 class Bounded:
     """`await Bounded(...)`: the value of *work*, or ToolError `timeout` or `cancelled`.
 
-    *tool* is its name. *token* is the caller's. *cancellation* is the call's own, if it has one: it is cancelled with
-    the call, for what cannot be cancelled from outside. *at_deadline* is what becomes of the work then.
+    *tool* is its name. *token* is the caller's. How the work is cut short is noted in *trail* before it is cancelled.
+    It runs in *context*, so that what it sets there stays there.
     """
 
-    __slots__ = ("_at_deadline", "_cancellation", "_deadline", "_token", "_work", "tool")
+    __slots__ = (
+        "__weakref__",
+        *("_cancels", "_context", "_deadline", "_step", "_task", "_timer", "_token", "_trail", "_work"),
+        "tool",
+    )
 
     def __init__(
         self,
-        work: Awaitable[Any],
+        work: Coroutine[Any, Any, Any],
         tool: str,
         deadline: Deadline | None,
         token: CancellationToken | None,
-        cancellation: CancellationToken | None = None,
-        at_deadline: AtDeadline = "cancelled",
+        trail: Trail,
+        context: contextvars.Context | None = None,
     ) -> None:
-        self._work: Coroutine[Any, Any, Any] = work if type(work) is CoroutineType else _awaiting(work)
+        self._work = work
         self.tool = tool
         self._deadline = deadline
         self._token = token
-        self._cancellation = cancellation
-        self._at_deadline = at_deadline
+        self._trail = trail
+        self._step = _call if context is None else context.run
+        self._context = context
 
     def __await__(self) -> Generator[Any, Any, Any]:
         if self._token is not None and self._token.is_cancelled():
             self._work.close()
-            raise ToolError(f"Tool '{self.tool}' was cancelled.", "cancelled")  # it never began
-        if self._deadline is not None and self._deadline.own_due <= monotonic():
-            self._work.close()
-            raise ToolError(f"Tool '{self.tool}' has not run: its deadline passed before it could begin.", "timeout")
+            raise self._error()
         deadline, dog = self._deadline, _dog
         if deadline is not None:
+            if deadline.own_due <= monotonic():
+                self._work.close()
+                raise self._error()
             dog.watch(self, deadline)
         try:
-            waiting = self._work.send(None)
+            waiting = self._step(self._work.send, None)
         except StopIteration as ended:
             return ended.value
         else:
-            return (yield from self._suspended(waiting))
+            return (yield from self.resumed(waiting))  # pyright: ignore[reportGeneralTypeIssues] - a generator
         finally:
             if deadline is not None:
                 dog.watched.pop(self, None)
 
-    def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
-        """Go on with the work. From its first suspension there is an alarm, and a cancellation may be of another."""
-        alarm = _Alarm(self._deadline, self._token)
-        is_detached = False
+    def close(self) -> None:
+        """Drop work that was never begun: its task was cancelled before its first step."""
+        if inspect.getcoroutinestate(self._work) == inspect.CORO_CREATED:
+            self._work.close()
+
+    @coroutine
+    def resumed(self, waiting: Any) -> Generator[Any, Any, Any]:
+        """Go on with the work, which waits for *waiting*. From its first suspension there is an alarm."""
+        work, trail, task = self._work, self._trail, asyncio.current_task()
+        assert task is not None
+        self._task: asyncio.Task[Any] | None = task
+        self._timer: asyncio.TimerHandle | None = None
+        self._cancels = 0  # made here, and not yet thrown
+        unlink = self._set_alarm()
+        if getattr(task, "_must_cancel", False) and task.cancelling():
+            self._take_back(task)
+        cancels_of_others = cancels = task.cancelling()
         try:
             while True:
+                is_last = False
                 try:
-                    value_sent = yield waiting
+                    value = yield waiting
                 except BaseException as thrown:
                     # What was waited for has failed, or another cancels (a timeout inside the tool does): that is
                     # between them and the work.
-                    if alarm.has_thrown(thrown):
-                        if alarm.is_grace:
-                            is_detached = self._detach(thrown)
-                            break
-                        if self._cancellation is not None:
-                            self._cancellation.cancel()
-                        alarm.begin_grace()
-                    waiting = self._work.throw(thrown)
+                    is_last = self._cancels > 0 and isinstance(thrown, asyncio.CancelledError) and self._cut_short(task)
+                    cancels = task.cancelling()
+                    waiting = self._step(work.throw, thrown)
                 else:
-                    waiting = self._work.send(value_sent)
+                    cancels = task.cancelling()
+                    waiting = self._step(work.send, value)
+                if task.cancelling() > cancels:
+                    self._take_back(task)  # it is thrown next
+                if is_last:
+                    self._detach(waiting)
         except StopIteration as ended:
-            if not alarm.is_grace:
+            if task.cancelling() <= cancels:
                 return ended.value
-        except BaseException:
-            if not alarm.is_grace:
+            self._take_back(task)
+            with suppress(asyncio.CancelledError):
+                yield
+            raise cancelled(self.tool) from None
+        except BaseException as raised:
+            is_of_others = (
+                isinstance(raised, KeyboardInterrupt | GeneratorExit) or task.cancelling() > cancels_of_others
+            )
+            if trail.error is None or is_of_others:
                 raise
+            raise trail.error from None
         finally:
-            is_cancelled_too = alarm.end()
-        if is_cancelled_too:
-            raise asyncio.CancelledError
-        raise self._error(is_detached)
+            self._task = None
+            self._stop_timer()
+            if unlink is not None:
+                unlink()
 
-    def _detach(self, cancelled: BaseException) -> bool:
-        """Cancel the work once more. Return whether it goes on, in a task of its own."""
-        try:
-            waiting = self._work.throw(cancelled)
-        except BaseException:
-            return False
-        _log.warning("Tool '%s' was cancelled and continues to run", self.tool)
-        # What the call holds is held until the work has really ended.
-        task = asyncio.ensure_future(_run_detached(self._work, waiting, share_permits()))
-        _detached_tasks.add(task)
-        task.add_done_callback(_forget)
-        return True
-
-    def _error(self, is_detached: bool) -> ToolError:
-        name = self.tool
-        still = " Its work may still be running." if is_detached or self._at_deadline == "left_running" else ""
-        if self._token is not None and self._token.is_cancelled():
-            return ToolError(f"Tool '{name}' was cancelled.{still}", "cancelled")
-        return ToolError(f"Tool '{name}' did not answer in time.{still} Ask for less, or try again later.", "timeout")
-
-
-@coroutine
-def resumed(work: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
-    """Go on with a coroutine that was stepped by hand, and waits for *waiting*. Return its value."""
-    try:
-        while True:
-            try:
-                value_sent = yield waiting
-            except BaseException as thrown:
-                waiting = work.throw(thrown)
-            else:
-                waiting = work.send(value_sent)
-    except StopIteration as ended:
-        return ended.value
-
-
-class _Alarm:
-    """Cancels the running task up to twice: at the deadline or by the token, and after the grace that follows.
-
-    A pause may move the deadline meanwhile, so it is looked at again when its moment has come.
-    """
-
-    def __init__(self, deadline: Deadline | None, token: CancellationToken | None) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.is_grace = False
-        self._task = task
-        self._call_later = task.get_loop().call_later
-        self._deadline = deadline
-        self._others_before = task.cancelling()
-        self._cancels = self._cancels_seen = 0
-        self._unlink = None if token is None else token.add_callback(from_any_thread(self._cancel))
-        self._timer: asyncio.TimerHandle | None = None
-        if deadline is not None:
-            self._set(deadline.left_s)
-
-    def has_thrown(self, thrown: BaseException) -> bool:
-        """Return whether *thrown* is a cancellation of this alarm, and not of another."""
-        if self._cancels == self._cancels_seen or not isinstance(thrown, asyncio.CancelledError):
-            return False
-        self._cancels_seen = self._cancels
-        return True
-
-    def begin_grace(self) -> None:
-        self.is_grace = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._call_later(_GRACE_S, self._cancel)
-
-    def end(self) -> bool:
-        """Give the cancellations back. Return whether others have cancelled the task too."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._unlink is not None:
-            self._unlink()
-        for _ in range(self._cancels):
-            self._task.uncancel()
-        return self._task.cancelling() > self._others_before
-
-    def _cancel(self) -> None:
-        self._cancels += 1
-        self._task.cancel()
+    def _set_alarm(self) -> Callable[[], object] | None:
+        if self._deadline is not None:
+            self._set(self._deadline.left_s)
+        if self._token is None:
+            return None
+        # A token may keep what it calls longer than the call lasts: AutoGen's own cannot remove it.
+        cancel = weakref.WeakMethod(self._cancel)
+        unlink: Callable[[], object] | None = self._token.add_callback(
+            from_any_thread(lambda: (own := cancel()) and own())
+        )
+        return unlink
 
     def _set(self, left_s: float) -> None:
-        self._timer = self._call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
+        call_later = asyncio.get_running_loop().call_later
+        self._timer = call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _ring(self) -> None:
+        # A pause may have moved the deadline.
         left_s = 0.0 if self._deadline is None else self._deadline.left_s
         if left_s > 0.001:
             self._set(left_s)
         else:
             self._cancel()
 
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._cancels += 1
+            self._task.cancel()
 
-async def _awaiting(work: Awaitable[Any]) -> Any:
+    def _take_back(self, task: "asyncio.Task[Any]") -> None:
+        """Take back the cancellation of *task* by the work itself: it is not the caller's."""
+        task.uncancel()
+        self._trail.cancels_itself = True
+
+    def _cut_short(self, task: "asyncio.Task[Any]") -> bool:
+        """Take back the cancellations that were made here, of which the work sees one. Return whether it is the last.
+
+        The first one begins the grace.
+        """
+        for _ in range(self._cancels):
+            task.uncancel()
+        self._cancels, trail = 0, self._trail
+        if trail.error is not None:
+            return True
+        trail.error = self._error()
+        if trail.cancellation is not None:
+            trail.cancellation.cancel()
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(_GRACE_S, self._cancel)
+        return False
+
+    def _detach(self, waiting: Any) -> NoReturn:
+        """Leave the work to a task of its own, since it goes on although it was cancelled twice."""
+        _log.warning("Tool '%s' was cancelled and continues to run", self.tool)
+        rest = Bounded(self._work, self.tool, None, None, self._trail, self._context)
+        keep(asyncio.ensure_future(awaiting(rest.resumed(waiting))))
+        self._trail.error = self._error(is_detached=True)
+        raise self._trail.error
+
+    def _error(self, *, is_detached: bool = False) -> ToolError:
+        begun = self._trail.begun
+        is_left = begun is not None and (is_detached or begun.at_deadline == "left_running")
+        still = " Its work may still be running." if is_left else ""
+        if self._token is not None and self._token.is_cancelled():
+            return cancelled(self.tool, still)
+        if begun is None:
+            return ToolError(f"Tool '{self.tool}' has not run: its deadline passed before it could begin.", "timeout")
+        return ToolError(
+            f"Tool '{self.tool}' did not answer in time.{still} Ask for less, or try again later.", "timeout"
+        )
+
+
+def _call(step: Callable[[Any], Any], value: Any) -> Any:
+    return step(value)
+
+
+async def in_own_task(bound: Bounded) -> Any:
+    """Return the value of *bound*, in a task of its own: what cancels that one does not cancel the waiting task."""
+    try:
+        return await asyncio.create_task(awaiting(bound))
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        raise cancelled(bound.tool) from None
+    finally:
+        bound.close()
+
+
+async def awaiting(work: Awaitable[Any]) -> Any:
+    """Return the value of *work*, as a coroutine."""
     return await work
 
 
-async def _run_detached(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Permit, ...]) -> Any:
-    try:
-        return await resumed(work, waiting)
-    finally:
-        release_permits(permits)
+def cancelled(tool: str, still: str = "") -> ToolError:
+    return ToolError(f"Tool '{tool}' was cancelled.{still}", "cancelled")
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def keep(task: "asyncio.Future[Any]") -> None:
+    """Keep *task* until it is done. No call waits for it."""
+    _detached_tasks.add(task)
+    task.add_done_callback(_forget)
+
+
+def _forget(task: "asyncio.Future[Any]") -> None:
     _detached_tasks.discard(task)
     if not task.cancelled():
-        task.exception()  # retrieved: no call waits for it any more
+        task.exception()  # retrieved, so that asyncio does not log it
 
 
 class _Watchdog:

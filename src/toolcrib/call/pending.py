@@ -7,6 +7,7 @@ call ends waiting for something else. Whatever goes wrong in between, an answer 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -38,6 +39,7 @@ from ..machinery import (
     Suspended,
     call_digest,
     current_client,
+    current_deadline,
     leaves,
     log_failure,
     redacted,
@@ -228,8 +230,12 @@ class Questions:
         question: "Elicitation | None" = None,
         *,
         others_only: bool = False,
+        is_pause: bool = False,
     ) -> StoredPending:
-        """Return an answer, which is this call's alone. Raises Suspended where there is none yet."""
+        """Return an answer, which is this call's alone. Raises Suspended where there is none yet.
+
+        *is_pause*: the deadline of the call stands still while the host asks a person.
+        """
         key, problem = self._redacted_key(key), ""
         if not self._digest:
             self.bind()
@@ -245,7 +251,7 @@ class Questions:
             problem = question.problems(entry.answer.value) or ""
         if entry is None or problem or (others_only and entry.by == self.caller.principal):
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
-            entry, arguments = await self._ask_again(kind, key, message, question, others_only), None
+            entry, arguments = await self._ask_again(kind, key, message, question, others_only, is_pause), None
         self.approved_arguments = arguments or self.approved_arguments
         self._entries[kind, key] = entry
         return entry
@@ -257,7 +263,13 @@ class Questions:
             await self.pendings.store.give_back(replace(entry, state="answered"))
 
     async def _ask_again(
-        self, kind: PendingKind, key: str, message: str, question: "Elicitation | None", others_only: bool
+        self,
+        kind: PendingKind,
+        key: str,
+        message: str,
+        question: "Elicitation | None",
+        others_only: bool,
+        is_pause: bool,
     ) -> StoredPending:
         pendings, caller = self.pendings, self.caller
         if caller.profile != Caller().profile:  # a model may have chosen it
@@ -279,8 +291,13 @@ class Questions:
         if pendings.ask is not None:
             context = copy_context()
             context.run(current_client.set, self.client)
-            reply = await asyncio.create_task(pendings.ask_now(pending), context=context)
-            if reply is not None:
+            task, deadline = asyncio.create_task(pendings.ask_now(pending), context=context), current_deadline.get()
+            try:
+                with deadline.paused() if is_pause and deadline is not None else nullcontext():
+                    await asyncio.wait({task}, timeout=pendings.within.total_seconds())
+            finally:
+                task.cancel()
+            if task.done() and (reply := task.result()) is not None:
                 return replace(reply, made=self._document)
         now = pendings.clock()
         pending = replace(pending, expires_at=now + pendings.within)

@@ -1,15 +1,17 @@
 """Every call, in the order in which it runs: resolve, check, approve, authorize, execute, normalize, record."""
 
 import asyncio
+import decimal
 import logging
-from collections.abc import Mapping
-from contextlib import nullcontext
-from contextvars import ContextVar, Token
+import threading
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable
-from types import MappingProxyType
+from itertools import takewhile
+from types import GeneratorType, MappingProxyType
 from typing import Any
 
 from ..core import (
@@ -37,9 +39,9 @@ from ..core import (
 from ..machinery import (
     Deadline,
     Next,
-    StoredPending,
     Suspended,
     current_deadline,
+    in_thread,
     log_failure,
     redacted,
     redacted_content,
@@ -47,7 +49,7 @@ from ..machinery import (
 )
 from .arguments import CheckedArguments
 from .events import EventStream
-from .execute import Bounded, execute, retry
+from .execute import Bounded, cancelled, execute, in_own_task, keep, retry
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
 from .runtime import Runtime, Trail
@@ -61,27 +63,47 @@ _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
 async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -> Result[Any]:
     """Return the result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
-    Middleware wraps all that follows once the tool is resolved.
+    One bound is around all steps once the tool is resolved, which run in a context of their own. Recording the end has
+    its own. Middleware wraps all steps.
     """
     started_at, trail = moment(), Trail()
-    limit: Token[Deadline | None] | None = None
     try:
-        tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
-        limit = _set_deadline(tool, call, runtime)
+        tool = runtime.ready.get(call.tool) or await resolved(call, runtime)
+        outer, limit_s, deadline = current_deadline.get(), tool.spec.timeout_s, None
+        if not (outer is None and limit_s is call.timeout_s is runtime.timeout_s is None):
+            deadline = _deadline(limit_s, call, runtime)
+        context = copy_context()
+        if _DECIMALS in context:
+            context.run(_copy_decimals)
+        if deadline is not None:
+            context.run(current_deadline.set, deadline)
         if runtime.wraps_all or tool.lock is not None:
-            result = await _through_middleware(tool, call, runtime, events, trail)
+            work = _through_middleware(tool, call, runtime, events, trail)
         else:
-            result = await _steps(tool, call, runtime, events, started_at, trail, trail)
+            work = _steps(tool, call, runtime, events, started_at, trail, trail)
+        if call.cancellation is not None:
+            result = await in_own_task(Bounded(work, tool.spec.name, deadline, call.cancellation, trail, context))
+        elif deadline is not None:
+            result = await Bounded(work, tool.spec.name, deadline, None, trail, context)
+        else:
+            try:
+                waiting = context.run(work.send, None)
+            except StopIteration as ended:  # as most do
+                result = ended.value
+            else:
+                result = await Bounded(work, tool.spec.name, None, None, trail, context).resumed(waiting)
     except BaseException as raised:
-        result = await _end(raised, call, call, runtime, started_at, trail)
-    finally:
-        if limit is not None:
-            reset(current_deadline, limit)
+        try:
+            result = await _end(raised, call, runtime, started_at, trail, trail)
+        except asyncio.CancelledError:
+            if runtime.recorders:
+                await _record_given_up(call, runtime, started_at, trail)
+            raise
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
     if runtime.recorders:
         await record_finished(call, runtime, started_at, result, trail)
-    return result
+    return result  # type: ignore[no-any-return]  # of a coroutine that is driven by hand
 
 
 async def _steps(
@@ -93,29 +115,50 @@ async def _steps(
     trail: Trail,
     outer: Trail,
 ) -> Result[Any]:
-    """Check, approve, authorize, execute and normalize *call*. Return its result, or raise how it failed.
+    """Check, approve, authorize, execute and normalize *call*. Return its result.
 
     *outer* is the trail of the whole call, of which this may be one of several runs.
     """
     request = call
-    if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
-        call = await _with_values(tool, call, runtime, trail)
-    arguments, repairs = tool.check(call.arguments, runtime.repair)
-    if repairs:
-        trail.repairs += repairs
-    if runtime.policy is not None or runtime.records_content:
-        await _decide(CheckedArguments(tool, call, arguments), request, runtime, trail, outer)
-    credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
-    if runtime.start_recorders:
-        await record_started(request, tool, runtime, started_at, trail, outer)
-    work = execute if tool.retries is None and runtime.retries is None else retry
-    value = await work(tool, arguments, call, runtime, events, credentials, trail)
-    content = _normalize(tool, value, runtime.redaction)
-    value = value.value if type(value) is Result else value  # it came with its own content
-    result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
-    if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
-        await runtime.handles.bound(result, tool.spec.name)
-    return result
+    try:
+        try:
+            if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
+                call = await _with_values(tool, call, runtime, trail)
+            arguments, repairs = tool.check(call.arguments, runtime.repair)
+        except ToolError:
+            await _require_visible(tool, runtime, trail)
+            raise
+        if repairs:
+            trail.repairs += repairs
+        if runtime.policy is not None or runtime.records_content:
+            await _decide(CheckedArguments(tool, call, arguments), request, runtime, trail, outer)
+        credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
+        if runtime.start_recorders:
+            await record_started(request, tool, runtime, started_at, trail, outer)
+        if outer.error is not None:  # a policy that swallows its cancellation must not let the work begin
+            raise outer.error
+        outer.begun = tool
+        if tool.retries is not None or runtime.retries is not None:
+            value = await retry(tool, arguments, call, runtime, events, credentials, trail, outer)
+        elif tool.needs_context:
+            value = await execute(tool, arguments, call, runtime, events, credentials, trail, outer)
+        else:
+            value = await tool.work(arguments, runtime)
+        if outer.error is not None:
+            raise outer.error
+        if hasattr(value, "__next__") and (type(value) is GeneratorType or tool.spec.output_schema is not None):
+            value = await _listed(value)
+        content = _normalize(tool, value, runtime.redaction)
+        value = value.value if type(value) is Result else value  # it came with its own content
+        result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
+        if runtime.handles is not None:
+            part = content[0] if len(content) == 1 else None
+            text = part.json if type(part) is Data else part.text if type(part) is Text else None
+            if text is None or len(text) > runtime.handles.limit_chars:  # else it is clearly short enough
+                await runtime.handles.bound(result, tool.spec.name)
+        return result
+    except BaseException as raised:
+        return await _end(raised, request, runtime, started_at, trail, outer)
 
 
 async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
@@ -132,18 +175,23 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     result = await _check_only(call, runtime, trail)
     if result.error is not None or runtime.policy is None or trail.arguments is None:
         return None
-    return "approval" if (await _ask_policy(runtime.policy, trail.arguments, runtime)).do == "ask" else None
+    return (
+        "approval"
+        if (await _ask_policy(runtime.policy, trail.arguments.tool, trail.arguments, runtime)).do == "ask"
+        else None
+    )
 
 
 async def _check_only(call: Call, runtime: Runtime, trail: Trail) -> Result[dict[str, Any]]:
     started_at, request = moment(), call
     try:
-        tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
+        tool = runtime.ready.get(call.tool) or await resolved(call, runtime)
+        await _require_visible(tool, runtime, trail)
         if runtime.handles is not None:
             call = await _with_values(tool, call, runtime, trail)
         arguments, repairs = tool.check(call.arguments, runtime.repair)
     except BaseException as raised:
-        return await _end(raised, None, request, runtime, started_at, trail)
+        return await _end(raised, request, runtime, started_at, trail, trail)
     trail.repairs += repairs
     trail.arguments = CheckedArguments(tool, call, arguments)
     if runtime.redaction is not None:
@@ -154,25 +202,45 @@ async def _check_only(call: Call, runtime: Runtime, trail: Trail) -> Result[dict
 # Resolve
 
 
-def _set_deadline(tool: Tool, call: Call, runtime: Runtime) -> Token[Deadline | None] | None:
-    """Begin the deadline of *call*, within that of the call that it is a part of; None where it has none."""
-    outer, of_tool, of_runtime, of_call = current_deadline.get(), tool.spec.timeout_s, runtime.timeout_s, call.timeout_s
-    limit_s = of_tool
+async def resolved(call: Call, runtime: Runtime) -> Tool:
+    """Return the tool of *call*. Starting what it needs comes before its deadline, and has as many seconds."""
+    deadline = _deadline(None, call, runtime)
+    if deadline is None and call.cancellation is None:
+        return await runtime.resolve(call)
+    bound = Bounded(_resolving(call, runtime), call.tool, deadline, call.cancellation, Trail(), copy_context())
+    tool: Tool = await (bound if call.cancellation is None else in_own_task(bound))
+    return tool
+
+
+async def _resolving(call: Call, runtime: Runtime) -> Tool:
+    return await runtime.resolve(call)
+
+
+def _deadline(limit_s: float | None, call: Call, runtime: Runtime) -> Deadline | None:
+    """Begin the deadline of *call*, within that of the call that it is a part of; None where it has none.
+
+    It is the least of *limit_s*, the tool's, and those of the call and the runtime.
+    """
+    outer, of_runtime, of_call = current_deadline.get(), runtime.timeout_s, call.timeout_s
     if of_runtime is not None and (limit_s is None or of_runtime < limit_s):
         limit_s = of_runtime
     if of_call is not None and (limit_s is None or of_call < limit_s):
         limit_s = of_call
-    return None if limit_s is None and outer is None else current_deadline.set(Deadline(limit_s, outer))
+    return None if limit_s is None and outer is None else Deadline(limit_s, outer)
 
 
-def reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
-    """Reset *variable*. An abandoned call is closed in a context that is not its own, where nothing is to be reset."""
-    if token is None:
-        return
-    try:  # noqa: SIM105 - each call with a deadline comes here, and `suppress` takes as long as the rest
-        variable.reset(token)
-    except ValueError:
-        pass
+def _variable_of_decimals() -> ContextVar[Any]:
+    context, before = copy_context(), copy_context()
+    context.run(decimal.setcontext, decimal.Context())
+    return next(variable for variable in context if context[variable] is not before.get(variable))
+
+
+_DECIMALS = _variable_of_decimals()
+
+
+def _copy_decimals() -> None:
+    """Have the precision of decimals, an object that contexts share, for this context alone."""
+    decimal.setcontext(decimal.getcontext().copy())
 
 
 async def _through_middleware(
@@ -192,11 +260,8 @@ async def _within_middleware(
     tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, outer: Trail
 ) -> Result[Any]:
     """Return the result of *call* for middleware, which may go on several times."""
-    started_at, trail = moment(), Trail()
-    try:
-        result = await _steps(tool, call, runtime, events, started_at, trail, outer)
-    except BaseException as raised:
-        result = await _end(raised, None, call, runtime, started_at, trail)
+    trail = Trail()
+    result = await _steps(tool, call, runtime, events, moment(), trail, outer)
     _add_metadata(result, trail, runtime.redaction)
     return result
 
@@ -222,16 +287,34 @@ async def _decide(checked: CheckedArguments, sent: Call, runtime: Runtime, trail
     if checked.call is sent:
         outer.arguments = checked
     if runtime.policy is not None:
-        trail.decision = await _ask_policy(runtime.policy, checked, runtime)
-        if trail.decision.do != "allow":
+        trail.decision = await _ask_policy(runtime.policy, checked.tool, checked, runtime)
+        if trail.decision.do == "deny":
+            raise _denied_by(trail.decision, checked.tool)
+        if trail.decision.do == "ask":
             trail.decision = await _approve(trail.decision, checked, runtime, trail)
 
 
-async def _ask_policy(policy: Policy, checked: CheckedArguments, runtime: Runtime) -> Decision:
+async def _require_visible(tool: Tool, runtime: Runtime, trail: Trail) -> None:
+    """Raise ToolError `denied` where the policy denies the caller *tool*, whatever the arguments.
+
+    What such a tool takes is explained to none of those from whom it is hidden.
+    """
+    hides = getattr(runtime.policy, "hides", None)
+    if runtime.policy is not None and hides is not None and hides(tool.spec, runtime.caller):
+        trail.decision = await _ask_policy(runtime.policy, tool, {}, runtime)
+        raise _denied_by(trail.decision, tool)
+
+
+def _denied_by(decision: Decision, tool: Tool) -> ToolError:
+    reason = decision.message or "a policy denies it."
+    return ToolError(f"Tool '{tool.spec.name}' is not allowed to run with these arguments: {reason}", "denied")
+
+
+async def _ask_policy(policy: Policy, tool: Tool, arguments: Mapping[str, Any], runtime: Runtime) -> Decision:
     """Return the decision of *policy*. Where it raises, or returns nothing or something else: deny."""
-    spec = checked.tool.spec
+    spec = tool.spec
     try:
-        answer: Any = policy(spec, checked, runtime.caller)
+        answer: Any = policy(spec, arguments, runtime.caller)
         if type(answer) is not str and isawaitable(answer):
             answer = await answer
     except ToolError:
@@ -257,20 +340,13 @@ async def _ask_policy(policy: Policy, checked: CheckedArguments, runtime: Runtim
 async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> Decision:
     """Return *decision*, with who approved; *checked* become the arguments that were shown.
 
-    The deadline of the call stands still while a person thinks. Raises as `_decide` does.
+    Raises as `_decide` does.
     """
-    name, deadline = checked.tool.spec.name, current_deadline.get()
-    if decision.do != "ask":
-        reason = decision.message or "a policy denies it."
-        raise ToolError(f"Tool '{name}' is not allowed to run with these arguments: {reason}", "denied")
+    name = checked.tool.spec.name
     questions = trail.questions = runtime.questions(checked.tool, checked.call)
     questions.bind(checked)
     message = decision.message or f"May '{name}' run with these arguments?"
-    answer: Any = questions.ask("approval", "", message, others_only=decision.others_only)
-    if checked.call.cancellation is not None:
-        answer = Bounded(answer, name, None, checked.call.cancellation)
-    with nullcontext() if deadline is None else deadline.paused():
-        entry: StoredPending = await answer
+    entry = await questions.ask("approval", "", message, others_only=decision.others_only, is_pause=True)
     if isinstance(entry.answer, Deny):
         trail.decision = replace(decision, by=entry.by)
         raise denied(name, entry.answer, entry.by)
@@ -295,11 +371,7 @@ async def _authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, C
             "configured here.",
             "unauthorized",
         )
-    answer: Any = runtime.broker.authorize(requirements, runtime.caller, call)
-    deadline = current_deadline.get()
-    if deadline is not None or call.cancellation is not None:
-        answer = Bounded(answer, tool.spec.name, deadline, call.cancellation)
-    answer = await answer
+    answer = await runtime.broker.authorize(requirements, runtime.caller, call)
     if isinstance(answer, Pending):
         # Without a digest nothing says what it is about, so it is not put beside others.
         store, now = runtime.pending.store, runtime.pending.clock()
@@ -310,6 +382,19 @@ async def _authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, C
 
 
 # Normalize
+
+
+async def _listed(items: Iterator[Any]) -> list[Any]:
+    """Return *items*, read in a thread: without an end, they are read until the call ends."""
+    is_over = threading.Event()
+
+    def read() -> list[Any]:
+        return list(takewhile(lambda _: not is_over.is_set(), items))
+
+    try:
+        return await in_thread(read)
+    finally:
+        is_over.set()
 
 
 def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Content, ...]:
@@ -332,15 +417,6 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
 def _redacted(part: Content, redaction: Redaction) -> Content:
     text = part.json if type(part) is Data else part.text
     return part if redaction.redact(text) is text else redacted_content(part, redaction)
-
-
-def _is_short(content: tuple[Content, ...], limit_chars: int) -> bool:
-    """Return whether *content* is clearly small enough to be shown whole."""
-    if len(content) != 1:
-        return False
-    part = content[0]
-    text = part.text if type(part) is Text else part.json if type(part) is Data else None
-    return text is not None and len(text) <= limit_chars
 
 
 def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None) -> None:
@@ -368,14 +444,11 @@ def _redacted_path(path: str, redaction: Redaction) -> str:
 
 
 async def _end(
-    raised: BaseException, sent: Call | None, call: Call, runtime: Runtime, started_at: datetime, trail: Trail
+    raised: BaseException, call: Call, runtime: Runtime, started_at: datetime, trail: Trail, outer: Trail
 ) -> Result[Any]:
-    """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up.
-
-    *sent* is the call to be recorded then.
-    """
+    """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up."""
     redaction = runtime.redaction
-    if (pending := pending_of(raised)) is not None:
+    if outer.error is None and (pending := pending_of(raised)) is not None:
         pending = replace(
             pending, message=redacted(pending.message, redaction), url=pending.url and redacted(pending.url, redaction)
         )
@@ -384,15 +457,10 @@ async def _end(
             await _give_back(trail, call, redaction)
         message = redacted(pending_message(call.tool, pending), redaction)
         return Result(None, (Text(message),), None, trail.repairs, started_at, moment(), call.id, call.tool, pending)
-    try:
-        error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=redaction)
-    except asyncio.CancelledError:
-        if sent is not None and runtime.recorders:
-            error = ToolError(f"The caller of '{call.tool}' has given up.", "cancelled")
-            await record_finished(
-                sent, runtime, started_at, error_result(sent, error, started_at, trail.repairs), trail
-            )
-        raise
+    cut_short = outer.error
+    if outer.cancels_itself and isinstance(raised, asyncio.CancelledError):
+        cut_short = cut_short or cancelled(call.tool)
+    error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=redaction, cut_short=cut_short)
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)
     if runtime.handles is not None:
@@ -400,6 +468,14 @@ async def _end(
     if error.code == "unknown_tool":  # a name that the model made up
         call = replace(call, tool=redacted(call.tool, redaction))
     return error_result(call, error, started_at, trail.repairs)
+
+
+async def _record_given_up(call: Call, runtime: Runtime, started_at: datetime, trail: Trail) -> None:
+    """Record the end of a call whose caller has given up, and does not wait for that."""
+    error = ToolError(f"The caller of '{call.tool}' has given up.", "cancelled")
+    result = error_result(call, error, started_at, trail.repairs)
+    keep(asyncio.ensure_future(record_finished(call, runtime, started_at, result, trail)))
+    await asyncio.sleep(0)  # most recorders end in their first step
 
 
 def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tuple[Repair, ...] = ()) -> Result[Any]:

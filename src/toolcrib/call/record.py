@@ -12,8 +12,8 @@ from types import CoroutineType
 from typing import Any, Literal
 
 from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError
-from ..machinery import log_failure, redacted, redacted_json
-from .execute import resumed
+from ..machinery import Deadline, log_failure, redacted, redacted_json
+from .execute import Bounded, awaiting
 from .runtime import Runtime, Trail
 
 MAX_CONTENT_CHARS = 10_000
@@ -23,7 +23,7 @@ MAX_NAME_CHARS = 200
 MAX_OWN_ID_CHARS = 24
 """How long an id is that Call makes."""
 RECORDER_TIMEOUT_S = 5.0
-"""How long a call waits for a recorder."""
+"""How long a call waits for its recorders, at its start and at its end."""
 
 _START_FAILED = "The start of a call of '{}' could not be recorded"
 _FAILED = "A call of '{}' could not be recorded"
@@ -102,22 +102,26 @@ async def _recorded(
     runtime: Runtime,
     failed: str,
 ) -> None:
-    """Let *recorders* have *record*: without arguments and results, where only another recorder asks for them."""
+    """Let *recorders* have *record*: without arguments and results, where only another recorder asks for them.
+
+    They run in the context of the call: what one sets there, such as a span, is for the tool.
+    """
+    deadline: Deadline | None = None
     for recorder in recorders:
         try:
             is_bare = runtime.records_content and not getattr(recorder, "with_content", False)
             work = getattr(recorder, what)(replace(record, arguments=None, result=None) if is_bare else record)
-            if type(work) is CoroutineType:
-                # Most recorders end without ever suspending: for them, a timer would take longer than the rest.
-                try:
-                    waiting = work.send(None)
-                except StopIteration:
-                    continue
-                work = resumed(work, waiting)
-            async with asyncio.timeout(RECORDER_TIMEOUT_S):
-                await work
+            work = work if type(work) is CoroutineType else awaiting(work)
+            try:
+                waiting = work.send(None)
+            except StopIteration:  # as most do, for which a deadline would take longer than the rest
+                continue
+            deadline = deadline or Deadline(RECORDER_TIMEOUT_S)
+            await Bounded(work, "a recorder", deadline, None, Trail()).resumed(waiting)
         except BaseException as error:
             _require_failure_of_recorder(error)
+            if deadline is not None and deadline.left_s <= 0:
+                error = TimeoutError(f"recorders took over {RECORDER_TIMEOUT_S:g} s")
             log_failure(failed.format(record.tool), error, runtime.redaction)
 
 

@@ -9,7 +9,21 @@ from typing import Annotated, Any, TypeVar
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from ..core import Broker, Call, Caller, CallRecord, Decision, Middleware, Policy, Recorder, Redaction, Repair, Tool
+from ..core import (
+    Broker,
+    Call,
+    Caller,
+    CallRecord,
+    CancellationToken,
+    Decision,
+    Middleware,
+    Policy,
+    Recorder,
+    Redaction,
+    Repair,
+    Tool,
+    ToolError,
+)
 from ..machinery import ErrorMessage, Globs, Overrides, ResultHandles, compile_globs, current_client
 from .arguments import CheckedArguments
 from .pending import PendingCalls, Questions
@@ -129,3 +143,11 @@ class Trail:
     """The attempts that failed."""
     record: CallRecord | None = None
     """The record of the start of the work."""
+    begun: Tool | None = None
+    """The tool, once its work has begun."""
+    error: ToolError | None = None
+    """How the call was cut short: nothing that runs on changes that, nor begins the work."""
+    cancels_itself = False
+    """Whether the work has cancelled the task that it runs in."""
+    cancellation: CancellationToken | None = None
+    """That of the work's Context."""

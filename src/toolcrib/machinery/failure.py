@@ -15,18 +15,27 @@ from .redaction import redacted, redacted_data
 _log = logging.getLogger("toolcrib")
 
 
-def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Redaction | None) -> ToolError:
+def to_tool_error(
+    error: BaseException,
+    tool: str,
+    *,
+    show: bool,
+    redaction: Redaction | None,
+    cut_short: ToolError | None = None,
+) -> ToolError:
     """Return *error* as a ToolError whose details are JSON data, secrets redacted.
 
     A ToolError keeps its message. Of any other exception the message has only the type, and a reference under which its
     traceback is in the log; with *show*, its text too, and both are in `details`. Raises *error* itself where it is
     the caller who gives up: KeyboardInterrupt, the GeneratorExit of a call that is closed, and the cancellation of the
-    task that waits.
+    task that waits. Of a call that was *cut_short*, that is the error, whatever its work has made of it.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
     if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
         raise error
+    if cut_short is not None:
+        return _fresh([cut_short], redaction)
     if isinstance(error, Escaped):
         error = error.error
     causes = list(leaves(error))

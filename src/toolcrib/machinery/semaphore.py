@@ -13,17 +13,15 @@ from contextvars import ContextVar
 from math import inf
 from time import monotonic
 
-from ..core import CancellationToken
 from ..core.cancel import from_any_thread
 
 
 class SemaphoreFull(Exception):
-    """There was no room in time; there may be after *retry_after_s*. *is_cancelled*: the caller gave up."""
+    """There was no room in time; there may be after *retry_after_s*."""
 
-    def __init__(self, retry_after_s: float, *, is_cancelled: bool = False) -> None:
+    def __init__(self, retry_after_s: float) -> None:
         super().__init__(retry_after_s)
         self.retry_after_s = retry_after_s
-        self.is_cancelled = is_cancelled
 
 
 class Deadlock(Exception):
@@ -62,13 +60,7 @@ class Semaphore:
         # Reentrant: an abandoned call releases its permit when it is collected, and that may be at any moment.
         self._lock = threading.RLock()
 
-    async def acquire(
-        self,
-        *,
-        patience_s: float | None = None,
-        cancellation: CancellationToken | None = None,
-        outer: "tuple[Permit, ...]" = (),
-    ) -> "Permit":
+    async def acquire(self, *, patience_s: float | None = None, outer: "tuple[Permit, ...]" = ()) -> "Permit":
         """Return a permit, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull.
 
         *outer* is what the call holds meanwhile. Raises Deadlock where waiting with it would not end by itself.
@@ -82,21 +74,18 @@ class Semaphore:
             waiter = _Waiter()
             self._waiters[waiter] = None
         due = inf if patience_s is None else monotonic() + patience_s
-        cancellation = cancellation or CancellationToken()
-        unlink = cancellation.add_callback(waiter.wake)
         permit: Permit | None = None
         try:
             with self._waited_for_by(outer):
-                while permit is None and not cancellation.is_cancelled() and (left_s := due - monotonic()) > 0:
+                while permit is None and (left_s := due - monotonic()) > 0:
                     await waiter.wait(min(left_s, self._tokens_in_s(waiter) or inf))
                     with self._lock:
                         self._admit()
                         permit = waiter.permit
             if permit is None:
-                raise SemaphoreFull(self._room_in_s(), is_cancelled=cancellation.is_cancelled())
+                raise SemaphoreFull(self._room_in_s())
             return permit
         finally:
-            unlink()
             if permit is None:
                 self._leave(waiter)
 

@@ -5,7 +5,6 @@ A call above a limit waits its turn; what would have to wait too long is refused
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
 from time import monotonic
@@ -117,19 +116,15 @@ class Limiter:
             try:
                 # The lock first: who waits for it must not keep others from what they could use.
                 if tool.lock is not None:
-                    permits.append(await _acquire_lock(tool.lock, tool, call, outer))
+                    permits.append(await _acquire_lock(tool.lock, tool, outer))
                 for number, limit in enumerate(self.limits):
                     if limit.counts(tool.spec):
                         counts = own if limit.per == "workbench" else self._shared
                         key: Hashable = (number, _share(limit, tool.spec, caller))
-                        permits.append(await _acquire(counts.semaphore(key, limit), limit, tool, call))
-                token = held_permits.set((*outer, *permits))
+                        permits.append(await _acquire(counts.semaphore(key, limit), limit, tool))
+                held_permits.set((*outer, *permits))
                 has_begun = True
-                try:
-                    return await go_on()
-                finally:
-                    with suppress(ValueError):  # an abandoned call is closed in a context that is not its own
-                        held_permits.reset(token)
+                return await go_on()
             finally:
                 for permit in reversed(permits):
                     permit.semaphore.release(permit, unused=not has_begun)
@@ -182,16 +177,16 @@ class _Counts:
             self._dropped[key] = self._semaphores.pop(key)
 
 
-async def _acquire(semaphore: Semaphore, limit: Limit, tool: Tool, call: Call) -> Permit:
+async def _acquire(semaphore: Semaphore, limit: Limit, tool: Tool) -> Permit:
     deadline = current_deadline.get()
     patience_s = limit.wait_s if deadline is None else min(limit.wait_s, deadline.left_s)
     try:
-        return await semaphore.acquire(patience_s=patience_s, cancellation=call.cancellation)
+        return await semaphore.acquire(patience_s=patience_s)
     except SemaphoreFull as full:
-        raise _refusal(full, tool, f"Tool '{tool.spec.name}' is at its limit of {limit}.") from None
+        raise _refusal(full, f"Tool '{tool.spec.name}' is at its limit of {limit}.") from None
 
 
-async def _acquire_lock(lock: Semaphore, tool: Tool, call: Call, outer: tuple[Permit, ...]) -> Permit:
+async def _acquire_lock(lock: Semaphore, tool: Tool, outer: tuple[Permit, ...]) -> Permit:
     name, deadline = tool.spec.name, current_deadline.get()
     if any(permit.semaphore is lock for permit in outer):
         raise ToolError(
@@ -201,7 +196,7 @@ async def _acquire_lock(lock: Semaphore, tool: Tool, call: Call, outer: tuple[Pe
         )
     try:
         patience_s = None if deadline is None else deadline.left_s
-        return await lock.acquire(patience_s=patience_s, cancellation=call.cancellation, outer=outer)
+        return await lock.acquire(patience_s=patience_s, outer=outer)
     except Deadlock:
         raise ToolError(
             f"Tool '{name}' runs one call at a time, and the call that is running waits for the one that has made this "
@@ -210,12 +205,10 @@ async def _acquire_lock(lock: Semaphore, tool: Tool, call: Call, outer: tuple[Pe
             retry="later",
         ) from None
     except SemaphoreFull as full:
-        raise _refusal(full, tool, f"Tool '{name}' runs one call at a time, and its turn did not come.") from None
+        raise _refusal(full, f"Tool '{name}' runs one call at a time, and its turn did not come.") from None
 
 
-def _refusal(full: SemaphoreFull, tool: Tool, message: str) -> ToolError:
-    if full.is_cancelled:
-        return ToolError(f"Tool '{tool.spec.name}' was cancelled before it began.", "cancelled")
+def _refusal(full: SemaphoreFull, message: str) -> ToolError:
     after_s = full.retry_after_s
     return ToolError(f"{message} Try again in {after_s:g} s.", "limited", details={"retry_after_s": after_s})
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..call import Runtime
+from ..call import Runtime, resolved
 from ..core import Call, Caller, SetupError, Tool, ToolError, ToolSpec
 from .registry import Registry
 
@@ -48,7 +48,7 @@ class Profiles:
         tool: Tool | None = self._registry.find(call.tool)
         if tool is None:
             try:
-                tool = await own.resolve(call)  # a source that was not started yet may have it
+                tool = await resolved(call, own)  # a source that was not started yet may have it
             except ToolError:
                 return call, own
         if not tool.spec.requirements:
@@ -58,7 +58,9 @@ class Profiles:
         if choice is _ABSENT and profile in self.names:
             choice = profile
         if not isinstance(choice, str) or choice not in self.names:
-            return call, replace(own, ready={}, resolve=self._refuse)
+            hides = getattr(own.policy, "hides", None)  # then the arguments are explained to nobody
+            is_hidden = hides is not None and hides(tool.spec, own.caller)
+            return call, own if is_hidden else replace(own, ready={}, resolve=self._refuse)
         call = replace(call, arguments=arguments)
         if choice == profile:
             return call, own

@@ -415,11 +415,18 @@ class GuardedRules:
         return problems
 
     def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
+        return self._denial(spec) or self._rules(spec, arguments, caller)
+
+    def hides(self, spec: ToolSpec, caller: Caller) -> bool:
+        """Return whether every call of this tool by *caller* is denied, whatever its arguments are."""
+        return self._denial(spec) is not None or self._rules.hides(spec, caller)
+
+    def _denial(self, spec: ToolSpec) -> Decision | None:
         if spec.kind != "tool":
-            return self._rules(spec, arguments, caller)
+            return None
         if self._checked.get(spec.name) is not spec:
             self.check(spec)
-        return self._denials.get(spec.name) or self._rules(spec, arguments, caller)
+        return self._denials.get(spec.name)
 
 
 def _hinted(hint: str, hints: Hints) -> bool:

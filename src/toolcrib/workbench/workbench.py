@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
 from ..call import (
-    Bounded,
     EventStream,
     PendingCalls,
     Resources,
@@ -47,7 +46,7 @@ from ..core import (
     answer_from,
 )
 from ..core import Tool as AnyTool
-from ..machinery import Asker, Semaphore, current_deadline, log_failure, redacted
+from ..machinery import Asker, Semaphore, log_failure, redacted
 from ..record import Redactor
 from ..record.redact import redact_log
 from ..sandbox import Processes
@@ -1156,17 +1155,8 @@ class Workbench(Startable):
 
     async def _resolve(self, call: Call) -> AnyTool:
         """Return the tool of *call*, ready to be called. Raises ToolError."""
-        outer = current_deadline.get()
-        limits = [limit for limit in (self.crib.options["timeout_s"], call.timeout_s) if limit is not None]
         try:
-            async with asyncio.timeout(min((*limits, *(() if outer is None else (outer.left_s,))), default=None)):
-                work = self._find(call.tool)
-                if call.cancellation is None:
-                    return await work
-                tool: AnyTool = await Bounded(work, call.tool, None, call.cancellation)
-                return tool
-        except TimeoutError:
-            raise ToolError(f"Tool '{call.tool}' did not become ready in time.", "timeout") from None
+            return await self._find(call.tool)
         except ToolcribError as error:
             reason = redacted(self.crib.describe(error), self.redaction)
             _log.error("Tool '%s' is not ready: %s", call.tool, reason)
