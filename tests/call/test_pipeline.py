@@ -747,7 +747,7 @@ async def test_a_call_with_a_deadline_crosses_at_most_ten() -> None:
     assert len(crossed) <= 10, crossed
 
 
-async def test_a_call_with_everything_switched_on_crosses_at_most_twenty_three() -> None:
+async def test_a_call_with_everything_switched_on_crosses_at_most_twenty_six() -> None:
     async with Workbench(
         [full],
         timeout_s=5,
@@ -759,7 +759,7 @@ async def test_a_call_with_everything_switched_on_crosses_at_most_twenty_three()
     ) as bench:
         await bench.call("full", '{"a": 1}')  # which makes the check
         crossed = await borders(lambda: bench.call("full", '{"a": 1}'))
-    assert len(crossed) <= 23, (len(crossed), crossed)
+    assert len(crossed) <= 26, (len(crossed), crossed)
 
 
 def test_the_pipeline_is_one_function_of_at_most_forty_lines() -> None:
