@@ -1,6 +1,7 @@
 """Why a call was refused: all of it in one answer, with names, kinds and the schema's own words, never with a value."""
 
 import datetime
+import difflib
 import ipaddress
 import json
 import uuid
@@ -20,6 +21,7 @@ from pydantic import (
 )
 
 from toolcrib import Result, Tool, Workbench
+from toolcrib.workbench.registry import unknown
 
 SENT = "s3cret-9f8e7d"
 """A value that no explanation may show."""
@@ -230,6 +232,47 @@ async def test_long_lists_of_choices_are_cut_and_the_nearest_is_named() -> None:
     countries = [f"country-{number}" for number in range(100)] + ["Norway"]
     message = await explained(bare(properties={"c": {"enum": countries}}), {"c": "norwya"})
     assert '"country-19" … (101 in all), got string. Did you mean "Norway"?' in message
+
+
+# Very many names
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are compared letter by letter."""
+    seen: list[str] = []
+    set_first = difflib.SequenceMatcher.set_seq1
+
+    def counted(matcher: difflib.SequenceMatcher[str], name: str) -> None:
+        if name:
+            seen.append(name)
+        set_first(matcher, name)
+
+    monkeypatch.setattr(difflib.SequenceMatcher, "set_seq1", counted)
+    return seen
+
+
+def test_a_name_is_compared_with_few_of_ten_thousand_tools(compared: list[str]) -> None:
+    """A model sends 100 misspelt names in one turn."""
+    names = [f"read_invoice_record_{number:05}" for number in range(10_000)]
+    for number in range(100):
+        message = unknown(f"raed_invoice_record_{number:05}", names)
+        assert f"Did you mean 'read_invoice_record_{number:05}'?" in message
+    assert len(compared) <= 100 * 20
+
+
+async def test_of_very_many_wrong_names_few_are_compared(compared: list[str]) -> None:
+    """A model sends 75,000 member names near the declared ones: 1.5 MB (second case)."""
+    tool = bare(properties={f"column_{number}": {} for number in range(200)}, additionalProperties=False)
+    message = await explained(tool, {f"colunm_{number}": 1 for number in range(75_000)})
+    assert "Did you mean 'column_0'?" in message
+    assert len(compared) <= 40 * 20
+
+
+async def test_names_that_no_misspelling_is_as_short_or_long_as_are_not_compared(compared: list[str]) -> None:
+    tool = bare(properties={f"x{number}": {} for number in range(15)}, additionalProperties=False)
+    await explained(tool, {f"x{'y' * 90}{number}": 1 for number in range(20)})
+    assert not compared
 
 
 # Messages of pydantic and of a tool's author

@@ -15,9 +15,9 @@ SHOWN = 20
 
 ANY = "any value"
 _MAX_DEPTH = 6
-_MAX_NAMES = 5_000
-_MAX_COMPARED = 100
-"""Of how many names the closest is looked for, and how many of these are compared letter by letter."""
+MAX_NAMES = 5_000
+_MAX_COMPARED, _MAX_NAME_CHARS, _MAX_PAIRS = 20, 100, 24
+"""Of how many names the closest is looked for; how many of these are compared letter by letter, and by how much."""
 
 
 def describe(schema: Any, root: Mapping[str, Any]) -> str:
@@ -97,16 +97,17 @@ def display_name(name: str) -> str:
 
 def closest_match(name: str, names: Iterable[str]) -> str | None:
     """Return the one of *names* that *name* is probably a misspelling of. Of very many, the first are looked at."""
-    by_fold = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, _MAX_NAMES)}
-    folded = name.lower().replace("-", "_")[:100]
+    by_fold = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, MAX_NAMES)}
+    folded = name[:_MAX_NAME_CHARS].lower().replace("-", "_")
     if folded in by_fold:
         return by_fold[folded]
-    likely: Iterable[str] = by_fold
-    if len(by_fold) > _MAX_COMPARED:
+    # Of lengths so different, no two texts are close.
+    likely = [other for other in by_fold if 3 * len(other) <= 7 * len(folded) <= 17 * len(other)]
+    if len(likely) > _MAX_COMPARED:
         # To compare two texts takes as long as to count the pairs of letters that thirty have in common with one.
-        pairs = {folded[at : at + 2] for at in range(len(folded) - 1)}
+        pairs = [folded[at : at + 2] for at in range(0, len(folded) - 1, len(folded) // _MAX_PAIRS + 1)]
         likely = nlargest(
-            _MAX_COMPARED, by_fold, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1)
+            _MAX_COMPARED, likely, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1)
         )
     close = difflib.get_close_matches(folded, likely, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None

@@ -9,7 +9,7 @@ is removed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any, get_args
@@ -21,6 +21,7 @@ from ..core import ToolError
 from .describe import (
     ANY,
     LIMITS,
+    MAX_NAMES,
     SHOWN,
     closest_match,
     describe_at,
@@ -205,9 +206,9 @@ class _Walk:
         match = self._closest(value, texts) if isinstance(value, str) else None
         return _expected(path, describe_at(view), value, choices=view.choices, hint=did_you_mean(match, '"'))
 
-    def _closest(self, name: str, names: Iterable[str]) -> str | None:
-        self._compared += 1
-        return closest_match(name, names) if self._compared <= 2 * SHOWN else None
+    def _closest(self, name: str, names: Collection[str]) -> str | None:
+        self._compared += min(max(len(names), MAX_NAMES // SHOWN), MAX_NAMES)
+        return closest_match(name, names) if self._compared <= 2 * MAX_NAMES else None
 
     def _union(self, value: Any, view: SchemaView, keyword: str, path: Path) -> Iterator[Problem]:
         if fitting := [branch for branch in view.branches(keyword) if branch.is_valid(value)]:
@@ -258,7 +259,8 @@ class _Walk:
         places = {name: view.member(name) for name in value}
         unknown = [name for name in value if any(place.is_false for place in places[name])]
         if view.schema.get("unevaluatedProperties") is False:
-            unknown += [name for name in value if name not in unknown and name not in view.names.members]
+            known = {*view.names.members, *unknown}
+            unknown += [name for name in value if name not in known]
         missing = [name for name in view.required if name not in value]
         matches = self._matches(value, unknown, missing, view)
         yield from _unknown(unknown, matches, _takes(view), path)
@@ -277,7 +279,8 @@ class _Walk:
     ) -> dict[str, str]:
         """Return for unknown names those that they probably misspell, each once: missing ones before others."""
         matches: dict[str, str] = {}
-        free = [name for name in view.names.members if name not in value and name not in missing]
+        taken = {*value, *missing}
+        free = [name for name in view.names.members if name not in taken]
         for candidates in (missing, free):
             for name in unknown[:SHOWN]:
                 left = [candidate for candidate in candidates if candidate not in matches.values()]
