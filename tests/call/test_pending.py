@@ -307,6 +307,23 @@ async def test_secrets_are_redacted_in_what_is_pending() -> None:
         assert "another one" not in text
 
 
+@pytest.mark.parametrize("unseen", ["\u200b", "\u3164", "\u115f", "\u2800", "\ufe0f", "\U000e0041", "\u202e", "\x1b"])
+async def test_what_is_not_seen_is_shown_to_whoever_approves_and_given_to_the_tool_as_it_is(
+    bank: Bank, unseen: str
+) -> None:
+    """The model writes a name that looks like another one. Also the profile, which the report does not name."""
+    async with bank.bench(caller=Caller("bob", f"work{unseen}"), policy=lambda *_: Ask(f"To ann{unseen}?")) as bench:
+        pending = waiting(await bench.call("pay", {"to": f"ann{unseen}", "amount": 5}))
+        shown = json.dumps(pending.to_dict(), ensure_ascii=False)
+        assert unseen not in shown + pending.message + pending.arguments
+        assert json.loads(pending.arguments) == {"to": f"ann{unseen}", "amount": 5}
+        await bench.answer(pending.id, Approve(), by="alice")
+        result = await bench.call("pay", {"to": f"ann{unseen}", "amount": 5})
+        assert result.status == "success"
+        assert waiting(await bench.call("pay", {"to": "ann", "amount": 5})).id != pending.id
+    assert bank.paid == [(f"ann{unseen}", 5)]
+
+
 class Colour(Enum):
     RED = "red"
 

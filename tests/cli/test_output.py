@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import pytest
 import toolcrib.cli
 import toolcrib.demo
 from toolcrib.cli.terminal import (
+    LogFormatter,
     Output,
-    clean,
     echo,
     indented_json,
     prepare_streams,
@@ -55,8 +56,10 @@ def descriptors() -> list[str]:
     return sorted(os.listdir("/dev/fd"))
 
 
-def test_control_characters_are_escaped_and_line_ends_are_not() -> None:
-    assert clean("a\r\nb\rc\td\x1b[0m\u202e") == "a\nb\\rc\td\\x1b[0m\\u202e"
+def test_arguments_to_approve_show_what_is_not_seen_of_them() -> None:
+    assert (
+        indented_json('{"to": "ann\u3164\u200b\U000e0041"}') == '  {\n    "to": "ann\\u3164\\u200b\\udb40\\udc41"\n  }'
+    )
     assert indented_json('{"a": "é\\u001b\\u202e", "b": [1]}') == (
         '  {\n    "a": "é\\u001b\\u202e",\n    "b": [\n      1\n    ]\n  }'
     )
@@ -142,6 +145,18 @@ from toolcrib.cli import main
 for words in sys.argv[1].split("; "):
     print(main(words.split()), file=sys.stderr)
 """
+
+
+def test_a_record_of_the_log_is_one_paragraph_whatever_a_stranger_put_in_it() -> None:
+    """The model's text in a line of a tool's log; and a traceback, which the report of this fault does not name."""
+    line = LogFormatter("%(levelname)s %(name)s: %(message)s")
+    forged = logging.makeLogRecord({"msg": "name: %s", "args": ("x\nERROR toolcrib: all is lost\x1b[2J",)})
+    assert line.format(forged).split("\n")[1:] == ["  ERROR toolcrib: all is lost\\x1b[2J"]
+    try:
+        raise ValueError("no\nERROR toolcrib: false")
+    except ValueError:
+        failed = logging.makeLogRecord({"msg": "failed", "exc_info": sys.exc_info()})
+    assert all(text.startswith("  ") for text in line.format(failed).split("\n")[1:])
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra(folder: Path, environment: dict[str, str]) -> None:

@@ -51,6 +51,10 @@ FULL = replace(
         ),
         (replace(DONE, status="started"), "run_1  add  started  by ann"),
         (replace(DONE, status="lost"), "run_1  add  lost  by ann"),
+        (
+            replace(DONE, tool="x\nrun_2  pay  success", caller=Caller("eve\u2028\x1b[2J")),
+            "run_1  x run_2 pay success  success  12.5 ms  by eve \\x1b[2J",
+        ),
     ],
 )
 def test_a_call_is_one_line(record: CallRecord, line: str) -> None:

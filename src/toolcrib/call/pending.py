@@ -40,6 +40,7 @@ from ..machinery import (
     call_digest,
     current_client,
     current_deadline,
+    escaped,
     leaves,
     log_failure,
     redacted,
@@ -277,7 +278,7 @@ class Questions:
         pending = Pending(
             id=f"pending_{token_urlsafe(16)}",
             kind=kind,
-            message=message,
+            message=escaped(message, invisible=True),
             digest=self._digest,
             tool=redacted(self.tool.spec.name, self.redaction),
             principal=caller.principal,
@@ -312,8 +313,8 @@ class Questions:
         return key if text == key else f"{text} {self._keys.setdefault(key, len(self._keys) + 1)}"
 
     def _text(self, arguments: CheckedArguments) -> str:
-        """Return *arguments* for a person."""
-        return redacted_json(arguments.forms.text, self.redaction)
+        """Return *arguments* for a person, who sees all of them: as JSON of the same value."""
+        return escaped(redacted_json(arguments.forms.text, self.redaction), invisible=True, as_json=True)
 
 
 def _remember(memory: Shares[K, V], key: K, value: V, principal: str) -> None:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..core import Answer, Approve, Deny, Input, Pending
-from ..machinery import current_deadline
+from ..machinery import current_deadline, escaped
 from .arguments import kinds_of, read_value
-from .terminal import clean, echo, indented_json, is_rich, is_terminal, one_line
+from .terminal import echo, indented_json, is_rich, is_terminal, one_line
 
 if TYPE_CHECKING:
     from ..schema import SchemaView
@@ -85,7 +85,8 @@ def has_person() -> bool:
 def _show(pending: Pending) -> None:
     until = pending.expires_at.astimezone().strftime("%H:%M:%S")
     needs = "needs your approval" if pending.kind == "approval" else "needs an answer from you"
-    echo(f"\nTool '{pending.tool}' {needs}, and waits until {until}.\n{pending.message}", wrap=True)
+    question = f"\nTool '{pending.tool}' {needs}, and waits until {until}.\n{pending.message}"
+    echo(escaped(question, invisible=True), wrap=True)
     echo(indented_json(pending.arguments))
 
 
@@ -185,8 +186,8 @@ async def read_line(prompt: str, *, hidden: bool = False, history: Sequence[str]
         try:
             with session.input.raw_mode():  # before the prompt, so that no key typed after it is echoed
                 if hidden:
-                    _write(clean(prompt))
-                return await session.prompt_async(clean(prompt), set_exception_handler=False, handle_sigint=False)
+                    _write(escaped(prompt))
+                return await session.prompt_async(escaped(prompt), set_exception_handler=False, handle_sigint=False)
         except EOFError:
             return None
         except _CtrlC:

@@ -11,6 +11,7 @@ import typer
 
 from .. import formats
 from ..core import Hints, Requirement, Secret, ToolAuth, ToolSpec
+from ..machinery import escaped
 from ..schema import SchemaView
 from ..schema.describe import LIMITS, describe
 from ..schema.handles import REFERENCE
@@ -19,7 +20,7 @@ from ..tools import Tool
 from ..tools.loading import place_of
 from .app import Session, command, group
 from .arguments import Source, SourceNames, ToolName, ToolNames, ToolWords, read_words, require_tool
-from .terminal import Line, Output, UsageError, clean, no_such, one_line
+from .terminal import Line, Output, UsageError, no_such, one_line
 
 if TYPE_CHECKING:
     from ..workbench.settings import Settings
@@ -131,7 +132,7 @@ def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
             words += [f"{key}={value}" for key, value in example.items()]
         elif example:
             words.append(json.dumps(dict(example), ensure_ascii=False))
-        return clean(shlex.join(words))
+        return escaped(shlex.join(words))
     properties = spec.input_schema.get("properties", {})
     required = [f"{name}={_placeholder(properties.get(name), spec)}" for name in spec.input_schema.get("required", ())]
     return one_line(" ".join([shlex.join(words), *required]))
@@ -142,7 +143,7 @@ def _spec_lines(tool: Tool[..., Any], settings: "Settings") -> Iterator[Line]:
     yield [(spec.name, "bold cyan"), (f"  {one_line(spec.title)}" if spec.title else "", "bold")]
     if spec.description:
         yield []
-        yield from ([(line, "")] for line in clean(spec.description).splitlines())
+        yield from ([(line, "")] for line in escaped(spec.description).splitlines())
     yield []
     yield [("Arguments", "bold")]
     yield from _members(SchemaView(spec.input_schema), 1) or [[("  none", "dim")]]

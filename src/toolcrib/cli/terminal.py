@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core import ToolcribError
+from ..machinery import escaped
+from ..machinery import one_line as one_line
 
-# Control characters except tab and line feed; marks that change the direction of text.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # The module that a source file is imported as: its name means nothing to the author of the file.
 _FILE_MODULE = re.compile(r"\btoolcrib_(\w+?)_[0-9a-f]{12}\b")
 # One frame of a traceback, with the lines of code below it; those of exception groups are indented by bars.
@@ -41,29 +41,15 @@ class OutputClosed(Exception):
     """The reader of standard output has closed the pipe."""
 
 
-def clean(text: str) -> str:
-    """Return *text* with control characters escaped, as in `\\x1b`."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
-
-
-def one_line(text: str) -> str:
-    """Return *text*, cleaned, on one line."""
-    return clean(" ".join(text.split()))
-
-
 def indented_json(text: str) -> str:
-    """Return JSON text indented for people. Control characters in its strings are escaped."""
+    """Return JSON text, which a person is to approve, indented. What is not seen of its strings is escaped."""
     text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    return "\n".join(f"  {line}" for line in _escaped(text).split("\n"))
-
-
-def _escaped(json_text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
+    return "\n".join(f"  {line}" for line in escaped(text, invisible=True, as_json=True).split("\n"))
 
 
 def echo(message: str, *, dim: bool = False, wrap: bool = False) -> None:
     """Write *message* for people to standard error; *dim* what is secondary, *wrap* prose at words."""
-    text = clean(_FILE_MODULE.sub(r"\1", message))
+    text = escaped(_FILE_MODULE.sub(r"\1", message))
     if wrap and (columns := terminal_width()):
         fit = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
         text = "\n".join(map(fit.fill, text.split("\n")))
@@ -169,10 +155,14 @@ def log_to_stderr(*, tracebacks: bool, prepare: Callable[[], None] = lambda: Non
 
 
 class LogFormatter(logging.Formatter):
-    """A formatter of cleaned log records, whose tracebacks have the frames of the tools' code alone."""
+    """A formatter of escaped log records, whose tracebacks have the frames of the tools' code alone.
+
+    Further lines of a record are indented: text in it, of a model or a stranger, cannot look like another record.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        return clean(_FILE_MODULE.sub(r"\1", tool_frames(super().format(record))))
+        text = escaped(_FILE_MODULE.sub(r"\1", tool_frames(super().format(record))))
+        return text.replace("\n", "\n  ")
 
 
 def tool_frames(traceback: str) -> str:
@@ -202,14 +192,14 @@ class Output:
 
     def write(self, text: str, *, end: str = "\n") -> None:
         """Write *text* as it is, or cleaned if this is a terminal. With `end=""` the line stays open."""
-        self._write(clean(text) if self.is_terminal else text, end)
+        self._write(escaped(text) if self.is_terminal else text, end)
 
     def json(self, value: Any, *, indent: bool | None = None) -> None:
         """Write a JSON value: on one line or, with *indent*, for people; by default for these only at a terminal."""
         indent = self.is_terminal if indent is None else indent
         is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
         text = json.dumps(value, ensure_ascii=not is_unicode, indent=2 if indent else None)
-        text = _escaped(text) if self.is_terminal else text
+        text = escaped(text, as_json=True) if self.is_terminal else text
         if not (self._is_rich and indent):
             self._write(text)
             return

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import Call, Content, Data, Emitted, Event, Progress, Result
-from ..machinery import redacted_data, redacted_json
+from ..machinery import escaped, redacted_data, redacted_json
 from .prompts import has_person
-from .terminal import Output, clean, echo, is_terminal, one_line, terminal_width
+from .terminal import Output, echo, is_terminal, one_line, terminal_width
 
 if TYPE_CHECKING:
     from ..agent import ModelError, Outcome, RunEvent
@@ -241,7 +241,7 @@ class _Words:
             return text
         from rich.cells import cell_len
 
-        *words, self._word = re.findall(r"\S+|\s", self._word + clean(text)) or [""]
+        *words, self._word = re.findall(r"\S+|\s", self._word + escaped(text)) or [""]
         if self._word.isspace():
             words, self._word = [*words, self._word], ""
         line = ""

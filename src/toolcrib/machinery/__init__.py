@@ -5,6 +5,7 @@ Standard library only. A program needs none of these names; a new kind of tool, 
 
 from ..core.cancel import Deadline, create_lasting_task, current_client, current_deadline, from_any_thread
 from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
+from ..core.display import escaped, one_line
 from ..core.pending import StillPending, StoredPending, Suspended
 from ..core.protocols import (
     Asker,
@@ -89,12 +90,14 @@ __all__ = [
     "current_deadline",
     "from_any_thread",
     "held_permits",
+    "escaped",
     "in_thread",
     "is_handle",
     "lazy_names",
     "leaves",
     "log_failure",
     "new_handle",
+    "one_line",
     "raise_missing_extra",
     "redacted",
     "redacted_content",

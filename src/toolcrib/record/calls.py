@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..core import CallRecord, Recorder
-from ..machinery import Shares
+from ..machinery import Shares, one_line
 
 _log = logging.getLogger("toolcrib.calls")
 
@@ -67,7 +67,7 @@ class CallLines(Recorder):
 def line_of(record: CallRecord) -> str:
     """Return *record* for people, on one line."""
     parts = (record.id, record.tool, status_of(record), duration_of(record), f"by {name_of(record)}", notes_on(record))
-    return "  ".join(filter(None, parts))
+    return "  ".join(map(one_line, filter(None, parts)))
 
 
 def name_of(record: CallRecord) -> str:

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
-from ..machinery import Asker, current_client
+from ..machinery import Asker, current_client, escaped
 from ..workbench import Crib
 from .mcp_client import form_schema
 from .mcp_request import ClientRequest, current_request
@@ -153,7 +153,7 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
         return None
     message = pending.message
     if pending.kind == "approval" and (pending.arguments != "{}" or pending.tool not in message):
-        message = f"{message}\n{pending.tool}: {pending.arguments}"
+        message = f"{message}\n{escaped(pending.tool, invisible=True)}: {pending.arguments}"
     return wire.ElicitRequest(params=wire.ElicitRequestFormParams(message=message, requested_schema=form[0]))
 
 

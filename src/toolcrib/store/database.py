@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 _BUSY_S = 10
 _THREADS = 8
+_LOOK_INTERVAL_S = 10.0
+"""How often a process that has the database open looks for a migration by a newer Toolcrib."""
 _BATCH = 200
 _LOCK = 0x746F6F6C63726962  # "toolcrib": the advisory lock of PostgreSQL under which tables are migrated
 _NOTHING: Mapping[str, Any] = {}
@@ -241,6 +243,8 @@ class _Process:
         self._raw: Any = None
         self._version: Any = None
         self._compiled: dict[Executable, Any] = {}
+        self._identity: tuple[int, int] | None = None  # of the file that is open
+        self._looked_at = 0.0
         self.reader: Connection | None = None
         self.migrated = -1
 
@@ -254,25 +258,49 @@ class _Process:
         with self._lock, _errors(self._place):
             schemas = list(self._schemas.values())
             self._connect()
-            if self.transact(lambda connection: missing(connection, schemas, self._place)):
-                self.transact(lambda connection: migrate(connection, schemas), lock=_LOCK, write=True)
+            if self._transact(lambda connection: missing(connection, schemas, self._place)):
+                self._transact(lambda connection: migrate(connection, schemas), lock=_LOCK, write=True)
             self.migrated = len(schemas)
 
     def missing(self) -> Sequence[str]:
         """Return the rooms whose tables are behind."""
         with self._lock, _errors(self._place):
             self._connect()
-            return self.transact(lambda connection: missing(connection, self._schemas.values(), self._place))
+            return self._transact(lambda connection: missing(connection, self._schemas.values(), self._place))
 
     def _connect(self) -> None:
         if self._engine is None:
             self._engine = _engine(self._url)
+            self._looked_at = time.monotonic()
             if self._is_sqlite:
                 self.reader = self._engine.connect()
                 self._raw = self.reader.connection.dbapi_connection
                 self._version = self._raw.cursor()
+                self._identity = _identity_of(self._url)
+
+    def _require_same(self) -> None:
+        """Raise StoreError where the file was replaced, or a newer Toolcrib has migrated the tables, since the start.
+
+        SQLite would go on with a file that no other process has any more.
+        """
+        if self._identity is not None and self._identity != _identity_of(self._url):
+            raise StoreError(
+                f"The store {self._place} cannot be used: its file was moved, deleted or replaced while this process "
+                "had it open. Put it back, or restart this process to begin with what is there now."
+            )
+        if (now := time.monotonic()) - self._looked_at > _LOOK_INTERVAL_S:
+            self._looked_at = now
+            try:
+                self._transact(lambda connection: missing(connection, [*self._schemas.values()], self._place))
+            except StoreError:
+                self._looked_at = 0.0  # so does the next use
+                raise
 
     def transact(self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False) -> T:
+        self._require_same()
+        return self._transact(work, lock=lock, write=write)
+
+    def _transact(self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False) -> T:
         assert self._engine is not None
         # SQLite has one writer at a time, and lets others wait by looking again and again.
         turn = self._writing if self._is_sqlite and write else nullcontext()
@@ -286,6 +314,7 @@ class _Process:
             return value
 
     def look_up(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row]:
+        self._require_same()
         # By the driver: SQLAlchemy's own way to one row takes ten times as long.
         if (compiled := self._compiled.get(statement)) is None:
             compiled = self._compiled[statement] = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
@@ -383,6 +412,15 @@ def _url_of(where: str | Path | None) -> URL:
 
 def _sqlite_url(path: str | Path) -> URL:
     return URL.create("sqlite", database=str(Path(path).expanduser().absolute()))
+
+
+def _identity_of(url: URL) -> tuple[int, int]:
+    """Return which file it is; another number where none is there."""
+    try:
+        status = os.stat(url.database or "")  # noqa: PTH116 - each use of the store comes here
+    except OSError:
+        return (0, 0)
+    return (status.st_dev, status.st_ino)
 
 
 def _place_of(url: URL) -> str:
