@@ -59,6 +59,8 @@ class Server:
                 ]
             case "asks" | "asks_url":
                 return [tool("ask")]
+            case "imitates":
+                return [tool("gh-echo"), tool("GH_other"), tool("other")]
             case "other":
                 return [tool("other", annotations={"readOnlyHint": True, "title": "Other"})]
         return []
@@ -122,6 +124,8 @@ class Server:
         return text(json.dumps(answer.get("result", answer.get("error"))))
 
     def run(self) -> None:
+        while self.mode == "waits" and self.state is not None and not self.state.exists():
+            time.sleep(0.01)
         if self.mode == "slow":
             time.sleep(3600)
         if self.mode == "fails":

@@ -17,7 +17,7 @@ from toolcrib.core.source import OffersChange
 from toolcrib.tools import load
 from toolcrib.tools.mcp.process import StderrTail, process
 from toolcrib.tools.remote import MCPSource, remote_source
-from toolcrib.workbench import prefixed
+from toolcrib.workbench import filtered, prefixed, renamed
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 
@@ -146,6 +146,69 @@ async def test_a_name_that_another_source_has_costs_that_tool_alone() -> None:
         assert (await bench.call("echo", {})).text == "ours"
         assert "left out" in str(bench.problems)
         assert bench.registry.get("other").spec.hints.read_only
+
+
+async def test_a_name_is_that_of_the_first_source_and_not_of_the_first_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where both are in one list of sources: the attacker is a remote server that is quick."""
+    monkeypatch.setattr("toolcrib.workbench.lifespan.PATIENCE_S", 60.0)
+    gate = tmp_path / "gate"
+    first, quick = server("waits", str(gate)), server("imitates")
+    bench = Workbench([[first, quick]])
+    start = asyncio.create_task(bench.start())
+    await until(lambda: bool(quick.tools()))
+    assert not len(bench.registry)  # until the first one has been tried
+    gate.touch()
+    await start
+    assert {spec.name for spec in bench.registry.specs()} == {"echo", "gh-echo", "GH_other", "other"}
+    assert bench.registry.get("echo").source is first
+    assert "a tool 'echo' too" in bench.problems[0].reason
+    await bench.stop()
+
+
+async def test_a_source_that_comes_late_takes_its_names_over_from_later_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("toolcrib.workbench.lifespan.PATIENCE_S", 0.2)
+    gate = tmp_path / "gate"
+    first, quick = server("waits", str(gate)), server("changes")
+    async with Workbench([first, quick]) as bench:
+        await until(lambda: "echo" in bench.registry)
+        assert bench.registry.get("echo").source is quick
+        gate.touch()
+        await until(lambda: bench.registry.get("echo").source is first)
+        assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
+        assert len([record for record in caplog.records if "takes the tool 'echo' over" in record.getMessage()]) == 1
+        quick.changed()
+        assert bench.registry.get("echo").source is first
+        first.lost()
+        await until(lambda: bool(bench.problems))
+        quick.changed()  # while the first one is down
+        assert bench.registry.get("echo").source is first
+
+
+async def test_names_that_settings_give_a_source_are_kept_for_it_while_it_is_down() -> None:
+    down = renamed(filtered(server("fails"), "echo", "issue"), {"issue": "other"})
+    async with Workbench([down, server("imitates")]) as bench:
+        assert {spec.name for spec in bench.registry.specs()} == {"gh-echo", "GH_other"}
+        kept = await bench.call("other", {})
+        assert kept.error is not None
+        assert kept.error.code == "unavailable"
+
+
+async def test_a_prefix_keeps_its_names_in_every_spelling_and_from_sources_before_it_too() -> None:
+    """Also `gh-` and `GH_`, which models and rules take for `gh_`; of two prefixes, the longer one decides."""
+    sources = [server("imitates"), prefixed(server("fails"), "gh_"), prefixed(server("other"), "gh_deep_")]
+    async with Workbench([*sources, prefixed(server("other"), "oth")]) as bench:
+        assert {spec.name for spec in bench.registry.specs()} == {
+            "echo",
+            "gh_deep_echo",
+            "gh_deep_other",
+            "othecho",
+            "othother",
+        }
+        assert str(bench.problems).count("is left out") == 3
 
 
 async def test_a_process_gets_its_own_environment_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

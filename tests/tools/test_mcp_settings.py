@@ -115,6 +115,33 @@ async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it
         assert refused.error.code in ("unknown_tool", "unavailable")
 
 
+async def test_what_was_locked_of_a_server_keeps_its_names_while_it_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attacker is another remote server, which waits until this one is down."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("toolcrib.workbench.lifespan.PATIENCE_S", 0.2)
+    gate = tmp_path / "gate"
+    gate.touch()
+    words = [sys.executable, "-S", SERVER, "waits", str(gate)]
+    lock = [sys.executable, "-m", "toolcrib", "lock", f"mcp:{' '.join(words)}"]
+    done = await asyncio.to_thread(subprocess.run, lock, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    gate.unlink()
+    text = f"[[source]]\ncommand = {json.dumps(words)}\n[[source]]\ncommand = {command('other')}\n"
+    read = settings(tmp_path, text)
+    async with Workbench([one.source for one in load_sources(read.sources, read)]) as bench:
+        while "other" not in bench.registry:
+            await asyncio.sleep(0.01)
+        refused = await bench.call("echo", {"n": 1})
+        assert refused.error is not None
+        assert refused.error.code == "unavailable"
+        gate.touch()
+        while "echo" not in bench.registry:
+            await asyncio.sleep(0.01)
+        assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
+
+
 async def test_what_a_server_is_reached_by_is_shown_to_no_model_wherever_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,6 +255,6 @@ def accepted(offered: Any, loaded: Loaded, locked: LockedSource | None, name: st
         return offered, []
     source: Any = loaded.source
     if getattr(source, "listed_at_start", False):
-        source.hold = locked.held
+        source.hold, source.expected = locked.held, tuple(locked.tools)
         return offered, []
     return View(name, (offered,), locked.accepted), locked.problems(loaded.tools)

@@ -31,7 +31,7 @@ class Registry:
     def add(self, tool: Callable[..., Any]) -> Tool[..., Any]:
         """Add a Tool, or the Tool of a callable. Raises NameConflictError, DefinitionError."""
         new_tool = as_tool(tool)
-        holder = self._folded.get(_fold(new_tool.spec.name))
+        holder = self._folded.get(fold(new_tool.spec.name))
         if holder is not None and self._tools[holder] is new_tool:
             return new_tool  # the same Tool, from a second source
         if holder is not None:
@@ -49,7 +49,7 @@ class Registry:
 
     def holder(self, name: str) -> Tool[..., Any] | None:
         """Return the tool that *name* is in conflict with: that of the name, or of one that differs in - and _."""
-        folded_name = self._folded.get(_fold(name))
+        folded_name = self._folded.get(fold(name))
         return None if folded_name is None else self._tools.get(folded_name)
 
     def replace(self, tool: Callable[..., Any]) -> Tool[..., Any]:
@@ -62,7 +62,7 @@ class Registry:
     def remove(self, name: str) -> Tool[..., Any]:
         """Take a tool out and give it back. Raises UnknownToolError."""
         tool = self.get(name)
-        del self._tools[name], self._folded[_fold(name)]
+        del self._tools[name], self._folded[fold(name)]
         self._changed()
         return tool
 
@@ -76,7 +76,7 @@ class Registry:
             old_tools = {name: self.get(name) for name in old}
             holders = {folded: self._tools[name] for folded, name in self._folded.items() if name not in old_tools}
             for tool in new_tools:
-                holder = holders.setdefault(_fold(tool.spec.name), tool)
+                holder = holders.setdefault(fold(tool.spec.name), tool)
                 if holder is not tool:
                     raise NameConflictError(
                         f"'{tool.spec.name}'{_at(tool)} cannot be put in: there is a tool '{holder.spec.name}'"
@@ -85,12 +85,12 @@ class Registry:
             # The new before the old goes: who looks one up meanwhile, in another thread, finds this one or that.
             for tool in new_tools:
                 self._tools[tool.spec.name] = tool
-                self._folded[_fold(tool.spec.name)] = tool.spec.name
+                self._folded[fold(tool.spec.name)] = tool.spec.name
             names = {tool.spec.name for tool in new_tools}
             for name in old_tools.keys() - names:
                 del self._tools[name]
-                if self._folded[_fold(name)] == name:
-                    del self._folded[_fold(name)]
+                if self._folded[fold(name)] == name:
+                    del self._folded[fold(name)]
         self._changed()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -173,7 +173,7 @@ class Registry:
 
     def _put(self, tool: Tool[..., Any]) -> None:
         self._tools[tool.spec.name] = tool
-        self._folded[_fold(tool.spec.name)] = tool.spec.name
+        self._folded[fold(tool.spec.name)] = tool.spec.name
         self._changed()
 
     def _changed(self) -> None:
@@ -205,7 +205,8 @@ def _at(tool: Tool[..., Any]) -> str:
     return "" if place is None else f" ({place})"
 
 
-def _fold(name: str) -> str:
+def fold(name: str) -> str:
+    """Return *name* as it is compared with others."""
     return name.replace("-", "_")
 
 

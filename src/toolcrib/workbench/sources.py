@@ -5,7 +5,7 @@ What runs of them is in `lifespan.py`.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..core import SetupError, Source, ToolcribError, UnknownToolError
 from ..tools import Loaded, LoadProblem, Tool, as_tool, load, offered_by
 from .lifespan import name_of, unique
-from .registry import Registry
-from .views import View, joined, loaded_from
+from .registry import Registry, fold
+from .views import View, joined, known_names, loaded_from, prefixes_of
 
 if TYPE_CHECKING:
     from ..tools.lock import Lock
@@ -28,6 +28,7 @@ _log = logging.getLogger("toolcrib")
 class Sources:
     """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
+    Of servers with a tool of one name, the one that is given first has it, whichever answers first.
     Where a change cannot be made, the tools stay as they were. *replaced* is called with the tools that a change has
     taken out. They are held to the file *lock*.
     """
@@ -47,7 +48,7 @@ class Sources:
 
             self._held_to = lock_in(lock)
         self._lock = threading.RLock()
-        self._entries = [self._entry(source) for source in sources]
+        self._entries = [self._entry(source) for source in _flat(sources)]
 
     @property
     def problems(self) -> list[LoadProblem]:
@@ -81,11 +82,15 @@ class Sources:
             raise
         return partial(_call_all, unlinks)
 
-    def refresh(self, source: Any) -> None:
-        """Take over what *source* offers, which has started after the others."""
+    def refresh(self, source: Any, *, runs: bool = True) -> None:
+        """Take over what *source* offers, which has started after the others, or that no other waits for it."""
         for entry in self._entries:
             if any(member is source for member in entry.dynamic):
-                self._changed(entry)
+                entry.awaited = [member for member in entry.awaited if member is not source]
+                if runs:
+                    self._changed(entry)
+                else:
+                    self._refresh_later(entry)
 
     def _entry(self, source: Any) -> "_Entry":
         reading = _Reading(self._held_to)
@@ -104,9 +109,11 @@ class Sources:
             _log.warning("Not loaded: %s", problem)
         for tool in entry.tools:
             self.registry.add(tool)
+        entry.awaited = [member for member in entry.dynamic if getattr(member, "listed_at_start", False)]
         return entry
 
     def _refresh_first(self, entry: "_Entry") -> None:
+        entry.awaited = [member for member in entry.awaited if not getattr(member, "required", True)]
         try:
             self._refresh(entry)
         except ToolcribError:
@@ -124,45 +131,97 @@ class Sources:
             except Exception as error:
                 entry.failure = entry.problem_of(error)
                 _log.warning("The tools of %s stay as they were: %s", entry.name, entry.failure.reason)
+            self._refresh_later(entry)
+
+    def _refresh_later(self, entry: "_Entry") -> None:
+        """Let the servers after *entry* have names that it has not, or no longer."""
+        with self._lock:
+            for later in self._entries[self._entries.index(entry) + 1 :]:
+                if later.conflicts or later.is_waiting:
+                    self._changed(later)
+                    break  # which does the same for those after it
 
     def _refresh(self, entry: "_Entry") -> None:
         with self._lock:
             new = loaded_from(entry.source).tools
             present = [tool.spec.name for tool in entry.tools if self.registry.find(tool.spec.name) is tool]
+            taken: list[AnyTool] = []
             if entry.is_of_servers:
-                new = self._without_taken(entry, new, present)
+                new, taken = self._allowed(entry, new, present)
             before = {id(tool) for tool in entry.tools}
             if len(new) == len(entry.tools) == len(present) and all(id(tool) in before for tool in new):
                 return
-            self.registry.exchange(present, new)
+            self.registry.exchange([*present, *(tool.spec.name for tool in taken)], new)
             old_tools, entry.tools = entry.tools, new
+            for tool in taken:
+                loser = self._entry_of(tool)
+                loser.tools = [other for other in loser.tools if other is not tool]
+                loser.conflicts.append(_conflict(loser, tool.spec.name, entry))
+                _log.warning("%s takes the tool '%s' over from %s", entry.name, tool.spec.name, loser.name)
             self._replaced(old_tools)
 
-    def _without_taken(self, entry: "_Entry", new: list[AnyTool], present: Collection[str]) -> list[AnyTool]:
-        """Return *new* without what has the name of a tool of another source: a server must not empty itself by one
-        name.
+    def _allowed(
+        self, entry: "_Entry", new: list[AnyTool], present: Collection[str]
+    ) -> tuple[list[AnyTool], list[AnyTool]]:
+        """Return those of *new* whose names *entry* may have, and the tools of later servers that they replace.
+
+        A server must not empty itself by one name. Until those before it have been tried, it gets no new ones.
         """
+        earlier = self._entries[: self._entries.index(entry)]
+        entry.is_waiting = any(other.awaited for other in earlier)
         entry.conflicts.clear()
-        accepted_tools: list[AnyTool] = []
+        allowed: list[AnyTool] = []
+        taken: list[AnyTool] = []
         for tool in new:
-            holder = self.registry.holder(tool.spec.name)
-            if holder is None or holder.spec.name in present:
-                accepted_tools.append(tool)
-                continue
-            reason = (
-                f"Another source has a tool '{holder.spec.name}' too, so this one is left out. Give the tools of one "
-                'of them a prefix: prefix = "..." in its [[source]], or prefixed(source, "...").'
-            )
-            entry.conflicts.append(LoadProblem(entry.name, reason))
-        return accepted_tools
+            name = tool.spec.name
+            holder = self.registry.holder(name)
+            is_own = holder is not None and holder.spec.name in present
+            rival = self._reserving(entry, earlier, name)
+            if rival is None and holder is not None and not is_own:
+                rival = self._entry_of(holder)
+                if rival.is_of_servers and rival not in earlier:
+                    taken.append(holder)
+                    rival = None
+            if rival is not None:
+                entry.conflicts.append(_conflict(entry, name, rival))
+            elif is_own or not entry.is_waiting:
+                allowed.append(tool)
+        return allowed, taken
+
+    def _reserving(self, entry: "_Entry", earlier: "list[_Entry]", name: str) -> "_Entry | None":
+        """Return the entry for which *name* is kept: by the longest prefix, or because an *earlier* one has it."""
+        lengths = {other: other.length_of_prefix(name) for other in self._entries}
+        longest = max(lengths.values())
+        if longest > lengths[entry]:
+            return next(other for other in lengths if lengths[other] == longest)
+        return next((other for other in earlier if fold(name) in other.known), None)
+
+    def _entry_of(self, tool: AnyTool) -> "_Entry":
+        return next((entry for entry in self._entries if any(own is tool for own in entry.tools)), _ADDED)
 
 
-@dataclass(slots=True)
+def _flat(sources: Iterable[Any]) -> Iterator[Any]:
+    for source in sources:
+        if isinstance(source, list | tuple):
+            yield from _flat(source)
+        else:
+            yield source
+
+
+def _conflict(entry: "_Entry", name: str, rival: "_Entry") -> LoadProblem:
+    return LoadProblem(
+        entry.name,
+        f"Another source has a tool '{name}' too, or its name is kept for it ({rival.name}), so this one is left out. "
+        'Give the tools of one of them a prefix: prefix = "..." in its [[source]], or prefixed(source, "...").',
+    )
+
+
+@dataclass(slots=True, eq=False)
 class _Entry:
     """One of the sources that were given. *source* loads without reading anything again; *dynamic* are in it.
 
     *unread* could not be loaded, *conflicts* have the name of a tool of another source, and *failure* is why its tools
-    stay as they were.
+    stay as they were. *awaited* have not been tried yet, and it *is_waiting* for such ones of other entries.
     """
 
     source: Any
@@ -172,6 +231,19 @@ class _Entry:
     tools: list[AnyTool] = field(default_factory=list[AnyTool])
     conflicts: list[LoadProblem] = field(default_factory=list[LoadProblem])
     failure: LoadProblem | None = None
+    awaited: list[Source] = field(default_factory=list[Source])
+    is_waiting: bool = False
+    known: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.known = frozenset(map(fold, known_names(self.source)))
+        self.prefixes = tuple(fold(prefix).casefold() for prefix in prefixes_of(self.source))
+
+    def length_of_prefix(self, name: str) -> int:
+        """Return how long its prefix is that *name* begins with; 0 where it has none of them."""
+        start = fold(name).casefold() if self.prefixes else ""
+        return max((len(prefix) for prefix in self.prefixes if start.startswith(prefix)), default=0)
 
     @property
     def is_of_servers(self) -> bool:
@@ -250,9 +322,17 @@ class _Offered:
         }
         return [tool for _, tool in self._made.values()]
 
+    @property
+    def expected(self) -> Sequence[str]:
+        return getattr(self._source, "expected", ())
+
     def _own(self, item: Any) -> AnyTool:
         tool = as_tool(item)
         return tool if tool.source is not None else tool.offered_by(self._source)
+
+
+_ADDED = _Entry((), [], "the program", [])
+"""The entry of tools that were put into the registry by others."""
 
 
 def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:

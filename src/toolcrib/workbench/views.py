@@ -19,11 +19,16 @@ Renames = Mapping[str, str | tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """*sources*, and the *change* that is made to the list of their tools. `str(view)` describes it."""
+    """*sources*, and the *change* that is made to the list of their tools. `str(view)` describes it.
+
+    *known* makes of names that the sources are known to have those that the view has; all have the *prefix*.
+    """
 
     name: str
     sources: tuple[Any, ...]
     change: Callable[[list[AnyTool]], list[AnyTool]]
+    known: Callable[[set[str]], set[str]] = set
+    prefix: str = ""
 
     def load(self) -> Loaded:
         """Return the tools as this view shows them, and the problems of what is viewed.
@@ -72,18 +77,25 @@ def filtered(
         suggestion = did_you_mean(closest_match(str(hint), Hints.__slots__))
         raise SetupError(f"There is no hint {hint!r}.{suggestion} There are: {', '.join(Hints.__slots__)}.")
 
+    literal = {pattern for pattern in patterns if not set(pattern) & set("*?[")}
+
+    def fits(name: str) -> bool:
+        return (included is None or bool(included.fullmatch(name))) and not (excluded and excluded.fullmatch(name))
+
     def change(tools: list[AnyTool]) -> list[AnyTool]:
-        _require([pattern for pattern in patterns if not set(pattern) & set("*?[")], tools)
+        _require([pattern for pattern in patterns if pattern in literal], tools)
         return [
             tool
             for tool in tools
-            if (included is None or included.fullmatch(tool.spec.name))
-            and (excluded is None or not excluded.fullmatch(tool.spec.name))
+            if fits(tool.spec.name)
             and (not any_of or any_of & tool.spec.tags)
             and (hint is None or getattr(tool.spec.hints, hint) is True)
         ]
 
-    return View(f"filtered({_name_of(source)})", (source,), change)
+    def known(names: set[str]) -> set[str]:
+        return set(filter(fits, names | literal))
+
+    return View(f"filtered({_name_of(source)})", (source,), change, known)
 
 
 def renamed(source: Any, names: Renames) -> View:
@@ -104,7 +116,10 @@ def renamed(source: Any, names: Renames) -> View:
         _require(to, tools)
         return [tool.named(*to[tool.spec.name]) if tool.spec.name in to else tool for tool in tools]
 
-    return View(f"renamed({_name_of(source)})", (source,), change)
+    def known(names: set[str]) -> set[str]:
+        return {to[name][0] if name in to else name for name in names.union(to)}
+
+    return View(f"renamed({_name_of(source)})", (source,), change, known)
 
 
 def prefixed(source: Any, prefix: str) -> View:
@@ -115,7 +130,10 @@ def prefixed(source: Any, prefix: str) -> View:
     def change(tools: list[AnyTool]) -> list[AnyTool]:
         return [tool.named(prefix + tool.spec.name) for tool in tools]
 
-    return View(f"prefixed({_name_of(source)}, {prefix!r})", (source,), change)
+    def known(names: set[str]) -> set[str]:
+        return {prefix + name for name in names}
+
+    return View(f"prefixed({_name_of(source)}, {prefix!r})", (source,), change, known, prefix)
 
 
 def joined(*sources: Any) -> View:
@@ -130,6 +148,20 @@ def loaded_from(source: Any) -> Loaded:
     if isinstance(source, Registry):
         return Loaded(list(source))
     return joined(*source).load() if isinstance(source, list | tuple) else load(source)
+
+
+def known_names(source: Any) -> set[str]:
+    """Return the names that tools of *source* are known to have, also where it has not started."""
+    if not isinstance(source, View):
+        return set(getattr(source, "expected", ()))
+    return source.known({name for part in source.sources for name in known_names(part)})
+
+
+def prefixes_of(source: Any) -> list[str]:
+    """Return the prefixes that tools of *source* have here."""
+    if not isinstance(source, View):
+        return []
+    return [source.prefix] if source.prefix else [prefix for part in source.sources for prefix in prefixes_of(part)]
 
 
 def _distinct(tools: list[AnyTool]) -> list[AnyTool]:

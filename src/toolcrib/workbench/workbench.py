@@ -529,10 +529,9 @@ class Crib(Startable):
 
     def _source_changed(self, source: Any, reason: str | None) -> None:
         self._unavailable.pop(id(source), None)
-        if reason is None:
-            self._sources.refresh(source)
-        else:
+        if reason is not None:
             self._unavailable[id(source)] = LoadProblem(name_of(source), reason)
+        self._sources.refresh(source, runs=reason is None)
         self._invalidate()
 
     def _is_in_use(self, source: Any) -> bool:

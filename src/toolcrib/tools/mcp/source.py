@@ -62,6 +62,8 @@ class MCPUpstream(MCPOffers, Source):
         self.problems: list[LoadProblem] = []
         self.hold: Hold | None = None
         """Decides which tools may be used, where a lock says so."""
+        self.expected: Sequence[str] = ()
+        """The names of its tools, as far as they are known before it has started."""
         self._sessions: CallerSessions | None = None
         self._offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
         self._tools: list[AnyTool] = []
