@@ -423,6 +423,7 @@ async def tables(world: World) -> None:
 @door(
     *("Crib.start", "Crib.reset", "Crib.save_state", "Crib.load_state", "Crib.from_config"),
     *("Workbench.start", "Workbench.stop", "Workbench.reset", "Workbench.save_state", "Workbench.load_state"),
+    *("Workbench.enter", "Workbench.leave"),
     *("Workbench.invalidate", "Workbench.ended", "Workbench.from_config", "Crib.stop"),
 )
 async def lives(world: World) -> None:
@@ -434,6 +435,9 @@ async def lives(world: World) -> None:
     bench.invalidate()
     bench.ended()
     await bench.reset()
+    await bench.enter()
+    world.see(await bench.call("read"))
+    await bench.leave()
     await bench.stop()
     path = world.folder / "toolcrib.toml"
     path.write_text('[variables]\nprincipal = "ada"\n')
@@ -444,10 +448,18 @@ async def lives(world: World) -> None:
         world.see(own.caller, crib, await own.call("read"))
 
 
-@door("Workbench.registry", "Workbench.problems", "Crib.problems", "Workbench.now", "Workbench.redacted")
+@door(
+    *("Workbench.registry", "Workbench.problems", "Crib.problems", "Workbench.now", "Workbench.redacted"),
+    *("Workbench.finder", "Workbench.reader", "Workbench.count"),
+)
 async def looks(world: World) -> None:
     bench = world.crib.workbench(BOB)
     world.see(list(bench.registry), bench.problems, bench.now(), bench.redacted("x"), bench.specs())
+
+    async def tried() -> Any:
+        return await bench.call("read")
+
+    world.see(bench.finder(), bench.reader(), await bench.count("tools/list", tried))
 
 
 # Behind them
