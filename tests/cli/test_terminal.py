@@ -72,12 +72,12 @@ def test_a_failure_at_a_terminal_is_shown_with_the_frames_of_the_tool_alone(
     file.write_text(FAILING.format(kind=kind, options=options))
     with at_terminal(folder, environment, "call", "failing.py", "outer", columns=200) as session:
         status, seen = session.read_to_end()
-    lines = seen.splitlines()
-    frames = [line for line in lines if line.startswith("  File ")]
+    lines = [line.strip() for line in seen.splitlines()]
+    frames = [line for line in lines if line.startswith("File ")]
     # The module of a file has a name of its own, which is no news to anybody.
     assert (status, frames, "toolcrib_failing" in seen) == (
         1,
-        [f'  File "{file}", line 11, in outer', f'  File "{file}", line 7, in inner'],
+        [f'File "{file}", line 11, in outer', f'File "{file}", line 7, in inner'],
         False,
     ), seen
     assert "failing.Oops: the detail" in lines

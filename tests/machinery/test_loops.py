@@ -197,7 +197,7 @@ def no_threads() -> Iterator[None]:
 
 async def test_late_threads_of_one_principal_leave_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The case of threads that a caller keeps for ever; here threads that wait for calls count with them, too."""
-    monkeypatch.setattr(loops, "MAX_PARKED", 8)
+    monkeypatch.setattr(loops, "MAX_PARKED", 16)
     pool, go_on = loops._Threads(2), threading.Event()
     monkeypatch.setattr(loops, "_threads", lambda _: pool)
 
@@ -221,8 +221,8 @@ async def test_late_threads_of_one_principal_leave_room_for_those_of_others(monk
             return codes
 
         try:
-            assert await late("eve") == [*["timeout"] * 4, "limited"]
-            assert await late("mallory") == [*["timeout"] * 2, "limited"]
+            assert await late("eve") == [*["timeout"] * 8, "limited"]
+            assert await late("mallory") == [*["timeout"] * 4, "limited"]
             assert (await asyncio.wait_for(crib.workbench(Caller("alice")).call("nested"), WAIT_S)).value == "done"
             assert (await crib.workbench(Caller("eve")).call("plain")).shown().code == "limited"
         finally:
