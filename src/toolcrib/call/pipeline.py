@@ -297,7 +297,7 @@ async def _decide(checked: CheckedArguments, sent: Call, runtime: Runtime, trail
 async def _require_visible(tool: Tool, runtime: Runtime, trail: Trail) -> None:
     """Raise ToolError `denied` where the policy denies the caller *tool*, whatever the arguments.
 
-    What such a tool takes is explained to none of those from whom it is hidden.
+    A caller from whom a tool is hidden does not learn what it takes.
     """
     hides = getattr(runtime.policy, "hides", None)
     if runtime.policy is not None and hides is not None and hides(tool.spec, runtime.caller):

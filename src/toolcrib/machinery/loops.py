@@ -52,7 +52,7 @@ class Escaped(Exception):
 def in_thread(work: Callable[[], T], *, principal: str = "", is_cleanup: bool = False) -> Awaitable[T]:
     """Start *work* in a worker thread under this task's context variables. Returns its value, to be awaited at once.
 
-    *principal* is for whom. Where work waits for a thread, that of who has the fewest is next.
+    The work is for *principal*. Of work that waits for a thread, that of the principal with the fewest is next.
 
     Raises what *work* raises; `Escaped` in place of what an event loop cannot carry; ToolError `limited` where too many
     threads are occupied for ever, but not for what *is_cleanup*, and `unavailable` where the system starts no thread.
@@ -166,7 +166,7 @@ class _Threads:
 
     A thread is parked while its caller has given up, so that work that never returns does not exhaust the pool, or
     while it waits for another call, which may need a thread itself. For each parked thread there may be one more, and
-    for each principal but one, so that nobody waits for the work of others.
+    for each principal but one, so that no principal waits for the work of others.
     """
 
     def __init__(self, size: int) -> None:

@@ -206,7 +206,7 @@ class Worker:
     """One worker process. Made by `Processes`.
 
     `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for the caller to note what
-    it has loaded, and whose calls it has run. `owner` is whom it serves.
+    it has loaded, and whose calls it has run. It serves `owner` alone.
     """
 
     def __init__(

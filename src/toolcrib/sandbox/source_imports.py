@@ -1,6 +1,6 @@
-"""Imports from a folder of somebody else's: compiled from the source, which is what a person has read and a hash holds.
+"""Imports from a folder of another author: compiled from the source, which is what a person has read and a hash holds.
 
-Bytecode beside it (`__pycache__`, `.pyc`) is neither read nor written: whoever puts it there, its content is not that
+Bytecode beside it (`__pycache__`, `.pyc`) is neither read nor written: its content is not that
 of the source. As a script, runs the program that its argument names, in an interpreter of any environment: standard
 library only.
 """

@@ -173,7 +173,7 @@ class AccessKeys:
             names = connection.execute(select(_TABLE.c.name).where(is_it)).scalars().all()
             for name in names:
                 connection.execute(_TABLE.delete().where(is_it))
-                # Whoever has the name next is somebody else, as far as is known here.
+                # The next key of this name may belong to another person.
                 connection.execute(_RETIRED.delete().where(_RETIRED.c.name == name))
                 connection.execute(_RETIRED.insert(), {"name": name})
             return bool(names)

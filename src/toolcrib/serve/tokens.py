@@ -132,7 +132,7 @@ class AccessTokens:
         """Return the issuer's key for a token with *header*."""
         key = None
         if header.get("alg") in ALGORITHMS:
-            # Also where the key is known: it may have been withdrawn since, however long nobody came.
+            # Also where the key is known: it may have been withdrawn since, however long no request came.
             await self._fetch(lambda: self._found(header) is None or self._age_s() > _FRESH_S)
             key = self._found(header)
         if self._age_s() > _KEPT_S:

@@ -364,7 +364,7 @@ class _Git:
             mode, _, name = about.decode().split()
             path = raw.decode(errors="replace")
             if path.endswith((".pyc", ".pyo")):
-                continue  # what it was compiled from, nobody knows
+                continue  # its source is unknown
             if not _is_safe(path):
                 raise self._refused(path, "its path leads elsewhere, or could not be written everywhere")
             if mode == _SUBMODULE:

@@ -58,7 +58,7 @@ class Profiles:
         if choice is _ABSENT and profile in self.names:
             choice = profile
         if not isinstance(choice, str) or choice not in self.names:
-            hides = getattr(own.policy, "hides", None)  # then the arguments are explained to nobody
+            hides = getattr(own.policy, "hides", None)  # then the arguments are explained to no caller
             is_hidden = hides is not None and hides(tool.spec, own.caller)
             return call, own if is_hidden else replace(own, ready={}, resolve=self._refuse)
         call = replace(call, arguments=arguments)
