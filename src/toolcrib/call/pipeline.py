@@ -315,7 +315,9 @@ async def _ask_policy(policy: Policy, tool: Tool, arguments: Mapping[str, Any], 
     spec = tool.spec
     try:
         answer: Any = policy(spec, arguments, runtime.caller)
-        if type(answer) is not str and isawaitable(answer):
+        if type(answer) is str and (decision := _ANSWERS.get(answer)) is not None:
+            return decision
+        if isawaitable(answer):
             answer = await answer
     except ToolError:
         raise
@@ -411,7 +413,7 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
         content = (Text(value),)
     else:
         content = (Data(tool.encode(value)),)
-    return content if redaction is None else tuple(_redacted(part, redaction) for part in content)
+    return content if redaction is None else tuple([_redacted(part, redaction) for part in content])
 
 
 def _redacted(part: Content, redaction: Redaction) -> Content:
@@ -424,8 +426,11 @@ def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None
     if result.repairs and redaction is not None:
         result.repairs = _redacted_repairs(result.repairs, redaction)
     if (decision := trail.decision) is not None:
-        members = {"do": decision.do, "rule": decision.rule, "by": decision.by}
-        result.metadata["decision"] = {name: value for name, value in members.items() if value is not None}
+        members = result.metadata["decision"] = {"do": decision.do}
+        if decision.rule is not None:
+            members["rule"] = decision.rule
+        if decision.by is not None:
+            members["by"] = decision.by
     if trail.failures:
         result.metadata["retries"] = list(trail.failures)
 

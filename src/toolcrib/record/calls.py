@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
@@ -9,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..core import CallRecord, Recorder
-from ..machinery import Shares, one_line
+from ..machinery import one_line
 
 _log = logging.getLogger("toolcrib.calls")
 
@@ -35,21 +36,31 @@ class CallLog(Recorder):
     def __init__(self, size: int = 1000, *, with_content: bool = False) -> None:
         self.with_content = with_content
         self._size = size
-        self._numbers = count()
-        self._lasting, self._rest = Shares[int, CallRecord](), Shares[int, CallRecord]()
+        self._count, self._numbers = 0, count()
+        # By principal, each call with its number.
+        self._lasting: defaultdict[str, deque[tuple[int, CallRecord]]] = defaultdict(deque)
+        self._rest: defaultdict[str, deque[tuple[int, CallRecord]]] = defaultdict(deque)
 
     async def finished(self, record: CallRecord, /) -> None:
         part = self._lasting if had_effect(record) else self._rest
-        part.put(next(self._numbers), record, record.caller.principal)
-        if len(self) > self._size:
-            (self._rest if len(self._rest) else self._lasting).drop()
+        part[record.caller.principal].append((next(self._numbers), record))
+        self._count += 1
+        if self._count > self._size:
+            self._drop(self._rest or self._lasting)
+
+    def _drop(self, part: dict[str, deque[tuple[int, CallRecord]]]) -> None:
+        principal = max(part, key=lambda name: len(part[name]))
+        part[principal].popleft()
+        if not part[principal]:
+            del part[principal]
+        self._count -= 1
 
     def __iter__(self) -> Iterator[CallRecord]:
-        records = sorted([*self._lasting.items(), *self._rest.items()], key=itemgetter(0))
-        return iter([record for _, record in records])
+        numbered = (call for part in (self._lasting, self._rest) for calls in part.values() for call in calls)
+        return iter([record for _, record in sorted(numbered, key=itemgetter(0))])
 
     def __len__(self) -> int:
-        return len(self._lasting) + len(self._rest)
+        return self._count
 
 
 class CallLines(Recorder):

@@ -82,7 +82,8 @@ class Redactor:
 
     def redact(self, text: str, /) -> str:
         """Return *text* with every known secret replaced by `[secret]`."""
-        return _redacted(text, (self._forms,))
+        forms = self._forms
+        return text if len(text) < forms.shortest else _redacted(text, (forms,))  # as most results of quick calls
 
     def split(self, text: str, /) -> tuple[str, str]:
         """Split *text*, which goes out in pieces, into the end that may begin a secret, and the rest, redacted.
@@ -111,16 +112,17 @@ class Redactor:
 class _Forms:
     """The forms to look for in a text. In a long one, those are looked for of which it has the last characters."""
 
-    __slots__ = ("_by_head", "_by_tail", "_forms", "_grams", "_heads", "_longest", "_stride")
+    __slots__ = ("_by_head", "_by_tail", "_forms", "_grams", "_heads", "_longest", "_stride", "shortest")
 
     def __init__(self, forms: Iterable[str]) -> None:
         self._forms = tuple(forms)
         self._longest = max(map(len, self._forms), default=0)
+        self.shortest = min(map(len, self._forms), default=0)
         self._by_head: dict[str, list[str]] = {}
         for form in self._forms:
             self._by_head.setdefault(form[:MIN_SECRET_CHARS], []).append(form)
         self._heads = {head[:size] for head in self._by_head for size in range(1, MIN_SECRET_CHARS)}
-        self._stride = min(MAX_STRIDE, min(map(len, self._forms), default=0) - _GRAM + 1)
+        self._stride = min(MAX_STRIDE, self.shortest - _GRAM + 1)
         self._by_tail: dict[str, set[str]] = {}
         self._grams: dict[str, set[tuple[int, int]]] = {}
 
