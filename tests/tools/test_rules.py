@@ -23,6 +23,7 @@ from toolcrib import Call, Caller, Crib, Workbench
 from toolcrib.core import CancellationToken
 from toolcrib.tools import Permissions
 
+from ..sandbox.conftest import nothing_left_behind as nothing_left_behind  # of each test here, too
 from ..sandbox.family import family
 from ..sandbox.test_source_imports import plant
 from . import test_components as components

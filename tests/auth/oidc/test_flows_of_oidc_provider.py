@@ -180,9 +180,8 @@ async def test_a_server_that_dies_in_the_middle_costs_no_grant(make_parts: MakeP
         assert result.error.code == "unavailable"
         pending = (await crib.workbench(BOB).call("who")).pending
         assert pending is not None
-        callback = (
-            f"http://127.0.0.1:9/auth/callback?code=a-code&state={parse_qs(urlsplit(pending.url).query)['state'][0]}"
-        )
+        (state,) = parse_qs(urlsplit(pending.url).query)["state"]
+        callback = f"http://127.0.0.1:9/auth/callback/local?code=a-code&state={state}"
         with pytest.raises(CallbackError, match="cannot be reached") as raised:
             await crib.complete(f"{callback}&iss={provider.issuer}")
         assert raised.value.reason == "failed"
