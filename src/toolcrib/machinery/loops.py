@@ -27,9 +27,9 @@ from .shares import share
 T = TypeVar("T")
 
 MAX_THREADS = 32
-"""How many threads work at a time, and one more for each further principal whose work there is."""
+"""How many threads work at a time. Each further principal with work adds one."""
 MAX_PARKED = 512
-"""How many more there may be whose callers have given up, or which wait for other calls; half of it of a principal."""
+"""How many more may be left by their callers or wait for other calls. A principal has at most half of these."""
 LOOK_INTERVAL_S = 0.1
 BEGIN_TIMEOUT_S = 10.0
 """How long a loop may take to begin what is handed over to it."""

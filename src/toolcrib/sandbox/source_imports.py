@@ -1,8 +1,7 @@
 """Imports from a folder of another author: compiled from the source, which is what a person has read and a hash holds.
 
-Bytecode beside it (`__pycache__`, `.pyc`) is neither read nor written: its content is not that
-of the source. As a script, runs the program that its argument names, in an interpreter of any environment: standard
-library only.
+Bytecode beside it (`__pycache__`, `.pyc`) is neither read nor written: it may be of another source. As a script, this
+file runs the program that its argument names, in the interpreter of any environment: standard library only.
 """
 
 import os

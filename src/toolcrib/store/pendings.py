@@ -43,8 +43,8 @@ class DatabasePendings:
     """A PendingStore in *store*: an answer is used once over all processes.
 
     At most *size* are stored, *per_principal* of one principal, with *size_bytes* of arguments and schemas in all.
-    Where there is no room, what has ended goes first, and then the oldest that waits of the principal who holds the
-    most; their own new calls may not wait.
+    Where there is no room, what has ended goes first, then the oldest open call of the principal who holds the most.
+    A new call of that principal may not wait.
 
     What this process has seen to be expired stays so when the clock steps back.
     """

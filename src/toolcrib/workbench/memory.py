@@ -17,8 +17,8 @@ class MemoryPendings:
     """A PendingStore for one process: what waits is lost with it.
 
     At most *size* are stored, *per_principal* of one principal, with *size_bytes* of arguments and messages in all.
-    Where there is no room, what has ended goes first, and then the oldest that waits of the principal who holds the
-    most; their own new calls may not wait.
+    Where there is no room, what has ended goes first, then the oldest open call of the principal who holds the most.
+    A new call of that principal may not wait.
 
     What has expired stays expired when the clock steps back.
     """

@@ -1050,7 +1050,7 @@ class Workbench(Startable):
 
     @at_home
     async def _run_unlisted(self, call: Call, tool: AnyTool) -> Result[Any]:
-        """Return the result of *call* of *tool*, of which a large one is no handle."""
+        """Return the whole result of *call* of *tool*: a large one gets no handle."""
         self._require_open()
 
         async def resolve(_: Call) -> AnyTool:
