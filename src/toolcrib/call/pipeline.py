@@ -148,14 +148,19 @@ async def _steps(
             raise outer.error
         if hasattr(value, "__next__") and (type(value) is GeneratorType or tool.spec.output_schema is not None):
             value = await _listed(value)
+        headers = None
+        if type(value) is Result and not value.content:  # else it came with its own content
+            headers, value = value.metadata.get("headers"), value.unwrap()
         content = _normalize(tool, value, runtime.redaction)
-        value = value.value if type(value) is Result else value  # it came with its own content
+        value = value.value if type(value) is Result else value
         result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
         if runtime.handles is not None:
             part = content[0] if len(content) == 1 else None
             text = part.json if type(part) is Data else part.text if type(part) is Text else None
             if text is None or len(text) > runtime.handles.limit_chars:  # else it is clearly short enough
                 await runtime.handles.bound(result, tool.spec.name)
+        if headers:  # after the bound: they are shown beside a preview, too
+            _add_headers(result, headers, runtime.redaction)
         return result
     except BaseException as raised:
         return await _end(raised, request, runtime, started_at, trail, outer)
@@ -414,6 +419,14 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
     else:
         content = (Data(tool.encode(value)),)
     return content if redaction is None else tuple([_redacted(part, redaction) for part in content])
+
+
+def _add_headers(result: Result[Any], headers: Mapping[str, str], redaction: Redaction | None) -> None:
+    """Show the response headers that a tool brought beside its value, secrets redacted."""
+    clean = {name: redacted(text, redaction) for name, text in headers.items()}
+    result.metadata["headers"] = clean
+    lines = ("Response headers:", *(f"{name}: {text}" for name, text in clean.items()))
+    result.content = (*result.content, Text("\n".join(lines)))
 
 
 def _redacted(part: Content, redaction: Redaction) -> Content:

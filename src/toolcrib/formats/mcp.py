@@ -100,7 +100,7 @@ def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = N
 
     Of a result that is too large to be shown there is no structured content either; a link leads to all of it. For
     programs, `_meta` has `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`,
-    `toolcrib/pending`, `{"id", "kind"}`, and `toolcrib/handle` of a large result.
+    `toolcrib/pending`, `{"id", "kind"}`, `toolcrib/handle` of a large result, and `toolcrib/headers` of a response.
     """
     blocks, error = content(result.content, result.call_id), result.error
     structured: dict[str, Any] | None = None
@@ -149,10 +149,10 @@ def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any
     """Return the structured content, made of what may be shown; None where that does not match *schema*."""
     kind = Data if any(isinstance(part, Data) for part in result.content) else Text
     parts = [part for part in result.content if isinstance(part, kind)]
-    if "size_chars" in result.metadata or len(parts) != 1:
+    if "size_chars" in result.metadata or len(parts) - (kind is Text and "headers" in result.metadata) != 1:
         return None
     try:
-        (part,) = parts
+        part = parts[0]
         value: Any = from_json(part.json, allow_inf_nan=False) if isinstance(part, Data) else encodable(part.text)
     except ValueError:
         return None
@@ -197,6 +197,7 @@ def _meta(result: Result[Any], error: ToolError | None) -> dict[str, Any]:
         meta["toolcrib/error"] = error_data(error)
     if result.pending is not None:
         meta["toolcrib/pending"] = {"id": result.pending.id, "kind": result.pending.kind}
-    if "handle" in result.metadata:
-        meta["toolcrib/handle"] = result.metadata["handle"]
+    for name in ("handle", "headers"):
+        if name in result.metadata:
+            meta[f"toolcrib/{name}"] = result.metadata[name]
     return meta

@@ -14,6 +14,7 @@ import pytest
 from toolcrib import Caller, Crib, Image, Result, ToolAuth, Workbench
 from toolcrib.auth import CredentialBroker
 from toolcrib.core import File, LoadError
+from toolcrib.formats.mcp import call_result
 from toolcrib.tools import load, openapi_source
 
 from .conftest import Service
@@ -401,3 +402,124 @@ async def test_references_to_other_addresses_stay_at_the_origin_of_the_document(
         assert len(openapi_source(address, external_refs=True).tools()) == 1
     assert other.requests == []
     other.close()
+
+
+LISTED: Any = {
+    "200": {
+        "description": "ok",
+        "headers": {
+            "Link": {"schema": {"type": "string"}},
+            "X-Total-Count": {"$ref": "#/components/headers/Total"},
+            "ETag": {},
+            "Set-Cookie": {},
+            "X-Subject-Token": {},
+            "X-Next-Page-Token": {},
+            "Content-Type": {},
+            "X-Absent": {},
+        },
+        "content": {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}},
+    },
+    "2XX": {"description": "made", "headers": {"Location": {}}},
+}
+
+
+async def test_headers_that_the_document_lists_are_in_the_result_and_no_secrets(service: Service, write: Write) -> None:
+    """GitHub and GitLab page by `Link` and `X-Total`. Not named: a server that repeats the key of a request in `Link`,
+    Keystone's token in a header of its own, and a status that is documented as `2XX`."""
+    schemes = {"key": {"type": "apiKey", "in": "query", "name": "key"}}
+    item = {"get": {"operationId": "get", "responses": LISTED, "security": [{"key": []}]}}
+    item["post"] = {"operationId": "post", "responses": LISTED, "security": []}
+    file = write({"/a": item}, server=service.url, components={"securitySchemes": schemes})
+    sent = {
+        "content-type": "application/json",
+        "Link": f'<{service.url}/a?page=2&key=s3cret-key>; rel="next"',
+        "X-TOTAL-COUNT": "41",
+        "ETag": 'W/"1"',
+        "Set-Cookie": "sid=1",
+        "X-Subject-Token": "t0ken",
+        "X-Next-Page-Token": "p2",
+        "X-Other": "not listed",
+    }
+    service.replies["/a"] = (200, sent, b"[1, 2]")
+    broker = CredentialBroker(secrets={f"{service.netloc}/key": "s3cret-key"})
+    result = await call(file, {}, broker=broker, tool="get")
+    headers = {
+        "link": f'<{service.url}/a?page=2&key=[secret]>; rel="next"',
+        "x-total-count": "41",
+        "etag": 'W/"1"',
+        "x-next-page-token": "p2",
+    }
+    assert result.value == [1, 2]
+    assert result.metadata["headers"] == headers
+    assert result.text == "[1,2]\nResponse headers:\n" + "\n".join(f"{name}: {text}" for name, text in headers.items())
+    assert "s3cret" not in json.dumps(result.to_dict())
+    service.replies["/a"] = (201, {"Location": "/a/7", "ETag": "1"}, b"")
+    made = await call(file, {}, tool="post", output_schemas=False)
+    assert (made.value, made.metadata["headers"], made.text) == (
+        None,
+        {"location": "/a/7"},
+        "null\nResponse headers:\nlocation: /a/7",
+    )
+    service.replies["/a"] = (200, {"content-type": "application/json"}, b"[1]")
+    plain = await call(file, {}, tool="post")
+    assert (plain.value, plain.metadata, plain.text) == ([1], {}, "[1]")
+
+
+async def test_headers_leave_the_promise_and_a_large_result_as_they_are(service: Service, write: Write) -> None:
+    """Of a text, too, whose content for MCP was to be one part."""
+    listed = {"ETag": {}}
+    paths: dict[str, Any] = {
+        f"/{name}": {
+            "get": {
+                "operationId": name,
+                "responses": {
+                    "200": {"description": "", "headers": listed, "content": {"application/json": {"schema": schema}}}
+                },
+            }
+        }
+        for name, schema in (("text", {"type": "string"}), ("numbers", {"type": "array"}), ("wrong", {"type": "null"}))
+    }
+    file = write(paths, server=service.url)
+    for name, body in (("text", '"hello"'), ("numbers", json.dumps([*range(2000)])), ("wrong", "[]")):
+        service.replies[f"/{name}"] = (200, {"content-type": "application/json", "ETag": "7"}, body.encode())
+    source = openapi_source(file)
+    promises = {tool.spec.name: tool.spec.output_schema for tool in source.tools()}
+    async with Workbench([source], max_result_chars=1000) as bench:
+        text = await bench.call("text")
+        answer = call_result(text, promises["text"])
+        assert answer["structuredContent"] == {"result": "hello"}
+        assert answer["_meta"] == {"toolcrib/headers": {"etag": "7"}}
+        large = await bench.call("numbers")
+        assert large.text.endswith("\nResponse headers:\netag: 7")
+        assert (large.value, large.metadata["headers"]) == ([*range(2000)], {"etag": "7"})
+        last = await bench.call("read_result", {"handle": large.metadata["handle"], "pointer": "/1999"})
+        assert last.text.endswith("\n1999")
+        wrong = await bench.call("wrong")
+        assert wrong.error is not None
+        assert wrong.error.code == "invalid_result"
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a": [1]}', {"a": [1]}),
+        (b"\xef\xbb\xbf[1]", [1]),
+        (b"7", 7),
+        ("grüße".encode(), "grüße"),
+        (b"[1, NaN]", "[1, NaN]"),
+        (b'{"a": 1}\n{"a": 2}', '{"a": 1}\n{"a": 2}'),
+        (b"[" * 5000, "[" * 5000),
+        (b"\x00\x01", File(b"\x00\x01", "application/octet-stream")),
+        (b"\xff\xfe", File(b"\xff\xfe", "application/octet-stream")),
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": " "}])
+async def test_an_answer_without_a_content_type_is_read(
+    service: Service, write: Write, body: bytes, value: Any, headers: dict[str, str]
+) -> None:
+    """It was a file of bytes. Not named: a content type that is empty, as some proxies leave it."""
+    file = write({"/a": {"get": OK}}, server=service.url)
+    service.replies["/a"] = (200, headers, body)
+    result = await call(file, {})
+    assert result.status == "success"
+    assert result.value == value

@@ -201,7 +201,7 @@ def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: 
         "/j": "'x' of its server has no default",
         "/k": "`external_refs` is not set",
         "/l": "its body has no content",
-        "/m": "it is not an object",
+        "/m": "an object is missing",
         "/n": 'private_hosts = ["10.0.0.1"]',
         "/o": "not the address of a server",
         "/p/../q": "its path has '.' or '..'",

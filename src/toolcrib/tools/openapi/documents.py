@@ -145,7 +145,7 @@ def _are_mappings(value: Any) -> bool:
 
 # References
 
-_MAX_FILES = _MAX_HOPS = 100
+_MAX_HOPS = 100
 
 Read = Callable[[str], Any]
 """The JSON value in another file, by its address. Raises LoadError where it cannot be had, or may not be."""
@@ -182,12 +182,12 @@ class Documents:
         address, fragment = (file, ref[1:]) if ref[:1] == "#" else urldefrag(urljoin(file, ref))
         address = self.where if address == self._own else address
         if address not in self._files:
-            if len(self._files) >= _MAX_FILES:
-                raise Unusable(f"its references lead to more than {_MAX_FILES} files")
             try:
                 self._files[address] = self._read(address)
             except LoadError as error:
-                raise Unusable(f"its '$ref' '{ref[:100]}' cannot be followed: {str(error).rstrip('.')}") from None
+                self._files[address] = error  # and is not asked for again
+        if isinstance(why := self._files[address], LoadError):
+            raise Unusable(f"its '$ref' '{ref[:100]}' cannot be followed: {str(why).rstrip('.')}")
         pointer = unquote(fragment) if "%" in fragment else fragment
         return self.at(address, pointer), address, pointer
 
@@ -218,3 +218,10 @@ class Documents:
             if rest and isinstance(value, dict):
                 value = {**value, **rest}
         raise Unusable("its references lead from one to the next without end")
+
+    def whole(self, value: Any, file: str) -> tuple[Mapping[str, Any], str]:
+        """Return the path item or operation *value*, followed. Raises Unusable where more stands beside its `$ref`."""
+        for name in value if isinstance(value, dict) and "$ref" in value else ():
+            if name not in ("$ref", "summary", "description") and not name.startswith("x-"):
+                raise Unusable(f"'{name[:60]}' stands beside its '$ref', and only one of them can count")
+        return self.followed(value, file)

@@ -121,7 +121,13 @@ class Operation:
     body: Body | None = None
     responses: tuple[tuple[Any, str], ...] = ()
     """The schemas, with their files, of what success brings; none where the document does not promise JSON for all."""
+    headers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The names of the headers that an answer has by the document, by its status: `200`, `2xx` or `default`."""
     security: Sequence[Any] = ()
+
+    def headers_of(self, status: int) -> frozenset[str]:
+        keys = (str(status), f"{status // 100}xx", "default") if self.headers else ()
+        return next((self.headers[key] for key in keys if key in self.headers), frozenset())
 
     @property
     def label(self) -> str:
@@ -149,15 +155,13 @@ def read_operations(
                 problems.append((path[:100], "its path does not begin with '/'"))
             continue
         try:
-            item, file = documents.followed(item_or_ref, documents.where)
+            item, file = documents.whole(item_or_ref, documents.where)
         except Unusable as error:
             problems.append((path, str(error)))
             continue
         methods = {method.upper(): item[method] for method in METHODS if method in item}
         for method, operation in {**methods, **mapping(item.get("additionalOperations"))}.items():
             try:
-                if not isinstance(operation, dict):
-                    raise Unusable("it is not an object")
                 readings.append(_read(root, path, method, item, operation, file, documents, options))
             except Unusable as error:
                 problems.append((f"{method} {path}", str(error)))
@@ -171,12 +175,13 @@ def _read(
     path: str,
     method: str,
     item: Mapping[str, Any],
-    operation: Mapping[str, Any],
-    file: str,
+    operation_or_ref: Any,
+    item_file: str,
     documents: Documents,
     options: Options,
 ) -> tuple[Operation, bool]:
     """Return an operation, and whether the document names it."""
+    operation, file = documents.whole(operation_or_ref, item_file)
     if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
         raise Unusable(f"its method '{method[:20]}' is not one that is sent")
     # What follows a '#' tells operations apart, and is never sent.
@@ -185,12 +190,15 @@ def _read(
         raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
     operation_id = operation.get("operationId")
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
-    parameters, schemas = _parameters(item, operation, file, documents)
+    references = [(reference, item_file) for reference in listed(item.get("parameters"))]
+    references += [(reference, file) for reference in listed(operation.get("parameters"))]
+    parameters, schemas = _parameters(references, documents)
     body = _body(operation, file, documents)
     if body is not None:
         body = replace(body, argument=_spare("body", schemas))
         schemas[body.argument] = (body.schema, body.file)
     fixed_query = _fixed(query, parameters)
+    responses, headers = _responses(operation, file, documents)
     _require_in_path(parameters, TEMPLATE.findall(plain), TEMPLATE.findall(fixed_query))
     reading = Operation(
         name=name or f"{method.lower()}{path.replace('{', '').replace('}', '')}",
@@ -204,7 +212,8 @@ def _read(
         parameters=tuple(parameters),
         schemas=schemas,
         body=body,
-        responses=() if method == "HEAD" else _responses(operation, file, documents),
+        responses=() if method == "HEAD" else responses,
+        headers={} if method == "HEAD" else headers,
         security=listed(operation.get("security", root.get("security"))),
     )
     return reading, name is not None
@@ -239,11 +248,11 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 
 
 def _parameters(
-    item: Mapping[str, Any], operation: Mapping[str, Any], file: str, documents: Documents
+    references: Sequence[tuple[Any, str]], documents: Documents
 ) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
     """Return the parameters, each with an argument of its own, and the schemas of these."""
     declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
-    for reference in (*listed(item.get("parameters")), *listed(operation.get("parameters"))):
+    for reference, file in references:
         data, where = documents.followed(reference, file)
         name, place = data.get("name"), data.get("in")
         if not isinstance(name, str) or not name or not isinstance(place, str):
@@ -369,23 +378,29 @@ def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str
     return {**shape, "properties": properties}
 
 
-def _responses(operation: Mapping[str, Any], file: str, documents: Documents) -> tuple[tuple[Any, str], ...]:
-    """Return what each success brings, where all bring JSON with a schema; nothing otherwise."""
+def _responses(
+    operation: Mapping[str, Any], file: str, documents: Documents
+) -> tuple[tuple[tuple[Any, str], ...], Mapping[str, frozenset[str]]]:
+    """Return what each success brings, where all bring JSON with a schema, and the headers that each code lists."""
     schemas: list[tuple[Any, str]] = []
+    headers: dict[str, frozenset[str]] = {}
+    is_promised = True
     for code, reference in mapping(operation.get("responses")).items():
-        if str(code)[:1] != "2":
+        if (code := str(code).lower())[:1] != "2" and code != "default":
             continue
         try:
             response, where = documents.followed(reference, file)
         except Unusable:
-            return ()
-        for kind, media in (mapping(response.get("content")) or {"": None}).items():
+            is_promised = False
+            continue
+        headers[code] = frozenset(str(name).lower() for name in mapping(response.get("headers"))) - _NOT_PARAMETERS
+        for kind, media in (mapping(response.get("content")) or {"": None}).items() if code != "default" else ():
             schema = mapping(media).get("schema") if is_json(kind) else None
             if not isinstance(schema, dict) or not schema:
-                return ()
-            if all(schema != other for other, _ in schemas):
+                is_promised = False
+            elif all(schema != other for other, _ in schemas):
                 schemas.append((schema, where))
-    return tuple(schemas)
+    return tuple(schemas) if is_promised else (), headers if any(headers.values()) else {}
 
 
 # Names

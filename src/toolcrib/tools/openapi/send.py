@@ -1,7 +1,7 @@
 """Sends the request of an operation, and reads the answer: within the guard, with credentials for this host only."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.message import Message
@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pydantic_core
 
-from ...core import Audio, Context, File, Image, RetryAdvice, ToolError
+from ...core import Audio, Context, File, Image, Result, RetryAdvice, ToolError
 from ...machinery import PerLoop
 from .operations import Operation, is_json
 from .request import Prepared, prepare
@@ -62,7 +62,9 @@ async def call(
     response = await _followed(request, secrets, clients.get())
     if not 200 <= response.status_code < 300:
         raise_for_status(response.status_code, response.headers, response.content, datetime.now(UTC))
-    return value_of(response.status_code, response.headers, response.content, request.method)
+    value = value_of(response.status_code, response.headers, response.content, request.method)
+    headers = shown_headers(response.headers, operation.headers_of(response.status_code))
+    return Result(value, (), metadata={"headers": headers}) if headers else value
 
 
 async def _followed(
@@ -136,6 +138,11 @@ _SHOWN_CHARS = 1000
 # Python has others, of which some take very long.
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
 _MAX_WAIT_S = 24 * 3600.0
+# Where an answer brings a credential: `X-Subject-Token` is Keystone's. The tokens of pages are for the next request.
+_SECRET = re.compile(
+    r"auth|cookie|secret|passw|session|credential|jwt|[cx]srf|signature|api-?key|access-?key"
+    r"|(?<!page)(?<!page-)(?<!next-)(?<!continuation-)token"
+)
 
 _ERRORS: Mapping[int, tuple[str, RetryAdvice | None]] = {
     400: ("invalid_arguments", None),
@@ -166,10 +173,12 @@ _WORDS: Mapping[int, str] = {
 def value_of(status: int, headers: Mapping[str, str], content: bytes, method: str) -> Any:
     """Return what a successful response brought: JSON as its value, text, or an image, sound or file."""
     if method == "HEAD":
-        return {name: text for name, text in headers.items() if name.lower() != "set-cookie"}
+        return shown_headers(headers, {name.lower() for name in headers})
     if not content:
         return None
-    kind = _field("content-type", headers, "application/octet-stream")
+    kind = _field("content-type", headers)
+    if not kind["content-type"].strip():
+        return _untyped(content)
     media_type = kind.get_content_type()
     if is_json(media_type):
         try:
@@ -188,6 +197,23 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
     ):
         return _text(content, kind.get_content_charset())
     return File(content, media_type, _name(headers))
+
+
+def _untyped(content: bytes) -> Any:
+    """Return what an answer without a content type is: JSON, else text, else bytes."""
+    with suppress(ValueError):
+        return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return File(content, "application/octet-stream")
+    return File(content, "application/octet-stream") if "\0" in text else text
+
+
+def shown_headers(headers: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Return the *headers* of an answer with one of *names*, in lower case: of those that may be secrets, none."""
+    found = {name.lower(): text[: 2 * _SHOWN_CHARS] for name, text in headers.items()}
+    return {name: text for name, text in found.items() if name in names and not _SECRET.search(name)}
 
 
 def raise_for_status(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> NoReturn:

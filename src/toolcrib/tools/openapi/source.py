@@ -3,12 +3,13 @@
 import asyncio
 import functools
 import hashlib
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import jsonschema_rs
@@ -24,11 +25,14 @@ from ..function import Tool, from_work, stand_in
 from ..git import DOCUMENT
 from ..modules import LoadProblem
 from ..permissions import Permissions
-from .documents import Documents, Unusable, is_openapi, read_text
+from .documents import Documents, Read, Unusable, is_openapi, read_text
 from .operations import MALFORMED, Operation, Options, read_operations, require_version
 from .schemas import Schemas
 from .security import Applied, Security, read_mapping
 from .send import call, http_client
+
+if TYPE_CHECKING:
+    import httpx2
 
 R = TypeVar("R")
 
@@ -36,6 +40,8 @@ LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
 _FRESH_S = 5.0
 """A document that was read this lately is not read again when its source starts."""
 _ASK_TIMEOUT_S = 5.0
+_REFERENCES_TIMEOUT_S = 120.0
+"""How long it may take to read all the files that the references of a document lead to."""
 _CALL_TIMEOUT_S = 60.0
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
@@ -126,11 +132,17 @@ class OpenAPISource(Source):
             return False
         root = read_text(data, self.address)
         version = require_version(root, self.address)
-        documents = Documents(root, where, functools.partial(self._external, where))
+        with ExitStack() as stack:
+            self._load(root, version, Documents(root, where, self._reader(where, stack)))
+        self._digest = digest
+        return True
+
+    def _load(self, root: Mapping[str, Any], version: str, documents: Documents) -> None:
+        options, where = self._options, documents.where
         operations, unusable = read_operations(root, documents, options)
         security = Security(root, documents, options.auth)
         schemas = Schemas(documents, is_old=version == "3.0")
-        allow = (*options.permissions.private_hosts, *_loopback(where))
+        allow = self._allowed(where)
         refusals = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
         hosts = sorted(_netloc(server) for server, why in refusals.items() if why is None)
         clients = PerLoop(functools.partial(http_client, hosts, allow))
@@ -153,8 +165,7 @@ class OpenAPISource(Source):
         problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
         if not tools:
             raise LoadError("\n".join(map(str, problems[:20])) or f"{self.address} has no operations.")
-        self._tools, self.problems, self._digest, self._clients = tools, problems, digest, clients
-        return True
+        self._tools, self.problems, self._clients = tools, problems, clients
 
     def _refused(self, server: str, allow: Sequence[str]) -> str | None:
         """Return why *server* may not be reached; None where it may."""
@@ -171,23 +182,40 @@ class OpenAPISource(Source):
             return f"{str(error).rstrip('.')}. If it may be, {where}"
         return None
 
-    def _external(self, where: str, address: str) -> Any:
-        """Return the JSON value at *address*, which a reference of the document at *where* leads to."""
-        if not self._options.external_refs:
-            raise LoadError("it leads to another file, and `external_refs` is not set")
-        if address.startswith("file:"):
-            folder, file = _path_of(where).parent.resolve(), _path_of(address).resolve()
-            if not where.startswith("file:") or not file.is_relative_to(folder):
-                raise LoadError("it leads out of the folder of the document")
-        elif urlsplit(address)[:2] != urlsplit(where)[:2]:
-            raise LoadError("it leads to another server than that of the document")
-        data, _ = self._read(str(_path_of(address)) if address.startswith("file:") else address)
-        return read_text(data, address[:100])
+    def _reader(self, where: str, stack: ExitStack) -> Read:
+        """Return what reads the files that references of the document at *where* lead to, all within one bound."""
+        until, left = monotonic() + _REFERENCES_TIMEOUT_S, MAX_BYTES
+        fetch: Callable[[str], bytes] | None = None
+
+        def read(address: str) -> Any:
+            nonlocal left, fetch
+            if not self._options.external_refs:
+                raise LoadError("it leads to another file, and `external_refs` is not set")
+            if monotonic() > until:
+                raise LoadError(f"reading the files that references lead to takes over {_REFERENCES_TIMEOUT_S:g} s")
+            if address.startswith("file:"):
+                folder, file = _path_of(where).parent.resolve(), _path_of(address).resolve()
+                if not where.startswith("file:") or not file.is_relative_to(folder):
+                    raise LoadError("it leads out of the folder of the document")
+                data, _ = self._read(str(_path_of(address)))
+            elif urlsplit(address)[:2] != urlsplit(where)[:2]:
+                raise LoadError("it leads to another server than that of the document")
+            else:
+                fetch = fetch or _fetcher(stack, self._allowed(where))
+                data = fetch(address)
+            if (left := left - len(data)) < 0:
+                raise LoadError(f"the files that references lead to have over {MAX_BYTES // 1024**2} MiB together")
+            return read_text(data, address[:100])
+
+        return read
+
+    def _allowed(self, address: str) -> tuple[str, ...]:
+        return (*self._options.permissions.private_hosts, *_loopback(address))
 
     def _read(self, address: str) -> tuple[bytes, str]:
         """Return what is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
         if "://" in address:
-            return _run(_fetch(address, (*self._options.permissions.private_hosts, *_loopback(address))))
+            return _run(_fetch(address, self._allowed(address)))
         path = Path(address).expanduser()
         self.files.add(path.resolve())
         try:
@@ -212,14 +240,31 @@ def _run(work: Coroutine[Any, Any, R]) -> R:
 
 
 async def _fetch(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
-    from ...net import client  # first, since it names the extra where httpx2 is missing
+    async with _document_client(allow) as http:
+        return await _get(http, url)
+
+
+def _document_client(allow: Sequence[str]) -> "httpx2.AsyncClient":
+    from ...net import client
 
     accept = "application/json, application/yaml;q=0.9, */*;q=0.5"
+    return client(allow=allow, max_bytes=MAX_BYTES, follow_redirects=True, headers={"accept": accept})
+
+
+def _fetcher(stack: ExitStack, allow: Sequence[str]) -> Callable[[str], bytes]:
+    """Return what gets one file after the other over the connections of one client, until *stack* ends."""
+    from anyio.from_thread import start_blocking_portal
+
+    portal = stack.enter_context(start_blocking_portal())
+    http = stack.enter_context(portal.wrap_async_context_manager(_document_client(allow)))
+    return lambda url: portal.call(_get, http, url)[0]
+
+
+async def _get(http: "httpx2.AsyncClient", url: str) -> tuple[bytes, str]:
     import httpx2
 
     try:
-        async with client(allow=allow, max_bytes=MAX_BYTES, follow_redirects=True) as http:
-            response = await http.get(url, headers={"accept": accept})
+        response = await http.get(url)
     except ToolError as error:
         raise LoadError(f"{url} cannot be fetched: {error}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
