@@ -108,3 +108,60 @@ async def test_who_has_waited_and_gone_on_keeps_nobody_from_waiting() -> None:
     first.release(outer)
     first.release(await waiting)
     second.release(inner)
+
+
+# Principals
+
+
+async def test_the_principal_with_the_fewest_permits_is_next_and_equal_ones_take_turns() -> None:
+    semaphore, order = Semaphore(2), list[str]()
+    held = [await semaphore.acquire(principal="flooder") for _ in range(2)]
+
+    async def enter(principal: str) -> None:
+        permit = await semaphore.acquire(principal=principal)
+        order.append(principal[0])
+        await asyncio.sleep(0)
+        semaphore.release(permit)
+
+    tasks = [asyncio.create_task(enter(name)) for name in ["flooder"] * 5 + ["alice"] * 3 + ["bob"] * 2]
+    await asyncio.sleep(0)
+    semaphore.release(held.pop())
+    while len(order) < 5:
+        await asyncio.sleep(0)
+    assert order[:5] == [*"ababa"], "one place is held by the flooder all the time"
+    semaphore.release(held.pop())
+    await asyncio.gather(*tasks)
+    assert semaphore.is_idle()
+
+
+async def test_who_holds_nothing_has_a_spare_place_also_where_others_wait() -> None:
+    semaphore = Semaphore(2, spare=2)
+    held = [await semaphore.acquire(principal="flooder") for _ in range(2)]
+    waiting = asyncio.create_task(semaphore.acquire(principal="flooder"))
+    await asyncio.sleep(0)
+    alice, bob = [await asyncio.wait_for(semaphore.acquire(principal=name), 10) for name in ("alice", "bob")]
+    with pytest.raises(SemaphoreFull):
+        await semaphore.acquire(principal="carol", patience_s=0.01)
+    for permit in (alice, held.pop()):
+        semaphore.release(permit)
+    assert not waiting.done(), "three were inside, and it is nobody's first"
+    for permit in (bob, held.pop()):
+        semaphore.release(permit)
+    semaphore.release(await waiting)
+    assert semaphore.is_idle()
+
+
+async def test_a_rate_serves_who_comes_later_before_the_rest_of_a_flood() -> None:
+    """A case of its own: it is known when there are tokens, and a flood before one's turn is not waited for."""
+    now = 0.0
+    semaphore = Semaphore(burst=1, per_s=1000.0, clock=lambda: now)
+    semaphore.release(await semaphore.acquire(principal="flooder"))
+    flood = [asyncio.create_task(semaphore.acquire(principal="flooder")) for _ in range(50)]
+    await asyncio.sleep(0)
+    later = asyncio.create_task(semaphore.acquire(principal="alice", patience_s=0.01))
+    await asyncio.sleep(0)
+    assert not later.done(), "51 tokens come within 0.051 s, and the second one within 0.002 s"
+    for task in (later, *flood):
+        task.cancel()
+    await asyncio.gather(later, *flood, return_exceptions=True)
+    assert semaphore._waiters == {}

@@ -53,6 +53,12 @@ async def add(a: int, b: int) -> int:
 
 
 @process()
+def wait_for(file: str) -> None:
+    while not Path(file).exists():
+        time.sleep(0.01)
+
+
+@process()
 def pid() -> int:
     return os.getpid()
 

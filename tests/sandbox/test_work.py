@@ -482,6 +482,30 @@ async def test_nothing_of_a_callers_process_is_there_for_another(tools: str, tmp
     assert (again["environ"], again["threads"]) == ("yes", ["left_behind"]), "her own is warm"
 
 
+async def test_a_caller_whose_calls_occupy_all_workers_keeps_no_other_from_theirs(tools: str, tmp_path: Path) -> None:
+    """Another caller floods a tool that takes long. Also a third one's flood: who waits is served in turn."""
+    go_on = tmp_path / "go on"
+    async with Processes(size=1) as processes, doubled([tools], processes=processes) as bench:
+        flooders = [bench.crib.workbench(Caller(name)) for name in ("mallory", "trudy")]
+        floods = [
+            asyncio.create_task(one.call(Call("wait_for", {"file": str(go_on)}, timeout_s=600)))
+            for one in flooders
+            for _ in range(8)
+        ]
+        async with asyncio.timeout(60):
+            while len(processes._busy) < 2:
+                await asyncio.sleep(0.01)
+            waiting = asyncio.create_task(bench.crib.workbench(Caller("bob")).call(Call("add", {"a": 1, "b": 2})))
+            while "bob" not in processes.turns._waiters:
+                await asyncio.sleep(0.01)
+        floods[0].cancel()
+        result = await asyncio.wait_for(waiting, 60)
+        assert (result.value, sum(task.done() for task in floods)) == (3, 1)
+        go_on.touch()
+        results = await asyncio.gather(*floods, return_exceptions=True)
+    assert [result for result in results[1:] if not isinstance(result, Result) or result.error] == []
+
+
 # Within other calls, while a bench stops, and with what the host gives
 
 

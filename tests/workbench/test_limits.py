@@ -207,6 +207,21 @@ async def test_a_serial_tool_is_one_for_all_workbenches_and_under_every_name() -
     assert door.most == 1
 
 
+@pytest.mark.parametrize("options", [{"serial": True}, {}], ids=["serial", "limit per tool"])
+async def test_who_floods_a_tool_that_runs_one_call_at_a_time_waits_behind_others(options: dict[str, Any]) -> None:
+    door, benches = Door(), list[Workbench]()
+    limiter = Limiter([] if options else [Limit(concurrency=1, wait_s=60)])
+    enter = door_tool(door, **options)
+    benches = [Workbench([enter], caller=Caller(who), limits=limiter) for who in ("mallory", "alice", "bob")]
+    calls = [asyncio.create_task(benches[0].call("enter", {"number": n})) for n in range(20)]
+    await settle()
+    calls += [asyncio.create_task(bench.call("enter", {"number": 100})) for bench in benches[1:]]
+    await settle()
+    door.open.set()
+    assert codes(await asyncio.gather(*calls)) == [None] * 22
+    assert door.order[:4] == [0, 100, 100, 1]
+
+
 async def test_a_serial_tool_is_not_begun_while_a_thread_that_was_given_up_still_runs() -> None:
     leave = threading.Event()
     running = most = 0

@@ -1,4 +1,4 @@
-"""A semaphore with a concurrency and a rate, first come first served.
+"""A semaphore with a concurrency and a rate. Of those who wait, the principal who holds the fewest permits is next.
 
 A thread may release what a call on an event loop has acquired: a call holds its permits until its work has really
 ended, also where a thread goes on with the work after the answer. So the state is behind a lock that is held for a few
@@ -7,6 +7,7 @@ instructions only, and each waiter is woken on its own loop.
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,13 +32,14 @@ class Deadlock(Exception):
 class Semaphore:
     """Admits at most *concurrency* at a time, and *burst* at once, which is refilled at *per_s* a second.
 
-    None means no such limit. *clock* is the time of the refills, in seconds.
+    None means no such limit. Principals who hold nothing have *spare* places more. *clock* is the time of the refills,
+    in seconds.
     """
 
     __slots__ = (
         "__weakref__",
-        *("_burst", "_clock", "_held_s", "_inside", "_lock", "_per_s", "_refilled", "_room", "_size", "_tokens"),
-        "_waiters",
+        *("_burst", "_clock", "_held_s", "_inside", "_lock", "_per_s", "_refilled", "_room", "_size", "_spare"),
+        *("_tokens", "_waiters"),
     )
 
     def __init__(
@@ -46,9 +48,11 @@ class Semaphore:
         *,
         burst: int | None = None,
         per_s: float = 0.0,
+        spare: int = 0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._size = concurrency
+        self._spare = spare
         self._room = inf if concurrency is None else concurrency
         self._burst = self._tokens = inf if burst is None else float(burst)
         self._per_s = per_s
@@ -56,34 +60,38 @@ class Semaphore:
         self._refilled = clock()
         self._held_s = 0.0  # how long permits are held, as a running average
         self._inside: dict[Permit, None] = {}
-        self._waiters: dict[_Waiter, None] = {}  # in order of arrival
+        # By principal, each in order of arrival; the principal who released a permit last comes last.
+        self._waiters: dict[str, dict[_Waiter, None]] = {}
         # Reentrant: an abandoned call releases its permit when it is collected, and that may be at any moment.
         self._lock = threading.RLock()
 
-    async def acquire(self, *, patience_s: float | None = None, outer: "tuple[Permit, ...]" = ()) -> "Permit":
-        """Return a permit, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull.
+    async def acquire(
+        self, *, principal: str = "", patience_s: float | None = None, outer: "tuple[Permit, ...]" = ()
+    ) -> "Permit":
+        """Return a permit for *principal*, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull.
 
         *outer* is what the call holds meanwhile. Raises Deadlock where waiting with it would not end by itself.
         """
         with self._lock:
-            if not self._waiters and self._take():
-                return self._new_permit()
+            if not self._waiters and self._take(principal):
+                return self._new_permit(principal)
             # Tokens come by the clock alone, so for them it is known when waiting is of no use.
-            if patience_s is not None and (patience_s <= 0 or self._tokens_in_s() > patience_s):
-                raise SemaphoreFull(self._room_in_s())
-            waiter = _Waiter()
-            self._waiters[waiter] = None
+            if patience_s is not None and (patience_s <= 0 or self._tokens_in_s(principal) > patience_s):
+                raise SemaphoreFull(self._room_in_s(principal))
+            waiter = _Waiter(principal)
+            self._waiters.setdefault(principal, {})[waiter] = None
+            self._admit()
         due = inf if patience_s is None else monotonic() + patience_s
         permit: Permit | None = None
         try:
             with self._waited_for_by(outer):
                 while permit is None and (left_s := due - monotonic()) > 0:
-                    await waiter.wait(min(left_s, self._tokens_in_s(waiter) or inf))
+                    await waiter.wait(min(left_s, self._token_in_s() or inf))
                     with self._lock:
                         self._admit()
                         permit = waiter.permit
             if permit is None:
-                raise SemaphoreFull(self._room_in_s())
+                raise SemaphoreFull(self._room_in_s(principal))
             return permit
         finally:
             if permit is None:
@@ -140,31 +148,40 @@ class Semaphore:
 
     # With the lock held
 
-    def _take(self) -> bool:
+    def _take(self, principal: str) -> bool:
         self._refill()
-        if not self._room or self._tokens < 1 - 1e-6:
+        if self._tokens < 1 - 1e-6:
+            return False
+        if self._room <= 0 and (self._room <= -self._spare or any(p.principal == principal for p in self._inside)):
             return False
         self._room -= 1
         self._tokens -= 1
         return True
 
-    def _new_permit(self) -> "Permit":
-        permit = Permit(self)
+    def _new_permit(self, principal: str) -> "Permit":
+        permit = Permit(self, principal)
         self._inside[permit] = None
         return permit
 
     def _give_back(self, permit: "Permit", *, unused: bool) -> None:
         del self._inside[permit]
         self._room += 1
+        if (waiters := self._waiters.pop(permit.principal, None)) is not None:
+            self._waiters[permit.principal] = waiters
         if unused:
             self._tokens = min(self._burst, self._tokens + 1)
 
     def _admit(self) -> None:
-        """Admit waiters, oldest first, while there is room."""
-        while self._waiters and self._take():
-            first = next(iter(self._waiters))
-            del self._waiters[first]
-            permit = self._new_permit()
+        """Admit waiters while there is room: of the principal who holds the fewest permits, the oldest first."""
+        while self._waiters:
+            principal = next(iter(self._waiters))
+            if len(self._waiters) > 1:
+                principal = min(self._waiters, key=Counter(permit.principal for permit in self._inside).__getitem__)
+            if not self._take(principal):
+                return
+            first = next(iter(self._waiters[principal]))
+            self._remove(first)
+            permit = self._new_permit(principal)
             if first.wake():
                 first.permit = permit
             else:
@@ -174,38 +191,54 @@ class Semaphore:
         with self._lock:
             if waiter.permit is not None:
                 self._give_back(waiter.permit, unused=True)
-            self._waiters.pop(waiter, None)
+            elif waiter in self._waiters.get(waiter.principal, ()):
+                self._remove(waiter)
             self._admit()
+
+    def _remove(self, waiter: "_Waiter") -> None:
+        waiters = self._waiters[waiter.principal]
+        del waiters[waiter]
+        if not waiters:
+            del self._waiters[waiter.principal]
 
     def _refill(self) -> None:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._refilled) * self._per_s)
         self._refilled = now
 
-    def _tokens_in_s(self, waiter: "_Waiter | None" = None) -> float:
-        """Return when there is a token for *waiter*, or for the next one to wait."""
+    def _token_in_s(self, number: int = 1) -> float:
+        """Return when there is a token for the next one to be admitted, or for the one at this *number*."""
         if not self._per_s:
             return 0.0
         with self._lock:
             self._refill()
-            waiters = list(self._waiters)
-        number = waiters.index(waiter) + 1 if waiter in waiters else len(waiters) + 1
-        return max(0.0, (number - self._tokens) / self._per_s)
+            return max(0.0, (number - self._tokens) / self._per_s)
 
-    def _room_in_s(self) -> float:
+    def _tokens_in_s(self, principal: str) -> float:
+        """Return when there is a token for *principal*, if they wait from now on."""
+        return self._token_in_s(self._number(principal)) if self._per_s else 0.0
+
+    def _room_in_s(self, principal: str) -> float:
         """Return an estimate of when there is room: permits are held as long as they were until now."""
-        ahead = len(self._waiters) + 1
-        held_s = ahead / self._size * (self._held_s or 1.0) if self._size is not None and not self._room else 0.0
-        return round(max(held_s, self._tokens_in_s(), 0.001), 3)
+        full = self._size is not None and self._room <= 0
+        held_s = self._number(principal) / (self._size or 1) * (self._held_s or 1.0) if full else 0.0
+        return round(max(held_s, self._tokens_in_s(principal), 0.001), 3)
+
+    def _number(self, principal: str) -> int:
+        """Return the place of one more waiter of *principal*, where principals take turns."""
+        with self._lock:
+            own = len(self._waiters.get(principal, ())) + 1
+            return own + sum(min(len(waiters), own) for name, waiters in self._waiters.items() if name != principal)
 
 
 class Permit:
     """A place inside a semaphore, held by one or by several: it is free when the last one has released it."""
 
-    __slots__ = ("acquired", "holders", "semaphore", "waits_for")
+    __slots__ = ("acquired", "holders", "principal", "semaphore", "waits_for")
 
-    def __init__(self, semaphore: Semaphore) -> None:
+    def __init__(self, semaphore: Semaphore, principal: str) -> None:
         self.semaphore = semaphore
+        self.principal = principal
         self.holders = 1
         self.acquired = monotonic()
         self.waits_for: list[Semaphore] = []
@@ -215,9 +248,10 @@ class Permit:
 class _Waiter:
     """One that waits for a semaphore, whose lock guards `permit`."""
 
-    __slots__ = ("_event", "permit", "wake")
+    __slots__ = ("_event", "permit", "principal", "wake")
 
-    def __init__(self) -> None:
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
         self._event = asyncio.Event()
         self.permit: Permit | None = None
         self.wake = from_any_thread(self._event.set)

@@ -54,8 +54,9 @@ class Limits:
 class Processes:
     """A pool of worker processes, at most *size* of them serving at a time: the number of processors, and 2 at least.
 
-    More wait for a permit of `turns`, with which each takes one worker at a time. Workers are started when they are
-    needed, and as many are kept. They run *target*, `module:function`, which is given a `worker.Channel`.
+    More wait for a permit of `turns`, with which each takes one worker at a time; up to *size* more serve, of owners
+    who have none. Workers are started when they are needed, and *size* are kept. They run *target*, `module:function`,
+    which is given a `worker.Channel`.
 
     A worker serves one owner, for what a call changes in its process (threads, builtins, folder, environment) stays
     there; *shared* ones serve all, since they run nothing but guests.
@@ -71,7 +72,7 @@ class Processes:
     ) -> None:
         self.limits = limits or Limits()
         self._size = size or max(2, os.cpu_count() or 2)
-        self.turns = Semaphore(self._size)
+        self.turns = Semaphore(self._size, spare=self._size)
         self._target = target
         self._is_shared = shared
         self._idle: list[Worker] = []

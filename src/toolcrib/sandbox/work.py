@@ -63,7 +63,7 @@ class ProcessWork:
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
         workers = context.host.resource(self.processes)
         conversation = _Conversation(self.codec, context, workers)
-        turn = await workers.turns.acquire()
+        turn = await workers.turns.acquire(principal=context.host.caller.principal)
         try:
             return await conversation.run(arguments)
         finally:

@@ -116,12 +116,12 @@ class Limiter:
             try:
                 # The lock first: who waits for it must not keep others from what they could use.
                 if tool.lock is not None:
-                    permits.append(await _acquire_lock(tool.lock, tool, outer))
+                    permits.append(await _acquire_lock(tool.lock, tool, caller, outer))
                 for number, limit in enumerate(self.limits):
                     if limit.counts(tool.spec):
                         counts = own if limit.per == "workbench" else self._shared
                         key: Hashable = (number, _share(limit, tool.spec, caller))
-                        permits.append(await _acquire(counts.semaphore(key, limit), limit, tool))
+                        permits.append(await _acquire(counts.semaphore(key, limit), limit, tool, caller))
                 held_permits.set((*outer, *permits))
                 has_begun = True
                 return await go_on()
@@ -177,16 +177,16 @@ class _Counts:
             self._dropped[key] = self._semaphores.pop(key)
 
 
-async def _acquire(semaphore: Semaphore, limit: Limit, tool: Tool) -> Permit:
+async def _acquire(semaphore: Semaphore, limit: Limit, tool: Tool, caller: Caller) -> Permit:
     deadline = current_deadline.get()
     patience_s = limit.wait_s if deadline is None else min(limit.wait_s, deadline.left_s)
     try:
-        return await semaphore.acquire(patience_s=patience_s)
+        return await semaphore.acquire(principal=caller.principal, patience_s=patience_s)
     except SemaphoreFull as full:
         raise _refusal(full, f"Tool '{tool.spec.name}' is at its limit of {limit}.") from None
 
 
-async def _acquire_lock(lock: Semaphore, tool: Tool, outer: tuple[Permit, ...]) -> Permit:
+async def _acquire_lock(lock: Semaphore, tool: Tool, caller: Caller, outer: tuple[Permit, ...]) -> Permit:
     name, deadline = tool.spec.name, current_deadline.get()
     if any(permit.semaphore is lock for permit in outer):
         raise ToolError(
@@ -196,7 +196,7 @@ async def _acquire_lock(lock: Semaphore, tool: Tool, outer: tuple[Permit, ...]) 
         )
     try:
         patience_s = None if deadline is None else deadline.left_s
-        return await lock.acquire(patience_s=patience_s, outer=outer)
+        return await lock.acquire(principal=caller.principal, patience_s=patience_s, outer=outer)
     except Deadlock:
         raise ToolError(
             f"Tool '{name}' runs one call at a time, and the call that is running waits for the one that has made this "
