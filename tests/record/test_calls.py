@@ -164,3 +164,16 @@ async def test_calls_that_never_ran_push_none_that_had_an_effect_out_of_the_log_
     for number in range(20):
         await note(f"e{number}", "eve", code=None, pending=None)
     assert [record.call_id for record in log] == ["wipe", *(f"e{number}" for number in range(11, 20))]
+
+
+async def test_with_many_principals_the_log_in_memory_drops_the_oldest_of_those_who_have_the_most() -> None:
+    log = CallLog(100)
+    for number in range(1000):
+        principal = "eve" if number % 2 else f"p{number}"
+        await log.finished(replace(DONE, call_id=f"c{number}", caller=Caller(principal), code=None, pending=None))
+        assert len(log) == min(number + 1, 100)
+    callers = [record.caller.principal for record in log]
+    assert (len(callers), callers.count("eve")) == (100, 1)
+    assert [record.call_id for record in log] == sorted(
+        (record.call_id for record in log), key=lambda name: int(name[1:])
+    )

@@ -17,8 +17,10 @@ class CheckedArguments(dict[str, Any]):
     defaults that apply: rules, people and digests look at this one. It is read when it is first asked for.
     """  # not at each call: many have no policy, and no record of their content
 
+    __slots__ = ("_forms", "arguments", "call", "tool")
+
     def __init__(self, tool: Tool, call: Call, arguments: dict[str, Any]) -> None:
-        super().__init__(arguments)
+        self.update(arguments)
         self.tool = tool
         self.call = call
         self.arguments = arguments  # what the tool gets, whatever a policy does with its own

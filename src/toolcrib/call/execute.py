@@ -71,6 +71,9 @@ _GRACE_S = 0.1
 _LOOK_INTERVAL_S = 0.25
 """How often the watchdog looks. A call that is two looks past its deadline blocks the loop."""
 
+ENDED = object()
+"""In place of what work waits for: it has ended."""
+
 _detached_tasks: set[asyncio.Future[Any]] = set()
 _PASSING = frozenset({"unavailable", "lost", "limited", "failed"})
 _CONNECTION = (ConnectionError, TimeoutError, socket.gaierror)
@@ -288,8 +291,8 @@ class CallPort:
 class Bounded:
     """`await Bounded(...)`: the value of *work*, or ToolError `timeout` or `cancelled`.
 
-    *tool* is its name. *token* is the caller's. How the work is cut short is noted in *trail* before it is cancelled.
-    It runs in *context*, so that what it sets there stays there.
+    *tool* is its name. *token* is the caller's. How the work is cut short is noted in *trail* before it is cancelled;
+    work leaves its value there, too. It runs in *context*, so that what it sets there stays there.
     """
 
     __slots__ = (
@@ -326,10 +329,9 @@ class Bounded:
                 raise self._error()
             dog.watch(self, deadline)
         try:
-            waiting = self._step(self._work.send, None)
-        except StopIteration as ended:
-            return ended.value
-        else:
+            waiting = self._step(next, self._work.__await__(), ENDED)
+            if waiting is ENDED:
+                return self._trail.value
             return (yield from self.resumed(waiting))  # pyright: ignore[reportGeneralTypeIssues] - a generator
         finally:
             if deadline is not None:
@@ -466,8 +468,8 @@ class Bounded:
         )
 
 
-def _call(step: Callable[[Any], Any], value: Any) -> Any:
-    return step(value)
+def _call(step: Callable[..., Any], *values: Any) -> Any:
+    return step(*values)
 
 
 async def in_own_task(bound: Bounded) -> Any:

@@ -4,7 +4,7 @@ import asyncio
 import decimal
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from datetime import datetime
@@ -35,6 +35,7 @@ from ..core import (
     content_of,
     has_parts,
     moment,
+    raw_id,
 )
 from ..machinery import (
     Deadline,
@@ -49,7 +50,7 @@ from ..machinery import (
 )
 from .arguments import CheckedArguments
 from .events import EventStream
-from .execute import Bounded, cancelled, execute, in_own_task, keep, retry
+from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, retry
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
 from .runtime import Runtime, Trail
@@ -86,10 +87,9 @@ async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -
         elif deadline is not None:
             result = await Bounded(work, tool.spec.name, deadline, None, trail, context)
         else:
-            try:
-                waiting = context.run(work.send, None)
-            except StopIteration as ended:  # as most do
-                result = ended.value
+            waiting = context.run(next, work.__await__(), ENDED)
+            if waiting is ENDED:  # as most do
+                result = trail.value
             else:
                 result = await Bounded(work, tool.spec.name, None, None, trail, context).resumed(waiting)
     except BaseException as raised:
@@ -131,7 +131,14 @@ async def _steps(
         if repairs:
             trail.repairs += repairs
         if runtime.policy is not None or runtime.records_content:
-            await _decide(CheckedArguments(tool, call, arguments), request, runtime, trail, outer)
+            checked = CheckedArguments(tool, call, arguments)
+            if call is request:
+                outer.arguments = checked
+            if runtime.policy is not None:
+                decision = _ask_policy(runtime.policy, tool, checked, runtime)
+                trail.decision = decision if isinstance(decision, Decision) else await decision
+                if trail.decision.do != "allow":
+                    await _settle(trail.decision, checked, runtime, trail)
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
         if runtime.start_recorders:
             await record_started(request, tool, runtime, started_at, trail, outer)
@@ -153,7 +160,7 @@ async def _steps(
             headers, value = value.metadata.get("headers"), value.unwrap()
         content = _normalize(tool, value, runtime.redaction)
         value = value.value if type(value) is Result else value
-        result = Result(value, content, None, trail.repairs, started_at, moment(), call.id, call.tool)
+        result = Result(value, content, None, trail.repairs, started_at, moment(), raw_id(call), call.tool)
         if runtime.handles is not None:
             part = content[0] if len(content) == 1 else None
             text = part.json if type(part) is Data else part.text if type(part) is Text else None
@@ -161,9 +168,10 @@ async def _steps(
                 await runtime.handles.bound(result, tool.spec.name)
         if headers:  # after the bound: they are shown beside a preview, too
             _add_headers(result, headers, runtime.redaction)
-        return result
     except BaseException as raised:
-        return await _end(raised, request, runtime, started_at, trail, outer)
+        result = await _end(raised, request, runtime, started_at, trail, outer)
+    outer.value = result
+    return result
 
 
 async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
@@ -180,11 +188,9 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     result = await _check_only(call, runtime, trail)
     if result.error is not None or runtime.policy is None or trail.arguments is None:
         return None
-    return (
-        "approval"
-        if (await _ask_policy(runtime.policy, trail.arguments.tool, trail.arguments, runtime)).do == "ask"
-        else None
-    )
+    decision = _ask_policy(runtime.policy, trail.arguments.tool, trail.arguments, runtime)
+    decision = decision if isinstance(decision, Decision) else await decision
+    return "approval" if decision.do == "ask" else None
 
 
 async def _check_only(call: Call, runtime: Runtime, trail: Trail) -> Result[dict[str, Any]]:
@@ -212,13 +218,15 @@ async def resolved(call: Call, runtime: Runtime) -> Tool:
     deadline = _deadline(None, call, runtime)
     if deadline is None and call.cancellation is None:
         return await runtime.resolve(call)
-    bound = Bounded(_resolving(call, runtime), call.tool, deadline, call.cancellation, Trail(), copy_context())
+    trail = Trail()
+    bound = Bounded(_resolving(call, runtime, trail), call.tool, deadline, call.cancellation, trail, copy_context())
     tool: Tool = await (bound if call.cancellation is None else in_own_task(bound))
     return tool
 
 
-async def _resolving(call: Call, runtime: Runtime) -> Tool:
-    return await runtime.resolve(call)
+async def _resolving(call: Call, runtime: Runtime, trail: Trail) -> Tool:
+    tool = trail.value = await runtime.resolve(call)
+    return tool
 
 
 def _deadline(limit_s: float | None, call: Call, runtime: Runtime) -> Deadline | None:
@@ -258,6 +266,7 @@ async def _through_middleware(
     result: Any = await go_on()
     if not isinstance(result, Result):
         raise TypeError(f"middleware returned {type(result).__name__}, not a Result")
+    trail.value = result
     return result
 
 
@@ -284,19 +293,14 @@ async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail) -
 # Approve
 
 
-async def _decide(checked: CheckedArguments, sent: Call, runtime: Runtime, trail: Trail, outer: Trail) -> None:
-    """Note what is to run, and let the policy, and where it asks a person, decide on it.
+async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> None:
+    """Let a person decide where the policy asks one.
 
     Raises ToolError `denied`, and Suspended where a person has not answered yet.
     """
-    if checked.call is sent:
-        outer.arguments = checked
-    if runtime.policy is not None:
-        trail.decision = await _ask_policy(runtime.policy, checked.tool, checked, runtime)
-        if trail.decision.do == "deny":
-            raise _denied_by(trail.decision, checked.tool)
-        if trail.decision.do == "ask":
-            trail.decision = await _approve(trail.decision, checked, runtime, trail)
+    if decision.do == "deny":
+        raise _denied_by(decision, checked.tool)
+    trail.decision = await _approve(decision, checked, runtime, trail)
 
 
 async def _require_visible(tool: Tool, runtime: Runtime, trail: Trail) -> None:
@@ -306,7 +310,8 @@ async def _require_visible(tool: Tool, runtime: Runtime, trail: Trail) -> None:
     """
     hides = getattr(runtime.policy, "hides", None)
     if runtime.policy is not None and hides is not None and hides(tool.spec, runtime.caller):
-        trail.decision = await _ask_policy(runtime.policy, tool, {}, runtime)
+        decision = _ask_policy(runtime.policy, tool, {}, runtime)
+        trail.decision = decision if isinstance(decision, Decision) else await decision
         raise _denied_by(trail.decision, tool)
 
 
@@ -315,20 +320,27 @@ def _denied_by(decision: Decision, tool: Tool) -> ToolError:
     return ToolError(f"Tool '{tool.spec.name}' is not allowed to run with these arguments: {reason}", "denied")
 
 
-async def _ask_policy(policy: Policy, tool: Tool, arguments: Mapping[str, Any], runtime: Runtime) -> Decision:
-    """Return the decision of *policy*. Where it raises, or returns nothing or something else: deny."""
-    spec = tool.spec
+def _ask_policy(
+    policy: Policy, tool: Tool, arguments: Mapping[str, Any], runtime: Runtime
+) -> Decision | Awaitable[Decision]:
+    """Return the decision of *policy*, or what to await for it. Where it raises, or returns no decision: deny."""
     try:
-        answer: Any = policy(spec, arguments, runtime.caller)
-        if type(answer) is str and (decision := _ANSWERS.get(answer)) is not None:
-            return decision
-        if isawaitable(answer):
-            answer = await answer
-    except ToolError:
-        raise
+        answer: Any = policy(tool.spec, arguments, runtime.caller)
     except Exception as error:
-        log_failure(f"The policy failed for '{spec.name}'", error, runtime.redaction)
-        return Decision("deny", message="the policy failed. The detail is in the log.")
+        return _denied_for_failure(error, tool, runtime)
+    if type(answer) is str and (decision := _ANSWERS.get(answer)) is not None:
+        return decision
+    return _await_policy(answer, tool, runtime) if isawaitable(answer) else _decision_of(answer, tool)
+
+
+async def _await_policy(answer: Awaitable[Any], tool: Tool, runtime: Runtime) -> Decision:
+    try:
+        return _decision_of(await answer, tool)
+    except Exception as error:
+        return _denied_for_failure(error, tool, runtime)
+
+
+def _decision_of(answer: Any, tool: Tool) -> Decision:
     match answer:
         case Decision():
             return answer
@@ -340,8 +352,17 @@ async def _ask_policy(policy: Policy, tool: Tool, arguments: Mapping[str, Any], 
             return Decision("deny", message=answer.reason)
         case _:
             pass
-    _log.error('The policy returned %s for \'%s\', not "allow", "deny" or "ask"', type(answer).__name__, spec.name)
+    name = tool.spec.name
+    _log.error('The policy returned %s for \'%s\', not "allow", "deny" or "ask"', type(answer).__name__, name)
     return Decision("deny", message="the policy gave no decision. The detail is in the log.")
+
+
+def _denied_for_failure(error: Exception, tool: Tool, runtime: Runtime) -> Decision:
+    """Deny where the policy failed. Raises what it says itself: a ToolError."""
+    if isinstance(error, ToolError):
+        raise error
+    log_failure(f"The policy failed for '{tool.spec.name}'", error, runtime.redaction)
+    return Decision("deny", message="the policy failed. The detail is in the log.")
 
 
 async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> Decision:
@@ -418,7 +439,11 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
         content = (Text(value),)
     else:
         content = (Data(tool.encode(value)),)
-    return content if redaction is None else tuple([_redacted(part, redaction) for part in content])
+    if redaction is None:
+        return content
+    if len(content) == 1:  # as most have
+        return (_redacted(content[0], redaction),)
+    return tuple([_redacted(part, redaction) for part in content])
 
 
 def _add_headers(result: Result[Any], headers: Mapping[str, str], redaction: Redaction | None) -> None:

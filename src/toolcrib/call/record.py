@@ -11,9 +11,9 @@ from time import time
 from types import CoroutineType
 from typing import Any, Literal
 
-from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError
+from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError, raw_id
 from ..machinery import Deadline, log_failure, redacted, redacted_json
-from .execute import Bounded, awaiting
+from .execute import ENDED, Bounded, awaiting
 from .runtime import Runtime, Trail
 
 MAX_CONTENT_CHARS = 10_000
@@ -85,10 +85,10 @@ async def record_finished(
 
 def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallRecord:
     # The id may be a model's, and the trace whatever a client has sent.
-    is_own = len(call.id) <= MAX_OWN_ID_CHARS and call.id[5:].isdigit()
-    record = CallRecord(
-        call.id if is_own else _bounded(call.id, runtime, MAX_NAME_CHARS), tool, runtime.caller, started_at
-    )
+    call_id = raw_id(call)
+    if type(call_id) is str and not (len(call_id) <= MAX_OWN_ID_CHARS and call_id[5:].isdigit()):
+        call_id = _bounded(call_id, runtime, MAX_NAME_CHARS)
+    record = CallRecord(call_id, tool, runtime.caller, started_at)
     record.arguments_bytes = _size_of(call.arguments)
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
         record.traceparent = call.traceparent
@@ -112,9 +112,8 @@ async def _recorded(
             is_bare = runtime.records_content and not getattr(recorder, "with_content", False)
             work = getattr(recorder, what)(replace(record, arguments=None, result=None) if is_bare else record)
             work = work if type(work) is CoroutineType else awaiting(work)
-            try:
-                waiting = work.send(None)
-            except StopIteration:  # as most do, for which a deadline would take longer than the rest
+            waiting = next(work.__await__(), ENDED)
+            if waiting is ENDED:  # as most do, for which a deadline would take longer than the rest
                 continue
             deadline = deadline or Deadline(RECORDER_TIMEOUT_S)
             await Bounded(work, "a recorder", deadline, None, Trail()).resumed(waiting)

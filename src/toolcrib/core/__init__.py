@@ -5,7 +5,7 @@ Floor 0: standard library only, no I/O, no other room. What a lower floor needs 
 
 from typing import Any
 
-from .call import Call, Caller
+from .call import Call, Caller, raw_id
 from .cancel import CancellationToken
 from .content import (
     Audio,
@@ -101,6 +101,7 @@ __all__ = [
     "has_parts",
     "is_source",
     "moment",
+    "raw_id",
 ]
 
 

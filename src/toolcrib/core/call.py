@@ -1,10 +1,11 @@
 """One request, and who makes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from random import getrandbits
-from typing import Any
+from typing import Any, cast
 
 from .cancel import CancellationToken
 from .errors import SetupError
@@ -31,9 +32,32 @@ class Caller:
             raise SetupError('The groups and claims of a Caller are frozensets, as in groups=frozenset({"staff"}).')
 
 
+def convert_when_read(kind: type[Any], name: str, convert: Callable[[Any], Any]) -> None:
+    """Let the field *name* of a dataclass with slots hold what `convert` makes of its value when it is first read."""
+    slot: Any = getattr(kind, name)
+
+    def read(owner: Any) -> Any:
+        value = slot.__get__(owner)
+        converted = convert(value)
+        if converted is not value:
+            slot.__set__(owner, converted)
+        return converted
+
+    setattr(kind, name, property(read, slot.__set__))
+    # The constructor writes to the slot itself, by another name: by the property it would take twice as long.
+    setattr(kind, f"_{name}", slot)
+    init: Any = kind.__init__
+    names = tuple(f"_{name}" if other == name else other for other in init.__code__.co_names)
+    init.__code__ = init.__code__.replace(co_names=names)
+
+
 # Ids name calls in logs and pair them with answers; they protect nothing, so they need not be secret.
-# An iterator that never ends, since one is made for every call, and this takes half of a function's time.
-_new_id = map("call_{}".format, iter(partial(getrandbits, 63), None)).__next__
+# One is made for every call, so it is a number until somebody reads it.
+_new_id = cast("Callable[[], str]", partial(getrandbits, 63))
+
+
+def id_of_call(number: Any) -> str:
+    return f"call_{number}" if type(number) is int else number
 
 
 @dataclass(slots=True)
@@ -54,3 +78,8 @@ class Call:
     cancellation: CancellationToken | None = None
     data: Mapping[str, Any] | None = field(default=None, repr=False)
     traceparent: str | None = None
+
+
+convert_when_read(Call, "id", id_of_call)
+raw_id: Callable[[Call], str] = attrgetter("_id")
+"""The id of a call for the field of a Result or a CallRecord, which reads it as the call does."""

@@ -12,7 +12,7 @@ from random import Random
 from time import time
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
-from .call import Caller
+from .call import Caller, convert_when_read, id_of_call
 from .content import Audio, Content, Data, File, Image, Text, content_to_dict
 from .errors import ToolError
 from .pending import Pending, StillPending
@@ -30,18 +30,9 @@ moment = cast("Callable[[], datetime]", time)
 def keep_as_moments(kind: type[Any], *names: str) -> None:
     """Let the fields *names* of a dataclass with slots take what `moment` gives, and be read as aware datetimes."""
     for name in names:
-        setattr(kind, name, _looked_at(getattr(kind, name)))
-
-
-def _looked_at(slot: Any) -> property:
-    def read(owner: Any) -> datetime:
-        value = slot.__get__(owner)
-        if type(value) is float:
-            slot.__set__(owner, value := datetime.fromtimestamp(value, UTC))
-        at: datetime = value
-        return at
-
-    return property(read, slot.__set__)
+        convert_when_read(
+            kind, name, lambda value: datetime.fromtimestamp(value, UTC) if type(value) is float else value
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +139,7 @@ class Result(Generic[T_co]):
 
 
 keep_as_moments(Result, "started_at", "finished_at")
+convert_when_read(Result, "call_id", id_of_call)
 
 
 _READY = (Text, Data, Image, Audio, File)
@@ -224,18 +216,6 @@ class CallRecord:
     id: str = ""
 
 
-def _make_when_read(kind: type[Any], name: str) -> None:
-    """Let the field *name* of a dataclass with slots be a new id when it is first read: in memory, few ever are."""
-    slot: Any = getattr(kind, name)
-
-    def read(record: Any) -> str:
-        record_id: str = slot.__get__(record)
-        if not record_id:
-            slot.__set__(record, record_id := _new_id())
-        return record_id
-
-    setattr(kind, name, property(read, slot.__set__))
-
-
 keep_as_moments(CallRecord, "started_at")
-_make_when_read(CallRecord, "id")
+convert_when_read(CallRecord, "call_id", id_of_call)
+convert_when_read(CallRecord, "id", lambda value: value or _new_id())  # in memory, few ever are read

@@ -5,8 +5,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import count
-from operator import itemgetter
+from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from ..core import CallRecord, Recorder
@@ -36,31 +35,33 @@ class CallLog(Recorder):
     def __init__(self, size: int = 1000, *, with_content: bool = False) -> None:
         self.with_content = with_content
         self._size = size
-        self._count, self._numbers = 0, count()
-        # By principal, each call with its number.
-        self._lasting: defaultdict[str, deque[tuple[int, CallRecord]]] = defaultdict(deque)
-        self._rest: defaultdict[str, deque[tuple[int, CallRecord]]] = defaultdict(deque)
+        self._records: list[CallRecord] = []
 
     async def finished(self, record: CallRecord, /) -> None:
-        part = self._lasting if had_effect(record) else self._rest
-        part[record.caller.principal].append((next(self._numbers), record))
-        self._count += 1
-        if self._count > self._size:
-            self._drop(self._rest or self._lasting)
+        self._records.append(record)
+        if len(self._records) > 2 * self._size:  # else the choice of what to drop would take longer than the call
+            self._make_room()
 
-    def _drop(self, part: dict[str, deque[tuple[int, CallRecord]]]) -> None:
-        principal = max(part, key=lambda name: len(part[name]))
-        part[principal].popleft()
-        if not part[principal]:
-            del part[principal]
-        self._count -= 1
+    def _make_room(self) -> None:
+        excess, dropped = len(self._records) - self._size, set[int]()
+        lasting, rest = (defaultdict[str, deque[int]](deque) for _ in range(2))
+        for position, record in enumerate(self._records):
+            (lasting if had_effect(record) else rest)[record.caller.principal].append(position)
+        for part in (rest, lasting):
+            most = [(-len(positions), positions) for positions in part.values()]  # of equal ones, the oldest
+            heapify(most)
+            while most and len(dropped) < excess:
+                count, positions = most[0]
+                dropped.add(positions.popleft())
+                heapreplace(most, (count + 1, positions)) if positions else heappop(most)
+        self._records = [record for position, record in enumerate(self._records) if position not in dropped]
 
     def __iter__(self) -> Iterator[CallRecord]:
-        numbered = (call for part in (self._lasting, self._rest) for calls in part.values() for call in calls)
-        return iter([record for _, record in sorted(numbered, key=itemgetter(0))])
+        self._make_room()
+        return iter(tuple(self._records))
 
     def __len__(self) -> int:
-        return self._count
+        return min(len(self._records), self._size)
 
 
 class CallLines(Recorder):

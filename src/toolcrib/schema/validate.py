@@ -28,6 +28,9 @@ DocumentReader = Callable[[RawArguments, Mapping[str, Any]], Document]
 """What a model sent, and the arguments that were made of it → its document."""
 
 
+_SURELY_WITHIN_LIMIT = LIMIT_BYTES // 4  # in characters
+
+
 class RepairedArguments(dict[str, Any]):
     """Arguments by name, with the JSON values that they were made of after repair."""
 
@@ -58,7 +61,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
-            if len(text) > LIMIT_BYTES // 4:
+            if len(text) > _SURELY_WITHIN_LIMIT:
                 require_size(text)
             values = validate(text, strict=True)
             if always_read or (searched and ("NaN" in text or "Infinity" in text)) or not has_unique_keys(text, values):

@@ -713,7 +713,7 @@ class Workbench(Startable):
         `stop`), and CancelledError when the task that waits is cancelled.
         """
         if type(tool) is str and self._direct_on is _get_running_loop() and not kwargs:
-            return run(Call(tool, *args), self._runtime)
+            return run(Call(tool, args[0]) if len(args) == 1 else Call(tool, *args), self._runtime)
         return self._run(self._call_of(tool, args, kwargs))
 
     def stream(self, tool: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Event | Result[Any]]:
