@@ -10,11 +10,13 @@ import subprocess
 from collections.abc import Callable, Generator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
+import httpx2
 import pytest
 
 from toolcrib import Caller, Crib, ToolAuth, ToolcribError
@@ -157,6 +159,35 @@ def test_under_a_public_address_the_server_there_completes_a_login(
         # A refusal ends the login, too.
         provider.denies = True
         assert log_in("test", "--principal", "bob")[0] == 1
+
+
+async def test_with_keys_a_login_shows_the_code_that_the_server_asks_for(
+    provider: LoopbackProvider, folder: Path, environment: dict[str, str], toolcrib: Run
+) -> None:
+    port = free_port()
+    settings(folder, after=f'\n[server]\nport = {port}\nkeys = true\npublic_base_url = "http://127.0.0.1:{port}/"\n')
+    with serving(folder, environment) as server:
+        assert server.stderr is not None
+        while "Serving MCP at" not in (line := server.stderr.readline()):
+            assert line
+        process = subprocess.Popen(
+            [environment["PROGRAM"], "auth", "login", "test", "--scope", "a", "--principal", "key:alice"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=environment,
+        )
+        with process, httpx2.Client(trust_env=False, follow_redirects=True) as browser:
+            assert process.stderr is not None
+            text, _, link = (process.stderr.readline() for _ in range(3))
+            code = text.removeprefix("Grant access to your account at Test. The page asks for the code ").strip(".\n")
+            (token,) = re.findall(r'name="token" value="([^"]+)"', browser.get(link.strip()).text)
+            page = browser.post(link.strip(), data={"token": token, "code": code})
+            (address,) = re.findall(r'<a href="([^"]+)"', page.text)
+            assert "Granted" in browser.get(unescape(address)).text
+            assert process.wait(60) == 0
+        assert toolcrib("call", "me", "--principal", "key:alice").stdout == '{"known": true}\n'
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ CODE = "code-of-the-provider"
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 HEADERS = {
     "content-security-policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
 }
@@ -432,6 +432,54 @@ async def test_an_identify_that_knows_nobody_lets_nobody_in(returned: Any, caplo
         require_safe(await made.answer(asked.url), 401)
         assert made.exchanged == []
         assert ("No caller could be identified" in caplog.text) is isinstance(returned, Exception)
+
+
+def with_codes(crib: Crib) -> Any:
+    crib.credentials.broker.browser_codes = True
+    return callback_app(crib)
+
+
+async def test_a_secret_is_taken_with_the_code_that_was_shown_where_it_was_asked_for() -> None:
+    """The attacker has the link of somebody else, and would have their tools use a key of his."""
+    async with site(with_codes) as made:
+        asked = await made.ask("shop")
+        page = await made.browser.get(asked.url or "")
+        shown = require_safe(page, 200)
+        assert ("It is for ada, whose tools" in shown, asked.message[-9:] in page.text) == (True, False)
+        (token,) = re.findall(r'name="token" value="([^"]+)"', page.text)
+        other = (await made.ask("shop", BOB)).message[-9:]
+        for code in (None, "", other, f"{asked.message[-9:]}X", EVIL, "\udc80".encode(errors="surrogatepass")):
+            entered = {"token": token, "secret": "of-eve-123"} | ({} if code is None else {"code": code})
+            page = await made.browser.post(asked.url or "", data=entered)
+            assert page.status_code in (400, 403)
+            assert await ran(made, "shop") == "pending"
+        entered = {"token": token, "secret": "hush-hush", "code": f" {asked.message[-9:].lower()} "}
+        require_safe(await made.browser.post(asked.url or "", data=entered), 200)
+        assert (await ran(made, "shop"), await ran(made, "shop", BOB)) == (9, "pending")
+
+
+async def test_the_cookie_of_a_code_is_of_one_authorization_and_over_https_of_this_host() -> None:
+    """The attacker has a page of his own on a host beside, which sets cookies for both; or an older cookie."""
+    async with site(with_codes) as made:
+        cookies = []
+        for caller, base in ((ADA, made.url), (BOB, "https://crib.example")):
+            made.crib.credentials.broker.form_uri = f"{base}/auth/secret"
+            asked = await made.ask(caller=caller)
+            address = (asked.url or "").replace(base, made.url)
+            page = await made.browser.get(address)
+            (token,) = re.findall(r'name="token" value="([^"]+)"', page.text)
+            headers = {"Cookie": f"toolcrib_form={token}"}
+            page = await made.browser.post(address, data={"token": token, "code": asked.message[-9:]}, headers=headers)
+            assert "Continue to" in require_safe(page, 200)
+            cookies.append(page.headers["set-cookie"])
+            made.browser.cookies.clear()
+            mark = {"Cookie": cookies[0].partition(";")[0]}
+            answered = f"{made.url}/auth/callback/example?{urlsplit(address).query}&code={CODE}"
+            assert (await made.browser.get(answered, headers=mark)).status_code == (200 if caller == ADA else 403)
+        names = [cookie.partition("pending_")[0] for cookie in cookies]
+        assert names == ["toolcrib_", "__Host-toolcrib_"]
+        assert [cookie.lower().endswith("; secure") for cookie in cookies] == [False, True]
+        assert all("; HttpOnly; Max-Age=600; Path=/; SameSite=lax" in cookie for cookie in cookies)
 
 
 # Where it is mounted

@@ -45,6 +45,7 @@ from .vault import (
     Vault,
     covers,
     new_authorization,
+    page_url,
     pending_of,
     step_for,
 )
@@ -73,7 +74,8 @@ class CredentialBroker(Providers, Broker):
     *clients* are what the providers know this program as, by the provider's name; *catalogue* is a file of providers
     beside those that come with the package. *secrets* are the operator's, by name, for callers who have none of their
     own. *redirect_uri* is where providers send people back to, each to a path of its own under it:
-    `redirect_uri_of(name)`; without it none can be sent. *form_uri* is where one enters a key or a secret.
+    `redirect_uri_of(name)`; without it none can be sent. *form_uri* is where one enters a key or a secret, and with
+    *browser_codes* first of all the code that the pending shows: where a browser does not say whose it is.
     *client_document_url* is where this program describes itself, for servers that take such a document as the id of
     a client; `{provider}` in it stands for the last part of that server's redirect address. *allow* are hosts and
     networks that are reached although they are private, as for `net.client`. *clock* gives the time by which grants
@@ -89,6 +91,7 @@ class CredentialBroker(Providers, Broker):
         secrets: Mapping[str, str] | None = None,
         redirect_uri: str | None = None,
         form_uri: str | None = None,
+        browser_codes: bool = False,
         client_document_url: str | None = None,
         allow: Iterable[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -103,6 +106,7 @@ class CredentialBroker(Providers, Broker):
             clock=clock,
         )
         self.form_uri = form_uri
+        self.browser_codes = browser_codes
         self._secrets = dict(secrets or {})
         self._cached: dict[tuple[ToolAuth, str, str], _CachedCredential] = {}
         self._refreshes: set[asyncio.Task[Any]] = set()
@@ -175,6 +179,7 @@ class CredentialBroker(Providers, Broker):
         """
         if need.is_of_program:
             raise SetupError(f"'{need.provider}' gives this program a token of its own: no person is asked.")
+        with_code = self.browser_codes and redirect_uri is None
         now, redirect_uri = self._clock(), redirect_uri or self.redirect_uri_of(need.provider)
         authorization = new_authorization(
             need.owner(caller),
@@ -199,7 +204,10 @@ class CredentialBroker(Providers, Broker):
                         raise ToolError(f"{error} No person can be asked now.", "unavailable") from None
             authorization = replace(authorization, url=url)
         authorization = await self.vault.open(authorization, now=now)
-        return pending_of(authorization, title=need.entry.title, tool=tool, has_ended=has_ended)
+        if with_code and authorization.url:
+            authorization = replace(authorization, url=page_url(self.form_uri, authorization.state))
+        title = need.entry.title
+        return pending_of(authorization, title=title, tool=tool, has_ended=has_ended, with_code=with_code)
 
     async def complete(self, url: str, *, caller: Caller | None = None) -> Completed:
         """Take what a provider sent back, *url* with its path and query, and store the grant. Raises CallbackError.
@@ -465,7 +473,8 @@ class CredentialBroker(Providers, Broker):
         authorization = new_authorization(
             own, thread=caller.thread, scopes=(), redirect_uri="", form_uri=self.form_uri, now=now
         )
-        return pending_of(await self.vault.open(authorization, now=now), title=name, tool=tool)
+        authorization = await self.vault.open(authorization, now=now)
+        return pending_of(authorization, title=name, tool=tool, with_code=self.browser_codes)
 
     async def open_scopes(self, need: Needed, caller: Caller) -> set[str]:
         """Return the scopes that *caller* has granted, or is asked for now."""

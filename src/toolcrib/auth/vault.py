@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import hmac
 import json
 import threading
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ _WITHIN = timedelta(minutes=10)
 _MAX_SPENDING = timedelta(seconds=30)
 """How long the outcome of a refresh may take: its request 20 seconds, and what is written again."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # easily told apart, and without words (RFC 8628, 6.1)
 
 Step = Literal["ask", "refresh", "give"]
 
@@ -90,6 +92,20 @@ class Authorization:
     verifier: str = field(repr=False)
     redirect_uri: str = ""
 
+    @property
+    def code(self) -> str:
+        """What the one who asked is shown, and enters in the browser: eight letters that no URL leads to."""
+        letters = "".join(_CODE_LETTERS[byte % len(_CODE_LETTERS)] for byte in self._derived("code")[:8])
+        return f"{letters[:4]}-{letters[4:]}"
+
+    @property
+    def browser_mark(self) -> str:
+        """What the browser in which the code was entered keeps as a cookie."""
+        return self._derived("browser").hex()
+
+    def _derived(self, purpose: str) -> bytes:
+        return hmac.digest(self.verifier.encode(), purpose.encode(), "sha256")
+
 
 def state_digest(state: str) -> str:
     return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
@@ -134,15 +150,22 @@ def new_authorization(
         thread=thread,
         scopes=scopes,
         expires_at=now + _WITHIN,
-        url="" if form_uri is None else f"{form_uri}?{urlencode({'state': state})}",
+        url=page_url(form_uri, state),
         state=state,
         verifier=token_urlsafe(48),
         redirect_uri=redirect_uri,
     )
 
 
-def pending_of(authorization: Authorization, *, title: str, tool: str, has_ended: bool = False) -> Pending:
-    """Return what a person is shown of *authorization*.
+def page_url(form_uri: str | None, state: str) -> str:
+    """Return the address of the page for *state* at *form_uri*; empty where there is none."""
+    return "" if form_uri is None else f"{form_uri}?{urlencode({'state': state})}"
+
+
+def pending_of(
+    authorization: Authorization, *, title: str, tool: str, has_ended: bool = False, with_code: bool = False
+) -> Pending:
+    """Return what a person is shown of *authorization*, *with_code* where its page asks for that.
 
     With *has_ended*, that what they had granted before has ended.
     """
@@ -158,6 +181,8 @@ def pending_of(authorization: Authorization, *, title: str, tool: str, has_ended
         message = f"{message}: toolcrib {command} {owner.provider}"
     if owner.profile != Caller().profile:
         message = f"{message} (for the profile '{owner.profile}')"
+    if with_code and authorization.url:
+        message = f"{message}. The page asks for the code {authorization.code}"
     return Pending(
         id=authorization.id,
         kind="authorization",

@@ -130,7 +130,8 @@ async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | No
         pending = await crib.credentials.open(question)
         if pending.url is None:
             raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
-        echo(f"Open this address in a browser, and grant access:\n{pending.url}")
+        code = f"{pending.message}.\n" if broker.browser_codes and server is None else ""
+        echo(f"{code}Open this address in a browser, and grant access:\n{pending.url}")
         if browser and has_person():
             await asyncio.to_thread(webbrowser.open, pending.url)
         if server is not None:

@@ -1,10 +1,13 @@
 """The web application of authorizations: what providers send people back to, and a form for keys and secrets.
 
 It has no session of its own. A page is found by a state that cannot be guessed and is used once; `identify` binds it
-to the caller that the host knows to be at the browser.
+to the caller that the host knows to be at the browser. Where browsers do not say whose they are, a code does, which is
+shown where the authorization was asked for: a link alone, sent to somebody else, leads to nothing (RFC 9700, 4.7). The
+browser in which it was entered keeps a cookie, without which no provider's answer is taken.
 """
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
@@ -19,13 +22,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ..core import Caller, SetupError, ToolcribError, ToolError
-from ..machinery import log_failure
+from ..machinery import escaped, log_failure
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .authentication import Authenticator
-from .callers import Identify, local_caller, log_unidentified, single_headers
+from .callers import AuthenticationError, Identify, local_caller, log_unidentified, single_headers
 from .hosts import is_loopback
 from .problems import problem
+from .throttle import Throttle, TooManyTries
 
 if TYPE_CHECKING:
     from ..auth import Authorization, CredentialBroker
@@ -33,7 +37,8 @@ if TYPE_CHECKING:
 _COOKIE = "toolcrib_form"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "Referrer-Policy": "no-referrer",  # the state is in the address
+    # The state is in the address. With "no-referrer", the form of a browser would have the origin "null".
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
 }
@@ -41,9 +46,13 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1>{body}</body></html>
 """
-_FORM = """<p>{text}</p><form method="post"><input type="hidden" name="token" value="{token}">
-<p><label>{label} <input type="password" name="secret" autocomplete="off" required autofocus></label></p>
-<p><button>Save</button></p></form>"""
+_FORM = """{texts}<form method="post"><input type="hidden" name="token" value="{token}">
+{fields}<p><button>{button}</button></p></form>"""
+_FIELD = """<p><label>{label} <input type="{kind}" name="{name}" autocomplete="off" required autofocus></label></p>
+"""
+_ASKED = """<p>It is for <strong>{principal}</strong>, whose tools will use it. Go on only if you asked for this
+yourself: enter the code that is shown where you asked. If somebody sent you this address or the code, close this page,
+or they will use your account.</p>"""
 _DONE = "<p>You can close this window, and go on.</p>"
 
 _Page = Callable[[Request], Awaitable[Response]]
@@ -55,7 +64,7 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
     Under `/auth/client.json/` it describes this program to servers that take an address there as the id of a client.
     To be mounted at the root of an application, after its other routes: `app.mount("/", callback_app(crib))`. With
     *identify*, as of `server`, only the principal who has begun an authorization completes it; give it wherever
-    several people use the crib.
+    several people use the crib. With `browser_codes` of the broker, the code of an authorization is asked for.
     """
     pages = _Pages(crib, identify)
     app = Starlette(
@@ -74,13 +83,14 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
 def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
     """Return the routes of `callback_app` for a server. None for a broker of another kind, which has pages of its own.
 
-    Who calls is also who must be at the browser, but where all are the one person at this computer.
+    Who calls is also who must be at the browser, but where all are the one person at this computer. A browser sends no
+    key or token, so where callers have these, they are shown a code to enter.
     """
     try:
-        _ = crib.credentials.broker
+        broker = crib.credentials.broker
     except SetupError:
         return ()
-    # A browser sends no key or token, so there the state alone says whose question this is.
+    broker.browser_codes |= isinstance(identify, Authenticator)
     at_browser = None if identify is local_caller or isinstance(identify, Authenticator) else identify
     return callback_app(crib, at_browser).routes
 
@@ -112,23 +122,37 @@ class _Pages:
     def __init__(self, crib: Crib, identify: Identify | None) -> None:
         self._crib = crib
         self._identify = identify
+        self._tries = Throttle()
 
     async def callback(self, request: Request) -> Response:
+        caller = await self._caller(request)
+        if self._broker.browser_codes:
+            question = await self._broker.find(request.query_params.get("state", ""), caller=caller)
+            mark = request.cookies.get(self._cookie_of(question, request), "")
+            if not hmac.compare_digest(mark.encode(), question.browser_mark.encode()):
+                text = "The code was not entered in this browser. Open the address that is shown where you asked."
+                raise _Refused("Not granted", text, 403)
         # Not `request.url`, which is made of the header `Host`.
         query = request.scope["query_string"].decode("latin-1")
         path = quote(request.scope["path"])
-        await self._crib.complete(f"{path}?{query}", caller=await self._caller(request))
+        await self._crib.complete(f"{path}?{query}", caller=caller)
         return _page("Granted", _DONE)
 
     async def form(self, request: Request) -> Response:
         question = await self._found(request)
-        token = token_urlsafe(32)
+        token, has_secret = token_urlsafe(32), question.owner.handler != "oauth2"
         text, label = self._words(question)
-        response = _page("A secret is needed", _FORM.format(text=escape(text), label=escape(label), token=token))
-        # Behind a proxy, it is the public address that tells how the browser came here.
-        is_secure = "https" in (request.scope["scheme"], (self._broker.form_uri or "").partition(":")[0])
-        path = request.scope["path"]
-        response.set_cookie(_COOKIE, token, path=path, httponly=True, samesite="strict", secure=is_secure)
+        texts, fields = f"<p>{escape(text)}</p>", ""
+        if self._broker.browser_codes:
+            principal = escaped(question.owner.principal, invisible=True)
+            texts += _ASKED.format(principal=escape(principal))
+            fields += _FIELD.format(label="Code", kind="text", name="code")
+        if has_secret:
+            fields += _FIELD.format(label=escape(label), kind="password", name="secret")
+        title, button = ("A secret is needed", "Save") if has_secret else ("Access is needed", "Continue")
+        response = _page(title, _FORM.format(texts=texts, fields=fields, token=token, button=button))
+        path, secure = request.scope["path"], self._is_secure(request)
+        response.set_cookie(_COOKIE, token, path=path, httponly=True, samesite="strict", secure=secure)
         return response
 
     async def submit(self, request: Request) -> Response:
@@ -141,6 +165,10 @@ class _Pages:
             raise _Refused(
                 "Not saved", "This form was opened in another browser, or has expired. Open the address again.", 403
             )
+        if self._broker.browser_codes:
+            await self._require_code(question, fields.get("code", ""))
+        if question.owner.handler == "oauth2":
+            return self._continued(question, request)
         secret = fields.get("secret", "").strip()
         if not secret:
             raise _Refused("Not saved", "Nothing was entered. Go back, and try again.")
@@ -153,6 +181,36 @@ class _Pages:
             raise _Refused("Not saved", str(error)) from None
         await self._crib.credentials.save(question.owner, Grant(secret), asked=question)
         return _page("Saved", _DONE)
+
+    async def _require_code(self, question: "Authorization", text: str) -> None:
+        code = re.sub("[^A-Z]", "", text.upper())
+        try:
+            async with self._tries.trying(question.id, code):
+                if not hmac.compare_digest(code, question.code.replace("-", "")):
+                    raise AuthenticationError(
+                        "This is not the code that is shown where you asked. Go back for another."
+                    )
+        except AuthenticationError as error:
+            raise _Refused("Not granted", str(error), 403) from None
+        except TooManyTries as tries:
+            text = f"Too many wrong codes were entered. Try again in {tries.wait_s} seconds."
+            raise _Refused("Not granted", text, 429) from None
+
+    def _continued(self, question: "Authorization", request: Request) -> Response:
+        """Return a page with the way to the provider: a redirect after a form would be held to `form-action`."""
+        title = escape(self._title(question))
+        response = _page("Continue", f'<p><a href="{escape(question.url)}">Continue to {title}</a></p>')
+        name, secure = self._cookie_of(question, request), self._is_secure(request)
+        response.set_cookie(name, question.browser_mark, 600, httponly=True, samesite="lax", secure=secure)
+        return response
+
+    def _cookie_of(self, question: "Authorization", request: Request) -> str:
+        """Return the name of the cookie for *question*; over https, one that no other host can set."""
+        return f"{'__Host-' if self._is_secure(request) else ''}toolcrib_{question.id}"
+
+    def _is_secure(self, request: Request) -> bool:
+        # Behind a proxy, it is the public address that tells how the browser came here.
+        return "https" in (request.scope["scheme"], (self._broker.form_uri or "").partition(":")[0])
 
     async def client(self, request: Request) -> Response:
         try:
@@ -169,7 +227,7 @@ class _Pages:
 
     async def _found(self, request: Request) -> "Authorization":
         question = await self._broker.find(request.query_params.get("state", ""), caller=await self._caller(request))
-        if question.owner.handler == "oauth2":
+        if question.owner.handler == "oauth2" and not self._broker.browser_codes:
             raise _Refused("Not found", "This is granted at the provider, and not here.", 404)
         return question
 
@@ -186,11 +244,15 @@ class _Pages:
             raise _Refused("Not logged in", "This browser is not logged in here. Log in first.", 401)
         return caller
 
+    def _title(self, question: "Authorization") -> str:
+        entry = self._broker.providers.get(question.owner.provider)
+        return question.owner.provider if entry is None else entry.title
+
     def _words(self, found: "Authorization") -> tuple[str, str]:
-        name = found.owner.provider
-        entry = self._broker.providers.get(name)
-        title = name if entry is None else entry.title
+        name, title = found.owner.provider, self._title(found)
         match found.owner.handler:
+            case "oauth2":
+                return f"Tools ask for access to your account at {title}.", ""
             case "basic":
                 return f"Tools need your user name and password for {title}.", "user:password"
             case "keypair":

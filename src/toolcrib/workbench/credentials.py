@@ -162,5 +162,6 @@ def _broker(settings: "Settings", store: Any) -> Broker:
         secrets=values.secret,
         redirect_uri=None if base_url is None else f"{base_url}{CALLBACK_PATH}",
         form_uri=None if base_url is None else f"{base_url}{FORM_PATH}",
+        browser_codes=values.server.keys or values.server.issuer is not None,
         allow=values.net.allow,
     )

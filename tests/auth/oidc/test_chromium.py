@@ -1,5 +1,6 @@
 """One login in a real browser: Chromium, driven over its DevTools protocol."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from toolcrib import Caller
 
 from .conftest import REDIRECT, Parts
+from .test_authorization_pages import served
 
 pytestmark = pytest.mark.full
 
@@ -90,21 +92,46 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     browser.close()
 
 
+def log_in_and_consent(browser: Browser) -> None:
+    browser.until("!!document.querySelector('input[name=login]')")
+    browser.evaluate(
+        "document.querySelector('input[name=login]').value = 'alice';"
+        "document.querySelector('input[name=password]').value = 'any';"
+        "document.querySelector('button[type=submit]').click()"
+    )
+    browser.until("document.querySelector('input[name=prompt]')?.value === 'consent'")
+    browser.evaluate("document.querySelector('button[type=submit]').click()")
+
+
 async def test_somebody_logs_in_in_a_browser_and_the_call_runs(parts: Parts, browser: Browser) -> None:
     async with parts.crib as crib:
         pending = (await crib.workbench(ALICE).call("who")).pending
         assert pending is not None
         browser.send("Page.navigate", url=pending.url)
-        browser.until("!!document.querySelector('input[name=login]')")
-        browser.evaluate(
-            "document.querySelector('input[name=login]').value = 'alice';"
-            "document.querySelector('input[name=password]').value = 'any';"
-            "document.querySelector('button[type=submit]').click()"
-        )
-        browser.until("document.querySelector('input[name=prompt]')?.value === 'consent'")
-        browser.evaluate("document.querySelector('button[type=submit]').click()")
+        log_in_and_consent(browser)
         browser.until("document.location.protocol === 'chrome-error:'")  # nobody listens where they are sent back to
         callback = browser.send("Page.getNavigationHistory")["entries"][-1]["url"]
         assert callback.startswith(REDIRECT)
         await crib.complete(callback, caller=ALICE)
         assert (await crib.workbench(ALICE).call("who")).text == "200 alice"
+
+
+async def test_somebody_enters_the_code_of_a_server_with_keys_and_the_call_runs(
+    tmp_path: Path, browser: Browser
+) -> None:
+    async with served(tmp_path) as site:
+        link, code = await site.ask("alice")
+
+        def browse() -> None:
+            browser.send("Page.navigate", url=link)
+            browser.until("!!document.querySelector('input[name=code]')")
+            browser.evaluate(
+                f"document.querySelector('input[name=code]').value = '{code}'; document.querySelector('button').click()"
+            )
+            browser.until("document.querySelector('a')?.textContent === 'Continue to Local'")
+            browser.evaluate("document.querySelector('a').click()")
+            log_in_and_consent(browser)
+            browser.until("document.querySelector('h1')?.textContent === 'Granted'")
+
+        await asyncio.to_thread(browse)  # the server is on this loop
+        assert (await site.call("alice"))["content"][0]["text"] == "200 alice"
