@@ -5,11 +5,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Crib, Input, Pending, Workbench
+from toolcrib import Call, Caller, CancellationToken, Crib, Input, Pending, Workbench
 from toolcrib.core import Answer, Progress
 from toolcrib.tools.remote import MCPSource
 
@@ -154,7 +155,11 @@ async def test_a_question_that_no_form_can_ask_is_answered_with_an_error(source:
         assert result.pending is None
 
 
-async def test_a_question_for_a_call_that_was_given_up_is_asked_of_nobody_else(source: Any) -> None:
+@pytest.mark.parametrize("answers", [False, True], ids=["unread", "read"])
+async def test_a_call_that_was_given_up_keeps_questions_from_others_until_the_server_has_read_that(
+    source: Any, answers: bool
+) -> None:
+    """For a minute, no question of a process reached others, also where the server had stopped long before."""
     asked: list[str] = []
 
     async def ask(pending: Pending) -> Answer:
@@ -163,7 +168,7 @@ async def test_a_question_for_a_call_that_was_given_up_is_asked_of_nobody_else(s
 
     says = tools(slow=["WAIT"], asks=[ASKS % '{"color":{"type":"string"}}', "WAIT", text("went on")])
     async with (
-        Crib([source(says)], ask=ask) as crib,
+        Crib([source({**says, "ping": {} if answers else None})], ask=ask) as crib,
         crib.workbench(Caller("ada")) as ada,
         crib.workbench(Caller("bob")) as bob,
     ):
@@ -172,10 +177,41 @@ async def test_a_question_for_a_call_that_was_given_up_is_asked_of_nobody_else(s
         assert asked == ["ada", "bob"]
         given_up = await ada.call(Call("slow", {}, timeout_s=0.2))
         assert given_up.error is not None
-        assert (await bob.call("asks", {})).text == "went on"
-        assert asked == ["ada", "bob"]  # it may be Ada's call that it is asked for
+        if answers:
+            async with asyncio.timeout(30):
+                while asked == ["ada", "bob"]:
+                    assert (await bob.call("asks", {})).text == "went on"
+        else:
+            assert (await bob.call("asks", {})).text == "went on"
+            assert asked == ["ada", "bob"]  # it may be Ada's call that it is asked for
+        asked.clear()
         assert (await ada.call("asks", {})).text == "went on"
-        assert asked == ["ada", "bob", "ada"]
+        assert asked == ["ada"]
+
+
+@pytest.mark.parametrize("by", ["task", "token", "reader"])
+async def test_who_gives_up_is_let_go_by_a_server_that_takes_nothing_more(source: Any, by: str) -> None:
+    """One that cancels their task; the reader of a resource is the case that was found beside it."""
+    says = tools(deaf=["STOP"]) | {"resources/list": {"resources": [{"uri": "a:1", "name": "a"}]}}
+    async with Workbench([source(says)]) as bench:
+        assert (await bench.offers.resources())[0].uri == "a:1"
+        token = CancellationToken()
+        filling = asyncio.create_task(bench.call("deaf", {}))
+        # More than a pipe takes: what comes after it is not sent.
+        work = bench.call(Call("deaf", {"text": "x" * 1_000_000}, cancellation=token))
+        calls = [asyncio.create_task(work)]
+        if by == "reader":
+            calls.append(asyncio.create_task(bench.offers.read("a:1")))
+        await asyncio.sleep(0.5)  # until it is sent as far as it can be
+        start_s = monotonic()
+        if by == "token":
+            token.cancel()
+        else:
+            calls[-1].cancel()
+        await asyncio.wait(calls[-1:])
+        assert monotonic() - start_s < 3  # it was 5
+        for task in (filling, *calls):
+            task.cancel()
 
 
 async def test_a_value_that_a_server_says_it_has_wrapped_comes_as_it_is(source: Any) -> None:

@@ -20,8 +20,12 @@ from .raw_upstream import NEW, Asked, raw_upstream, tool, until
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 
 
+def command_words(mode: str) -> list[str]:
+    return [sys.executable, "-S", SERVER, mode]
+
+
 def command(mode: str) -> str:
-    return json.dumps([sys.executable, "-S", SERVER, mode])
+    return json.dumps(command_words(mode))
 
 
 def settings(folder: Path, text: str, **environ: str) -> Any:
@@ -173,4 +177,29 @@ async def test_what_a_server_is_reached_by_is_shown_to_no_model_wherever_it_was_
         await until(lambda: bool(bench.problems))
         shown_of_it = f"{(await bench.call('echo', {'n': 1})).text} {bench.problems}"
         assert not any(secret in shown_of_it for secret in hidden)
-        assert "--api-key=… --token … --port 8080" in shown_of_it
+        assert "8080" not in shown_of_it
+
+
+async def test_questions_and_errors_name_the_source_and_not_its_command_line(tmp_path: Path) -> None:
+    """A secret may stand in a plain word of a command. The error of a server that is down is the case found beside."""
+    clients = {"mcpServers": {"paint": {"command": sys.executable, "args": ["-S", SERVER, "asks", "", "hush-hush"]}}}
+    (tmp_path / "clients.json").write_text(json.dumps(clients))
+    words = json.dumps([sys.executable, "-S", SERVER, "asks", "", "hush-hush"])
+    for name, table in {
+        "github": f'command = {words}\nname = "github"',
+        Path(sys.executable).name: f"command = {words}",
+        "paint": 'from = "clients.json"',
+        "brush": 'from = "mcp:clients.json#paint"\nname = "brush"',
+    }.items():
+        read = settings(tmp_path, f"[[source]]\n{table}")
+        (loaded,) = load_sources(read.sources, read)
+        async with Workbench([loaded.source]) as bench:
+            waiting = await bench.call("ask", {})
+            assert waiting.pending is not None
+            assert waiting.pending.message == f"{name} asks: Which one?"
+    async with Workbench([MCPSource(command=[*command_words("fails"), "", "hush-hush"], name="github")]) as bench:
+        await until(lambda: bool(bench.problems))
+        failure = (await bench.call("echo", {"n": 1})).text
+        assert ("github is not available" in failure, "hush" in f"{failure}{bench.problems}") == (True, False)
+    with pytest.raises(SettingsError, match="'name' is for an MCP server"):
+        settings(tmp_path, '[[source]]\nfrom = "tools.py"\nname = "a"')

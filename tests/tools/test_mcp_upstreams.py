@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Call, Caller, Crib, Input, Pending, ToolError, Workbench
 from toolcrib.core import Answer as Answered
 from toolcrib.core.source import OffersChange
-from toolcrib.tools.mcp import offers, questions
+from toolcrib.tools.mcp import offers
 from toolcrib.tools.remote import MCPSource
 
 from .raw_upstream import ANY, EVENTS, NEW, OLD, Answer, Asked, connected, never, raw_upstream, text, tool, until
@@ -164,9 +164,9 @@ async def accept(asked: Asked) -> None:
     await asked.head(202)
 
 
-async def test_after_a_time_questions_are_asked_again_where_a_call_of_another_was_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_over_http_a_question_is_for_the_call_on_whose_stream_it_comes() -> None:
+    """A call that was given up, and one that runs, kept questions from everybody; so did a read of a resource."""
+
     async def ask(pending: Pending) -> Answered:
         return Input({"color": pending.principal})
 
@@ -180,8 +180,9 @@ async def test_after_a_time_questions_are_asked_again_where_a_call_of_another_wa
         result = {**text(content["color"])}
         await asked.event({"id": asked.message["id"], "result": result})
 
-    says = {**OLD, "tools/call hangs": never, "tools/call asks": asking, "POST": accept}
+    says = {**OLD, "tools/call hangs": never, "tools/call asks": asking, "POST": accept, "resources/read": never}
     says["tools/list"] = {"tools": [tool("hangs"), tool("asks")]}
+    says["resources/list"] = {"resources": [{"uri": "a:1", "name": "a"}]}
     async with (
         raw_upstream(says) as upstream,
         Crib([MCPSource(url=upstream.url).source()], ask=ask) as crib,
@@ -190,11 +191,13 @@ async def test_after_a_time_questions_are_asked_again_where_a_call_of_another_wa
     ):
         assert await outcome(bob, "asks") == "bob"
         await alice.call(Call("hangs", {}, timeout_s=0.2))
-        assert await outcome(bob, "asks") == "nobody"  # it may be asked for Alice
-        assert await outcome(alice, "asks") == "alice"
-        monkeypatch.setattr(questions, "_GIVEN_UP_S", 0.0)
-        await alice.call(Call("hangs", {}, timeout_s=0.2))
         assert await outcome(bob, "asks") == "bob"
+        running = [asyncio.create_task(outcome(alice, "hangs")), asyncio.create_task(alice.offers.read("a:1"))]
+        await until(lambda: len(upstream.seen("tools/call")) == 4 and bool(upstream.seen("resources/read")))
+        both = await asyncio.gather(outcome(alice, "asks"), outcome(bob, "asks"))
+        assert both == ["alice", "bob"]
+        for task in running:
+            task.cancel()
 
 
 async def test_a_question_of_a_later_round_is_another_one_whatever_its_name() -> None:

@@ -142,6 +142,9 @@ current_deadline: ContextVar[Deadline | None] = ContextVar("toolcrib_deadline", 
 current_client: ContextVar[Any] = ContextVar("toolcrib_client", default=None)
 """The client that waits for the running call, as the door by which it came knows it; None where it does not."""
 
+current_caller: ContextVar[Any] = ContextVar("toolcrib_caller", default=None)
+"""The Caller for whom a source is asked for what it offers beside tools, which has no Context."""
+
 
 def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Return a task for what outlives the running call, and so has neither its deadline nor its client."""

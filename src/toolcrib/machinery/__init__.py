@@ -3,7 +3,14 @@
 Standard library only. A program needs none of these names; a new kind of tool, a store or a room of ours does.
 """
 
-from ..core.cancel import Deadline, create_lasting_task, current_client, current_deadline, from_any_thread
+from ..core.cancel import (
+    Deadline,
+    create_lasting_task,
+    current_caller,
+    current_client,
+    current_deadline,
+    from_any_thread,
+)
 from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
 from ..core.display import escaped, one_line
 from ..core.pending import StillPending, StoredPending, Suspended
@@ -86,6 +93,7 @@ __all__ = [
     "canonical",
     "compile_globs",
     "create_lasting_task",
+    "current_caller",
     "current_client",
     "current_deadline",
     "from_any_thread",

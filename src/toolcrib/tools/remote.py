@@ -40,7 +40,8 @@ class MCPSource(Target):
 
     A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
     request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
-    Where it is *required*, nothing starts without it.
+    Where it is *required*, nothing starts without it. Its *name* is what its questions and errors call it; without one,
+    its host or its program.
     """
 
     def __str__(self) -> str:
@@ -158,13 +159,13 @@ def _of_table(file: Path, name: str) -> "MCPUpstream":
         raise LoadError(f"{place} is disabled there.")
     if isinstance(url := server.get("url", server.get("serverUrl")), str):
         headers = _texts(server, "headers", place)
-        return MCPSource(url=_filled(url, place), headers=headers).source(f"{name} ({shown_url(url)})")
+        return MCPSource(name=name, url=_filled(url, place), headers=headers).source(f"{name} ({shown_url(url)})")
     arguments, folder = server.get("args", []), server.get("cwd")
     if not (isinstance(server.get("command"), str) and isinstance(arguments, list)):
         raise LoadError(f"{place} has neither a 'command' nor a 'url'.")
     words = [_filled(word, place) for word in (server["command"], *arguments)]
     folder = folder if isinstance(folder, str) else None
-    return MCPSource(command=words, env=_texts(server, "env", place), folder=folder).source(name)
+    return MCPSource(name=name, command=words, env=_texts(server, "env", place), folder=folder).source(name)
 
 
 def _texts(server: Mapping[str, Any], key: str, place: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ..machinery import compile_globs
 from ..tools import LoadProblem, Permissions, Tool, load
 from ..tools.loading import Loaded
 from ..tools.lock import LOCK, Lock, LockedSource, read_lock
-from ..tools.mcp.targets import shown_words
+from ..tools.mcp.targets import Target, shown_words
 from ..tools.permissions import Permitted
 from ..tools.remote import MCPSource, is_remote, remote_names
 from .credentials import configured
@@ -124,7 +124,10 @@ def _single(named: NamedSource) -> list[NamedSource]:
         names = remote_names(named.source)
     except LoadError:  # which is reported where it is loaded
         return [named]
-    return [named] if names == [named.source] else [replace(named, written=name, source=name) for name in names]
+    # Each has its own name there.
+    server = {key: value for key, value in named.server.items() if key != "name"}
+    whole = names == [named.source]
+    return [named] if whole else [replace(named, written=name, source=name, server=server) for name in names]
 
 
 def lock_file(settings: Settings) -> Path:
@@ -155,6 +158,8 @@ def _load(
             offer.required = named.required and (named.place is not None or not is_listed_at_start)
             if named.only:
                 offer.only = named.only
+            if named.server and isinstance(target := getattr(offer, "target", None), Target):
+                offer.target = replace(target, **named.server)
         if offer is None:
             offer, repeats = _firsts(content.tools, {}, named)
             problems += repeats

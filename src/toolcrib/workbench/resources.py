@@ -39,7 +39,7 @@ from ..core import (
 )
 from ..core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..core.spec import Kind
-from ..machinery import RESULT_CHARS, in_thread, log_failure, redacted
+from ..machinery import RESULT_CHARS, current_caller, in_thread, log_failure, redacted
 from .lifespan import name_of
 from .unlisted import Unlisted, decoded, spec_of, spellings, unknown
 
@@ -431,6 +431,7 @@ class Offers:
         """
 
         async def work_of_call(checked: dict[str, Any]) -> Result[Sequence[Any]]:
+            current_caller.set(self._runtime.caller)
             items = await work(checked)
             return Result(items, tuple(map(_content_of, items)))
 

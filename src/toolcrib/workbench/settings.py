@@ -95,6 +95,12 @@ class SourceTable(Strict):
         default_factory=list[str], description="In place of 'from': the command that starts an MCP server, by words."
     )
     url: str = Field(default="", description="In place of 'from': the URL of an MCP server.")
+    name: str = Field(
+        default="",
+        max_length=100,
+        description="What an MCP server is called in its questions and errors; else its host, its program, or its name "
+        "in a client's file.",
+    )
     headers: dict[str, str] = Field(
         default_factory=dict[str, str],
         description="What is sent to 'url' with each request. '${env:NAME}' and '${file:PATH}' are replaced.",
@@ -168,6 +174,10 @@ class SourceTable(Strict):
             for kind, globs in named.items()
             if globs is not None
         }
+
+    def server_options(self) -> dict[str, Any]:
+        """Return the fields of an MCPSource that are set here, whichever way the server is written."""
+        return {name: getattr(self, name) for name in ("name",) if name in self.model_fields_set}
 
     def openapi_options(self) -> dict[str, Any]:
         """Return the options of `openapi_source` that are set here."""
@@ -408,6 +418,7 @@ class NamedSource:
     permissions: Permissions = field(default_factory=Permissions)
     openapi: Mapping[str, Any] = field(default_factory=dict[str, Any])
     only: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
+    server: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def granted(self, source: Any) -> Any:
         """Return *source*, this one as it is loaded now, with its permissions and options. Raises LoadError and
@@ -632,6 +643,8 @@ class _Reader:
                 table.view([])  # finds what is wrong whatever the tools are
                 permissions = table.permissions(self._folder)
                 source = self._server(table.written, values) or _path_or_module(table.where, self._folder)
+                if (server := table.server_options()) and not is_remote(source):
+                    raise SetupError(f"In a [[source]], '{next(iter(server))}' is for an MCP server.")
             except ToolcribError as error:
                 self._add(("source", number), str(error))
             else:
@@ -646,6 +659,7 @@ class _Reader:
                         permissions,
                         table.openapi_options(),
                         table.only(),
+                        server,
                     )
                 )
         return tuple(sources)

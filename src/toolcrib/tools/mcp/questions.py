@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from math import isfinite
-from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,13 +14,13 @@ import mcp_types as wire
 from pydantic import ValidationError
 
 from ...core import Caller, Context, DefinitionError, ToolError
-from ...machinery import Suspended
+from ...machinery import Suspended, create_lasting_task
 
 MAX_QUESTIONS = 20
 """How many a server may ask of one call at once, and how often."""
 _MAX_TEXT, _MAX_FORM, _MAX_KEY = 2000, 64 * 1024, 150
 _GIVEN_UP_S = 60.0
-"""How long a server may still work, and ask, for what was given up."""
+"""How long a server that does not answer may still work, and ask, for what was given up."""
 
 
 class RunningCall:
@@ -115,35 +116,61 @@ def _is_web_address(url: str) -> bool:
 
 
 class RunningCalls:
-    """What runs in one session. A server of the older era does not say for which call it asks something."""
+    """What runs in one session. Over HTTP a question of the older era comes on the stream of its request.
 
-    def __init__(self) -> None:
-        self._running: list[RunningCall | None] = []
-        self._given_up: dict[Caller | None, float] = {}
-        """Whose requests were given up, and until when the server may still work on them, and ask."""
+    Elsewhere a server does not say for which call it asks: it is for the only one that runs, if no call of another
+    caller was given up that the server may still work on. *has_read* returns when the server has read what it was sent
+    before; official SDKs ask nothing for a call whose cancellation they have read.
+    """
+
+    def __init__(self, has_read: Callable[[], Awaitable[object]]) -> None:
+        self._has_read = has_read
+        self._running: list[_Entry] = []
+        self._given_up: list[_Entry] = []
+        self._confirming: asyncio.Task[None] | None = None
 
     @contextmanager
-    def run(self, call: RunningCall | None) -> Generator[None]:
-        """Note what runs in the block: a *call*, or None for a resource or prompt, whose reader cannot be asked."""
-        self._running.append(call)
+    def run(self, caller: Caller | None, call: RunningCall | None = None) -> Generator[None]:
+        """Note what *caller* has run in the block: a *call*, or a resource or prompt, whose reader cannot be asked."""
+        entry = _Entry(caller, call)
+        self._running.append(entry)
+        token = _current.set(entry)
         try:
             yield
         except asyncio.CancelledError:
-            now = monotonic()
-            self._given_up = {caller: until for caller, until in self._given_up.items() if until > now}
-            self._given_up[None if call is None else call.caller] = now + _GIVEN_UP_S
+            self._given_up.append(entry)
+            if self._confirming is None or self._confirming.done():
+                self._confirming = create_lasting_task(self._confirm())
             raise
         finally:
-            self._running.remove(call)
+            _current.reset(token)
+            self._running.remove(entry)
 
     def asking(self) -> RunningCall | None:
-        """Return the call for which the server asks: None where it is not the only one, or may be for another."""
-        call = self._running[0] if len(self._running) == 1 else None
-        if call is None:
-            return None
-        now = monotonic()
-        is_other = any(until > now and caller != call.caller for caller, until in self._given_up.items())
-        return None if is_other else call
+        """Return the call for which the server asks now; None where that is not known, or cannot be asked."""
+        if (entry := _current.get()) is None and len(self._running) == 1:
+            (entry,) = self._running
+            if any(other.caller != entry.caller for other in self._given_up):
+                return None
+        return entry.call if entry is not None and entry in self._running else None
+
+    async def _confirm(self) -> None:
+        while self._given_up:
+            count = len(self._given_up)
+            with suppress(Exception):
+                async with asyncio.timeout(_GIVEN_UP_S):
+                    await self._has_read()
+            del self._given_up[:count]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    caller: Caller | None
+    call: RunningCall | None
+
+
+_current: ContextVar[_Entry | None] = ContextVar("toolcrib_mcp_request", default=None)
+"""What a request is sent for. The SDK keeps it over HTTP for what comes on the stream of its answer."""
 
 
 def one_line(text: str, limit: int = 500) -> str:

@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from ...core import Context, LoadError, ToolError
-from ...machinery import create_lasting_task
+from ...machinery import create_lasting_task, current_caller
 from .http import HTTP_FAILED, http
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
@@ -98,14 +98,14 @@ class Session:
         self._closing = asyncio.Event()
         self._stderr = StderrTail()
         self._refusal: tuple[int, str] | None = None
-        self._running = RunningCalls()
+        self._running = RunningCalls(self._ping)
         self._followed: frozenset[str] = frozenset()
         self._listening: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
-        return self._target.label
+        return self._target.shown_name
 
     # Its life
 
@@ -212,18 +212,18 @@ class Session:
         return [item for item in items if not isinstance(item, Malformed)]
 
     async def read_resource(self, uri: str) -> wire.ReadResourceResult:
-        with self._running.run(None):
+        with self._running.run(current_caller.get()):
             return await self._answer(self._open.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
-        with self._running.run(None):
+        with self._running.run(current_caller.get()):
             return await self._answer(self._open.get_prompt(name, dict(arguments)))
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         """Return the result of a call. What the server asks meanwhile, the caller is asked."""
-        running = RunningCall(context, self._target.label)
+        running = RunningCall(context, str(self))
         try:
-            with self._running.run(running):
+            with self._running.run(context.caller, running):
                 result = await self._call(name, arguments, running)
         except ToolError:
             running.require_answers()
@@ -371,6 +371,11 @@ class Session:
             self._on_change(change)
         elif isinstance(message, wire.ResourceUpdatedNotification):
             self._on_change(ResourceUpdated(str(message.params.uri)))
+
+    async def _ping(self) -> None:
+        """Return when the server has read what it was sent before. It asks only results in the newer era."""
+        if (client := self._client) is not None and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await client.session.send_ping()
 
     async def _elicit(
         self, context: ClientRequestContext, params: wire.ElicitRequestParams

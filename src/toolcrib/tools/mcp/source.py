@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
@@ -55,10 +56,9 @@ class MCPUpstream(MCPOffers, Source):
 
     def __init__(self, target: Target, *, name: str | None = None) -> None:
         super().__init__()
-        self.target = target
+        self.target = replace(target, name=target.name or name or "")
         self.required = target.required
-        self.name = name or target.label
-        self._id = name or target.url or self.name  # not shown
+        self._id = name or target.url or target.label  # not shown
         self.problems: list[LoadProblem] = []
         self.hold: Hold | None = None
         """Decides which tools may be used, where a lock says so."""
@@ -70,6 +70,10 @@ class MCPUpstream(MCPOffers, Source):
         self._relisting: asyncio.Task[None] | None = None
         self._is_stale = False
         self._take_s = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.target.shown_name
 
     def __str__(self) -> str:
         return self.name

@@ -7,11 +7,14 @@ refuses a whole page for one such item. So a page is repaired before the SDK see
 taken out. What a page says of caching is not used here, and cannot make it wrong.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import anyio
 import mcp_types as wire
 import pydantic_core
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
@@ -23,6 +26,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from ...core import ToolError
+from ...machinery import create_lasting_task
 from ...schema.describe import display_name
 from .targets import MAX_BYTES
 
@@ -30,6 +34,8 @@ _NOTE = "toolcrib/page"
 _HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 MAX_UNANSWERED = 50
 """How many requests a server may have here at once."""
+_SEND_TIMEOUT_S, _LET_GO_TIMEOUT_S = 5.0, 0.5
+"""How long a server may take to accept that a request was given up, and how long the caller waits for that."""
 
 _log = logging.getLogger("toolcrib.mcp")
 
@@ -124,6 +130,7 @@ class _Open:
 
     of_server: set[RequestId] = field(default_factory=set[RequestId])
     lists: dict[RequestId, tuple[List, str]] = field(default_factory=dict[RequestId, tuple[List, str]])
+    sending: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"])
 
 
 def bounded(streams: tuple[Any, Any], on_given_up: Callable[[RequestId], None] = lambda _: None) -> tuple[Any, Any]:
@@ -199,6 +206,12 @@ class _Outgoing(_Stream):
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": int() | str() as given_up}):
                 self._on_given_up(given_up)
                 self._open.lists.pop(given_up, None)
+                # The SDK (2.3.0) holds the caller who gives up until this is taken, up to 5 seconds.
+                task = create_lasting_task(self._send_late(item))
+                self._open.sending.add(task)
+                task.add_done_callback(self._open.sending.discard)
+                await asyncio.wait({task}, timeout=_LET_GO_TIMEOUT_S)  # else what comes next could overtake it
+                return
             case _:
                 pass
         try:
@@ -206,3 +219,8 @@ class _Outgoing(_Stream):
         finally:
             if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
                 self._open.of_server.discard(message.id)
+
+    async def _send_late(self, item: SessionMessage) -> None:
+        with suppress(TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with asyncio.timeout(_SEND_TIMEOUT_S):
+                await self._inner.send(item)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import PurePath
 from urllib.parse import parse_qsl, urlsplit
 
 from ...core import LoadError
@@ -26,6 +27,7 @@ MIN_SECRET = 6
 class Target:
     """An MCP server that is reached by a *command* or a *url*: see `MCPSource`."""
 
+    name: str = ""
     command: Sequence[str] = ()
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -35,8 +37,13 @@ class Target:
     required: bool = False
 
     @property
+    def shown_name(self) -> str:
+        """How it is called before models and people: its name, else its host, else its program."""
+        return self.name or (urlsplit(self.url).hostname if self.url else None) or PurePath(self.command[0]).name
+
+    @property
     def label(self) -> str:
-        """How it is called in messages: without its secrets."""
+        """What it is reached by, without the secrets that are recognized: for the log of the operator."""
         return shown_url(self.url) if self.url else shown_words(self.command)
 
     @property
