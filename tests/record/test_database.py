@@ -1,6 +1,7 @@
 """The call log in a store: what is in it, what is not, and that calls go on without it."""
 
 import asyncio
+import gc
 import random
 import sqlite3
 import string
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -504,6 +506,45 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
                 await asyncio.sleep(0.01)
         assert [one.status for one in await rows(log)] == ["success"] * 100
     assert "The call log is written again. Calls that are not in it: 0." in caplog.text
+
+
+async def test_who_asks_for_the_log_waits_for_no_retry(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_RETRY_S", 3600.0)
+    folder = path.parent / "gone"
+    folder.write_text("a file where the folder would be")
+    async with Crib([count], store=folder / "store.db") as crib:
+        bench, log = crib.workbench(), log_of(crib)
+        await bench.call(count, "abc")
+        await log.flush()
+        assert log._writer().failing
+        folder.unlink()
+        folder.mkdir()
+        assert [one.tool for one in await rows(log)] == ["count"]
+    assert "could not be written in time" not in caplog.text
+
+
+async def test_calls_that_come_one_after_the_other_are_written_together_and_then_the_log_is_freed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BATCH_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(database, "_IDLE_S", 0.01)
+    batches: list[int] = []
+    put = database._put
+    monkeypatch.setattr(database, "_put", lambda *parts: (batches.append(len(parts[1])), put(*parts))[1])
+    log = DatabaseCalls(store)
+    async with Workbench([count], recorder=log) as bench:
+        for _ in range(50):
+            await bench.call(count, "abc")
+        writer, thread = weakref.ref(log._writer()), log._writer()._thread
+        assert len(await rows(log)) == 50
+    assert batches == [50]
+    assert thread is not None
+    await asyncio.to_thread(thread.join)
+    del log, bench, thread
+    gc.collect()
+    assert writer() is None
 
 
 async def test_a_locked_database_delays_few_calls_and_not_for_long(

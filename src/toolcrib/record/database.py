@@ -284,10 +284,10 @@ class _Writer:
                     done()
                 if is_written:
                     self._tidy(len(items), is_brief=bool(flushes))  # no start waits for that
-                else:
-                    self._keep(items)
                 for done in flushes:
                     done()
+                if not is_written:
+                    self._keep(items)
         except BaseException:
             self._thread = None  # the next record begins another
             raise
