@@ -164,6 +164,21 @@ async def test_an_answer_that_was_seen_to_be_expired_stays_so_when_the_clock_ste
     assert await pendings.take("answered", "approval", "", now=NOW) is not None
 
 
+async def test_steps_of_less_than_a_second_write_nothing_and_revive_nothing(make_store: MakeStore) -> None:
+    """The second case is many small steps: together they are a step that is noted for other processes."""
+    one, other = DatabasePendings(make_store()), DatabasePendings(make_store())
+    await one.open(pending("1"), now=NOW)
+    await one.answer("1", Approve(), by="alice", now=NOW)
+    end = NOW + timedelta(seconds=60)
+    await one.waiting(now=end)
+    for tenths in range(1, 10):
+        step = end - timedelta(seconds=tenths / 10)
+        assert await one.take("1", "approval", "", now=step) is None
+        assert [entry.state for entry in [await other.get("1")] if entry] == ["answered"]
+    await one.waiting(now=end - timedelta(seconds=1.1))
+    assert [entry.state for entry in [await other.get("1")] if entry] == ["expired"]
+
+
 async def test_what_one_process_has_seen_to_be_expired_is_so_in_another(make_store: MakeStore) -> None:
     one, other = DatabasePendings(make_store()), DatabasePendings(make_store())
     await one.open(pending("1"), now=NOW)

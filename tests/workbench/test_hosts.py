@@ -1,5 +1,6 @@
 """What a host needs that did not make the workbench: to enter it again, to ask before it calls, to answer by call."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.bridges.host import Host
-from toolcrib.core import AnswerError
+from toolcrib.core import AnswerError, Decision
 from toolcrib.machinery import ApprovalPort
 from toolcrib.tools import from_work
 from toolcrib.workbench import Ask
@@ -103,6 +104,29 @@ async def test_whether_a_call_would_ask_is_known_without_making_it() -> None:
     assert await bench.needs_approval("wash") is None
     assert await Workbench([wipe]).needs_approval("wipe", {"path": "/"}) is None
     assert events == [] and await bench.pendings() == []
+
+
+class Hanging:
+    """A policy that asks a service, which does not answer; it hides what the caller may not see."""
+
+    def __init__(self, hidden: str = "") -> None:
+        self.hidden = hidden
+
+    def hides(self, tool: ToolSpec, caller: Caller) -> bool:
+        return tool.name == self.hidden
+
+    async def __call__(self, tool: ToolSpec, arguments: object, caller: Caller) -> Decision:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.parametrize("options", [{"timeout_s": 0.05}, {"pending_timeout_s": 0.05}], ids=["call", "pending"])
+async def test_a_policy_that_does_not_answer_holds_neither_the_question_nor_a_check(options: dict[str, Any]) -> None:
+    """The second case is a check: of a tool that is hidden from its caller, the policy is asked why."""
+    async with asyncio.timeout(30):
+        assert await Workbench([wipe], policy=Hanging(), **options).needs_approval("wipe", {"path": "/"}) is None
+        result = await Workbench([wipe], policy=Hanging("wipe"), **options).check("wipe", {"path": "/"})
+        assert (result.error is not None and result.error.code, events) == ("timeout", [])
 
 
 async def test_an_answer_may_name_the_call() -> None:

@@ -182,32 +182,44 @@ async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
 async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     """Return what `run` would ask a person for before the work, by the policy.
 
-    None also for what would not get so far.
+    None also for what would not get so far, as where the policy does not answer in time.
     """
     trail = Trail()
-    result = await _check_only(call, runtime, trail)
-    if result.error is not None or runtime.policy is None or trail.arguments is None:
-        return None
-    decision = _ask_policy(runtime.policy, trail.arguments.tool, trail.arguments, runtime)
-    decision = decision if isinstance(decision, Decision) else await decision
-    return "approval" if decision.do == "ask" else None
+    result = await _check_only(call, runtime, trail, asks=True)
+    return "approval" if result.error is None and trail.decision and trail.decision.do == "ask" else None
 
 
-async def _check_only(call: Call, runtime: Runtime, trail: Trail) -> Result[dict[str, Any]]:
-    started_at, request = moment(), call
+async def _check_only(call: Call, runtime: Runtime, trail: Trail, *, asks: bool = False) -> Result[dict[str, Any]]:
+    """Check *call*, and with *asks* ask the policy, within the bound of the call, or that of a pending one."""
+    started_at = moment()
     try:
         tool = runtime.ready.get(call.tool) or await resolved(call, runtime)
-        await _require_visible(tool, runtime, trail)
-        if runtime.handles is not None:
-            call = await _with_values(tool, call, runtime, trail)
-        arguments, repairs = tool.check(call.arguments, runtime.repair)
+        steps = _check_steps(tool, call, runtime, started_at, trail, asks=asks)
+        if runtime.policy is None:
+            return await steps
+        limit = _deadline(tool.spec.timeout_s, call, runtime) or Deadline(runtime.pending.within.total_seconds())
+        result: Result[Any] = await Bounded(steps, tool.spec.name, limit, None, trail, copy_context())
     except BaseException as raised:
-        return await _end(raised, request, runtime, started_at, trail, trail)
+        return await _end(raised, call, runtime, started_at, trail, trail)
+    return result
+
+
+async def _check_steps(
+    tool: Tool, call: Call, runtime: Runtime, started_at: datetime, trail: Trail, *, asks: bool
+) -> Result[dict[str, Any]]:
+    await _require_visible(tool, runtime, trail)
+    if runtime.handles is not None:
+        call = await _with_values(tool, call, runtime, trail)
+    arguments, repairs = tool.check(call.arguments, runtime.repair)
     trail.repairs += repairs
     trail.arguments = CheckedArguments(tool, call, arguments)
+    if asks and runtime.policy is not None:
+        decision = _ask_policy(runtime.policy, tool, trail.arguments, runtime)
+        trail.decision = decision if isinstance(decision, Decision) else await decision
     if runtime.redaction is not None:
         trail.repairs = _redacted_repairs(trail.repairs, runtime.redaction)
-    return Result(arguments, (), None, trail.repairs, started_at, moment(), call.id, call.tool)
+    result = trail.value = Result(arguments, (), None, trail.repairs, started_at, moment(), call.id, call.tool)
+    return result
 
 
 # Resolve

@@ -2,7 +2,7 @@
 
 It has no session of its own. A page is found by a state that cannot be guessed and is used once; `identify` binds it
 to the caller that the host knows to be at the browser. Where browsers do not say whose they are, a code does, which is
-shown where the authorization was asked for: a link alone, sent to somebody else, leads to nothing (RFC 9700, 4.7). The
+shown where the authorization was asked for: a link alone, sent to another person, leads to nothing (RFC 9700, 4.7). The
 browser in which it was entered keeps a cookie, without which no provider's answer is taken.
 """
 
@@ -51,8 +51,8 @@ _FORM = """{texts}<form method="post"><input type="hidden" name="token" value="{
 _FIELD = """<p><label>{label} <input type="{kind}" name="{name}" autocomplete="off" required autofocus></label></p>
 """
 _ASKED = """<p>It is for <strong>{principal}</strong>, whose tools will use it. Go on only if you asked for this
-yourself: enter the code that is shown where you asked. If somebody sent you this address or the code, close this page,
-or they will use your account.</p>"""
+yourself: enter the code that is shown where you asked. If another person sent you this address or the code, close this
+page, or they will use your account.</p>"""
 _DONE = "<p>You can close this window, and go on.</p>"
 
 _Page = Callable[[Request], Awaitable[Response]]

@@ -24,6 +24,7 @@ _log = logging.getLogger("toolcrib")
 
 _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""
+_AT_ONCE = timedelta(seconds=1)
 _LOCK = 0x70656E64  # of those who open, on PostgreSQL
 
 _t = PENDINGS.c
@@ -61,7 +62,7 @@ class DatabasePendings:
         self._now = datetime.min.replace(tzinfo=UTC)  # that was seen last
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
-        await self._see(now)
+        now = await self._see(now)
         about = _about(pending.digest, pending.kind, pending.key, "open", now)
         for entry, _ in self._decoded(await self._store.read(_ABOUT, about)):
             return entry.pending
@@ -81,7 +82,7 @@ class DatabasePendings:
         return self._decode(rows[0]) if rows else None
 
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
-        await self._see(now)
+        now = await self._see(now)
         rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
         for row in rows:
             self._decode(row)  # raises where it is damaged
@@ -92,7 +93,7 @@ class DatabasePendings:
         return False
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
-        await self._see(now)
+        now = await self._see(now)
         rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
         for entry, row in self._decoded(rows):
             # The answer goes with the call: it may be a password, and no other call needs it.
@@ -115,20 +116,27 @@ class DatabasePendings:
         await self._store.transact(put, lock=_LOCK)
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
-        await self._see(now)
+        now = await self._see(now)
         rows = await self._store.read(_WAITING, {"now": encode_time(now)})
         return [entry.pending for entry, _ in self._decoded(rows)]
 
     def __repr__(self) -> str:
         return f"<DatabasePendings in {self._store.place}>"
 
-    async def _see(self, now: datetime) -> None:
-        """Note that it is *now*. Where the clock was set back, what had expired stays so, for all processes."""
-        seen, self._now = self._now, now
+    async def _see(self, now: datetime) -> datetime:
+        """Return *now*, or what was seen already, where that is less than a second later, as it is of tasks at once.
+
+        Where the clock was set back further, what had expired stays so, for all processes.
+        """
+        seen = self._now
+        if now < seen < now + _AT_ONCE:
+            return seen
+        self._now = now
         if now < seen:
             had_expired = (_t.expires_at <= encode_time(seen), _t.state.in_(("open", "answered")))
             update = PENDINGS.update().where(*had_expired).values(state="expired", answer=None, answered_by=None)
             await self._store.transact(lambda connection: connection.execute(update).rowcount)
+        return now
 
     async def _changes_one(self, update: Update) -> bool:
         return await self._store.transact(lambda connection: connection.execute(update).rowcount == 1)
