@@ -14,7 +14,7 @@ from html import escape
 from inspect import isawaitable
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -132,10 +132,9 @@ class _Pages:
             if not hmac.compare_digest(mark.encode(), question.browser_mark.encode()):
                 text = "The code was not entered in this browser. Open the address that is shown where you asked."
                 raise _Refused("Not granted", text, 403)
-        # Not `request.url`, which is made of the header `Host`.
-        query = request.scope["query_string"].decode("latin-1")
-        path = quote(request.scope["path"])
-        await self._crib.complete(f"{path}?{query}", caller=caller)
+        # Not `request.url`, which is made of the header `Host`; and of the query what was read of it above.
+        url = f"{quote(request.scope['path'])}?{urlencode(request.query_params)}"
+        await self._crib.complete(url, caller=caller)
         return _page("Granted", _DONE)
 
     async def form(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -47,10 +48,25 @@ class Site:
         assert token is not None, page.text
         return await browser.post(link, data={"token": token[1], "code": code})
 
+    async def is_asked_at(self, link: str) -> bool:
+        async with httpx2.AsyncClient() as browser:
+            return (await browser.get(link)).status_code == 200
+
     async def grant(self, page: httpx2.Response, login: str) -> str:
         """Somebody goes on from *page* to the provider, as *login*, and consents: where they are sent back to."""
         (address,) = re.findall(r'<a href="([^"]+)"', page.text)
         return await asyncio.to_thread(self.provider.grant, html.unescape(address), login=login)
+
+
+async def sent(url: str, target: str, cookies: dict[str, str]) -> bytes:
+    """The answer to a request for *target*, to the letter."""
+    reader, writer = await asyncio.open_connection(*urlsplit(url).netloc.split(":"))
+    cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    head = f"GET {target} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
 
 
 @asynccontextmanager
@@ -98,11 +114,19 @@ async def test_what_a_victim_grants_by_the_attackers_link_does_not_reach_the_att
         assert (await his.get(f"{site.url}/auth/callback/local?{link.partition('?')[2]}&code=x")).status_code == 403
         assert (await site.call("alice"))["status"] == "pending"
 
+        # His own cookie, at an address of which one reader could see his state, and another one hers.
+        own = await site.grant(await site.enter(his, *await site.ask("mallory")), "mallory")
+        path, _, query = own.removeprefix(site.url).partition("?")
+        for whole in (f"{link.partition('?')[2]}&code=x#&{query}", f"{query}#&{link.partition('?')[2]}"):
+            await sent(site.url, f"{path}?{whole}", dict(his.cookies))
+            assert (await site.call("alice"))["status"] == "pending"
+            assert await site.is_asked_at(link)
+
         back = await site.grant(await site.enter(hers, link, code.lower().replace("-", " ")), "alice")
         assert (await his.get(back)).status_code == 403
         assert (await hers.get(back)).status_code == 200
         assert (await site.call("alice"))["content"][0]["text"] == "200 alice"
-        assert (await site.call("mallory"))["status"] == "pending"
+        assert (await site.call("mallory"))["content"][0]["text"] == "200 mallory"
 
 
 @pytest.mark.full
