@@ -97,6 +97,7 @@ async def test_bodies_are_forms_parts_text_and_bytes(service: Service, write: Wr
     }
     parts = {
         "type": "object",
+        "additionalProperties": True,
         "properties": {
             "file": {"type": "string", "format": "binary"},
             "meta": {"type": "object"},
@@ -119,7 +120,7 @@ async def test_bodies_are_forms_parts_text_and_bytes(service: Service, write: Wr
     )
     encoded = base64.b64encode(b"\x00\r\n--x").decode()
 
-    await call(file, {"body": {"name": "a b&c=d", "tags": ["x", "y"], "deep": {"k": "v"}}}, tool="form")
+    await call(file, {"name": "a b&c=d", "tags": ["x", "y"], "deep": {"k": "v"}}, tool="form")
     assert service.last[3] == b"name=a%20b%26c%3Dd&tags=x&tags=y&deep%5Bk%5D=v"
     await call(
         file,

@@ -113,8 +113,7 @@ async def call(url: str, tool: str, arguments: dict[str, Any]) -> Result[Any]:
     names = ("APIKeyHeader", "APIKeyQuery", "APIKeyCookie", "HTTPBearer")
     secrets = {f"{host}/{name}": f"key-{name}" for name in names} | {f"{host}/HTTPBasic": "ann:top:secret"}
     async with Workbench([f"openapi:{url}/openapi.json"], broker=CredentialBroker(secrets=secrets)) as bench:
-        (name,) = [spec.name for spec in bench.specs() if spec.name.startswith(f"{tool}_")]
-        return await bench.call(name, arguments)
+        return await bench.call(tool, arguments)
 
 
 @pytest.mark.parametrize("text", ["plain", "a b", "a/b", "ä&=?#+%;,", "100%25", "..x", "'\"<>|{}"])
@@ -140,18 +139,18 @@ async def test_headers_bodies_forms_and_files_arrive(url: str) -> None:
     result = await call(url, "parameters", {"item_id": "1", "part": "2", "x-trace": "a; b", "x-list": [1]})
     assert (result.value["x_trace"], result.value["x_list"]) == ("a; b", [1])
     pet = {"name": "Rex", "age": 3, "friends": [{"name": "Tom", "age": None, "friends": []}]}
-    assert (await call(url, "create", {"body": pet})).value == pet
-    assert (await call(url, "two", {"pet_id": 1, "body": {"pet": pet, "note": "n"}})).value == {
+    assert (await call(url, "create", pet)).value == pet
+    assert (await call(url, "two", {"pet_id": 1, "pet": pet, "note": "n"})).value == {
         "id": 1,
         "name": "Rex",
         "note": "n",
     }
-    assert (await call(url, "form", {"body": {"name": "a+b c&d", "tags": ["x", "y=z"]}})).value == {
+    assert (await call(url, "form", {"name": "a+b c&d", "tags": ["x", "y=z"]})).value == {
         "name": "a+b c&d",
         "tags": ["x", "y=z"],
     }
     data = base64.b64encode(bytes(range(256))).decode()
-    uploaded = await call(url, "upload", {"body": {"file": data, "more": [data, data], "note": "é"}})
+    uploaded = await call(url, "upload", {"file": data, "more": [data, data], "note": "é"})
     assert uploaded.value == {"size": 256, "more": [256, 256], "note": "é"}, uploaded.text
 
 

@@ -105,6 +105,93 @@ def test_parameters_and_the_body_have_arguments_of_their_own(write: Write) -> No
     assert made["additionalProperties"] is False
 
 
+def body_of(schema: Any, **more: Any) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": schema}}, **more}
+
+
+def test_the_members_of_a_body_are_arguments_where_that_says_all_of_it(write: Write) -> None:
+    """As FastMCP has them. Not named: fields that are read only, a body that may be left out, and `PATCH` of an open
+    object: only what can be said by arguments alone is."""
+    pet = {
+        "type": "object",
+        "title": "Pet",
+        "required": ["name", "id"],
+        "properties": {
+            "name": {"type": "string"},
+            "id": {"type": "integer", "readOnly": True},
+            "seen": {"$ref": "#/components/schemas/Seen"},
+            "mother": {"$ref": "#/components/schemas/Pet"},
+        },
+    }
+    seen = {"type": "string", "readOnly": True}
+    ref = {"$ref": "#/components/schemas/Pet"}
+    optional = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+    def made(body: Any, *parameters: Any) -> dict[str, Any]:
+        item = {"post": {**OK, "requestBody": body, "parameters": [*parameters]}}
+        return schema_of(write({"/a": item}, components={"schemas": {"Pet": pet, "Seen": seen}}))
+
+    flat = made(body_of(ref), parameter("limit", "query"))
+    assert [*flat["properties"]] == ["limit", "name", "mother"]
+    assert flat["required"] == ["name"]
+    assert flat["$defs"]["Pet"]["required"] == ["name"]
+    assert made(body_of({**optional, "additionalProperties": False}, required=False))["required"] == []
+    for body, taken in (
+        (body_of(ref, required=False), ()),  # its members are required only if it is there
+        (body_of(ref), (parameter("name", "query"),)),
+        (body_of({**optional, "additionalProperties": True}), ()),
+        (body_of({**optional, "additionalProperties": {"type": "string"}}), ()),
+        (body_of({**optional, "minProperties": 1}), ()),
+        (body_of({**optional, "anyOf": [{"required": ["name"]}]}), ()),
+        (body_of({**optional, "required": ["other"]}), ()),
+        (body_of({**optional, "properties": {"a b": {}}}), ()),
+        (body_of({"allOf": [ref]}), ()),
+        (body_of({"type": "object"}), ()),
+        (body_of({"type": ["object", "null"], "properties": optional["properties"]}), ()),
+        (body_of({"properties": optional["properties"]}), ()),
+        (body_of({"type": "array"}), ()),
+        (body_of(True), ()),
+    ):
+        assert [*made(body, *taken)["properties"]][-1] == "body", body
+
+
+def test_ids_that_fastapi_made_become_the_names_of_its_functions(write: Write) -> None:
+    """Not named: one function for two methods, whose id FastAPI makes once, and the name of another operation."""
+
+    def of(identifier: str, *names: str) -> dict[str, Any]:
+        return {**OK, "operationId": identifier, "parameters": [parameter(name, "path") for name in names]}
+
+    paths = {
+        "/": {"get": of("root__get")},
+        "/items/{item_id}": {
+            "get": of("read_item_items__item_id__get", "item_id"),
+            "put": of("replace_items__item_id__put", "item_id"),
+        },
+        "/api/v1/users/": {"get": of("list_api_v1_users__get"), "post": of("create_api_v1_users__post")},
+        "/api/v1/teams/": {"get": of("list_api_v1_teams__get"), "post": of("create_api_v1_teams__post")},
+        "/both": {"get": of("both_both_get"), "post": of("both_both_get")},
+        "/files/{file_path}": {"get": of("read_file_files__file_path__get", "file_path")},
+        "/replace": {"post": of("replace")},
+        "/a_get": {"get": of("a_get")},
+    }
+    expected = [
+        "root",
+        "read_item",
+        "replace_put",
+        "list_api_v1_users__get",
+        "create_api_v1_users__post",
+        "list_api_v1_teams__get",
+        "create_api_v1_teams__post",
+        "both_get",
+        "both_post",
+        "read_file",
+        "replace",
+        "a_get",
+    ]
+    assert [*tools(openapi_source(write(paths)))] == expected
+    assert sorted(tools(openapi_source(write(dict(reversed(paths.items())))))) == sorted(expected)
+
+
 def test_references_lead_anywhere_in_the_document(write: Write) -> None:
     paths = {
         "/a~b/{x/y}": {
@@ -147,7 +234,7 @@ def test_references_lead_anywhere_in_the_document(write: Write) -> None:
     assert first["properties"]["q"] == {"$ref": "#/$defs/k"}
     assert first["$defs"] == {"k": {"enum": [1, 2]}}
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "other": {"$ref": "#/$defs/Other"}}}
-    assert second["properties"]["body"] == {"$ref": "#/$defs/Node"}
+    assert second["properties"] == node["properties"]
     assert second["$defs"] == {"Node": node, "Other": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}
 
 

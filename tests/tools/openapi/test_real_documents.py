@@ -13,7 +13,7 @@ import pytest
 from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi, openapi_source
 
-from ...npm import modules, once
+from ...npm import modules, node, once
 
 pytestmark = pytest.mark.full
 
@@ -37,9 +37,9 @@ def test_all_of_github_is_loaded() -> None:
     assert len(specs) == len(source.tools())
     assert all(len(json.dumps(spec.to_dict())) < 250_000 for spec in specs.values())
     issue = specs["issues_create"]
-    assert issue.input_schema["required"] == ["owner", "repo", "body"]
+    assert issue.input_schema["required"] == ["owner", "repo", "title"]
     assert issue.output_schema is not None
-    assert {"title", "labels"} <= issue.input_schema["properties"]["body"]["properties"].keys()
+    assert {"owner", "repo", "title", "labels", "body"} <= issue.input_schema["properties"].keys()
     assert specs["repos_get"].hints.read_only
     assert specs["repos_delete"].hints.destructive
 
@@ -81,13 +81,31 @@ def test_the_same_document_as_json_and_as_yaml_is_the_same() -> None:
             assert [spec.get("auth") for spec in one] == [spec.get("auth") for spec in two], file
 
 
-def test_kubernetes_is_swagger_2_and_refused_with_the_name_of_a_converter(tmp_path: Path) -> None:
+def test_swagger_2_is_read_as_an_independent_converter_has_it(tmp_path: Path) -> None:
+    """All of Kubernetes, the pet stores and others: each tool is that of the document that `swagger2openapi` makes."""
+    program = package("swagger2openapi", "7.0.8") / "swagger2openapi.js"
+    files = sorted((package("@readme/oas-examples", "8.2.2") / "2.0/json").glob("*.json"))
     packed = package("kubernetes-client", "9.0.0") / "lib/specs/swagger-1.13.json.gz"
-    file = tmp_path / "swagger.json"
-    file.write_bytes(gzip.decompress(packed.read_bytes()))
-    assert is_openapi(file.read_bytes())
-    with pytest.raises(LoadError, match="swagger2openapi"):
-        openapi_source(file)
+    kubernetes = tmp_path / "kubernetes.json"
+    kubernetes.write_bytes(gzip.decompress(packed.read_bytes()))
+    tools = 0
+    for file in (*files, kubernetes):
+        converted = tmp_path / f"{file.stem}.3.json"
+        done = node(str(program), str(file), "--patch", "-o", str(converted))
+        assert done.returncode == 0, done.stderr
+        ours, theirs = (openapi_source(each, server="https://api.example.com") for each in (file, converted))
+        assert list(ours.problems) == list(theirs.problems) == []
+        assert [_comparable(tool) for tool in ours.tools()] == [_comparable(tool) for tool in theirs.tools()]
+        tools += len(ours.tools())
+    assert len(files) >= 7
+    assert tools > 1000
+
+
+def _comparable(tool: Any) -> Any:
+    data = tool.spec.to_dict()
+    data["input_schema"]["properties"] = sorted(data["input_schema"]["properties"].items())
+    data["input_schema"]["required"].sort()
+    return data, tool.requires
 
 
 # Real services
@@ -112,7 +130,7 @@ def directory() -> Path:
         ("slack.com", 170, "chat_postMessage", ["token"]),
         ("digitalocean.com", 280, "droplets_create", []),
         ("box.com", 250, "get_files_id", ["file_id"]),
-        ("zoom.us", 300, "meetingCreate", ["userId", "body"]),
+        ("zoom.us", 300, "meetingCreate", ["userId"]),
         ("azure.com/advisor", 5, "Recommendations_Get", ["resourceUri", "recommendationId", "api-version"]),
         ("amazonaws.com/dynamodb", 50, "ListTables", ["X-Amz-Target", "body"]),
     ],

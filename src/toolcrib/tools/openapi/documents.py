@@ -145,6 +145,7 @@ def _are_mappings(value: Any) -> bool:
 
 # References
 
+ONE_WAY = frozenset({"readOnly", "writeOnly"})
 _MAX_HOPS = 100
 
 Read = Callable[[str], Any]
@@ -170,6 +171,7 @@ class Documents:
 
     def __init__(self, root: Mapping[str, Any], where: str, read: Read) -> None:
         self.where = where
+        self.is_swagger = "swagger" in root
         self._read = read
         self._files: dict[str, Any] = {where: root}
         own = root.get("$self")
@@ -225,3 +227,12 @@ class Documents:
             if name not in ("$ref", "summary", "description") and not name.startswith("x-"):
                 raise Unusable(f"'{name[:60]}' stands beside its '$ref', and only one of them can count")
         return self.followed(value, file)
+
+    def one_way(self, schema: Mapping[str, Any], file: str) -> set[str]:
+        """Return which of `readOnly` and `writeOnly` a field with *schema* is."""
+        if "$ref" in schema:
+            try:
+                schema, _, _ = self.find(schema["$ref"], file)
+            except Unusable:
+                return set()
+        return {mark for mark in ONE_WAY if schema.get(mark) is True} if isinstance(schema, dict) else set()

@@ -6,6 +6,7 @@ This file reads data, and sends nothing. An operation that cannot work is a prob
 import hashlib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -14,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ...core import LoadError, Requirement
 from ..permissions import Permissions
+from . import swagger
 from .documents import Documents, Unusable, listed, mapping
 
 Place = Literal["path", "query", "header", "cookie"]
@@ -50,7 +52,12 @@ _BODY_TYPES = tuple(
         r"[\w.+-]+/[\w.+*-]+|\*/\*",
     )
 )
-
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_FLAT = frozenset(
+    {"type", "properties", "required", "additionalProperties", "title", "description", "example", "examples", "default"}
+    | {"deprecated", "xml", "externalDocs", "$comment"}
+)
+"""What the schema of a body may say whose members are arguments: any other keyword is about them together."""
 
 MALFORMED = (TypeError, AttributeError, LookupError, ValueError, RecursionError)
 """What reading a part raises that is of another type than it has to be, or too deep."""
@@ -100,6 +107,8 @@ class Body:
     """The encoding objects of a form's properties, by name."""
     bytes_in: frozenset[str] = frozenset()
     """The properties of a form that are bytes."""
+    members: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Where its members are arguments of their own: whether each is required, by name. Then it has no *argument*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +191,8 @@ def _read(
 ) -> tuple[Operation, bool]:
     """Return an operation, and whether the document names it."""
     operation, file = documents.whole(operation_or_ref, item_file)
+    if documents.is_swagger and "schemes" in operation:
+        operation = {**operation, "servers": swagger.servers_of(root, operation["schemes"], documents.where)}
     if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
         raise Unusable(f"its method '{method[:20]}' is not one that is sent")
     # What follows a '#' tells operations apart, and is never sent.
@@ -192,13 +203,21 @@ def _read(
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
     references = [(reference, item_file) for reference in listed(item.get("parameters"))]
     references += [(reference, file) for reference in listed(operation.get("parameters"))]
-    parameters, schemas = _parameters(references, documents)
-    body = _body(operation, file, documents)
-    if body is not None:
+    parameters, schemas, payload = _parameters(references, documents)
+    body = None
+    if payload:
+        body = _body(*swagger.request_body(payload, operation.get("consumes", root.get("consumes"))), documents)
+    elif "requestBody" in operation and not documents.is_swagger:
+        body = _body(*documents.followed(operation["requestBody"], file), documents)
+    if body is not None and (members := _members(body, schemas, documents)):
+        required = {*listed(documents.followed(body.schema, body.file)[0].get("required"))}
+        body = replace(body, argument="", members={name: name in required for name in members})
+        schemas |= members
+    elif body is not None:
         body = replace(body, argument=_spare("body", schemas))
         schemas[body.argument] = (body.schema, body.file)
     fixed_query = _fixed(query, parameters)
-    responses, headers = _responses(operation, file, documents)
+    responses, headers = _responses(operation, root, file, documents)
     _require_in_path(parameters, TEMPLATE.findall(plain), TEMPLATE.findall(fixed_query))
     reading = Operation(
         name=name or f"{method.lower()}{path.replace('{', '').replace('}', '')}",
@@ -249,17 +268,20 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 
 def _parameters(
     references: Sequence[tuple[Any, str]], documents: Documents
-) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
-    """Return the parameters, each with an argument of its own, and the schemas of these."""
+) -> tuple[list[Parameter], dict[str, tuple[Any, str]], list[tuple[Mapping[str, Any], str]]]:
+    """Return the parameters, each with an argument of its own, the schemas of these, and those that are the body."""
     declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
     for reference, file in references:
         data, where = documents.followed(reference, file)
         name, place = data.get("name"), data.get("in")
         if not isinstance(name, str) or not name or not isinstance(place, str):
             raise Unusable("a parameter of it has no name or no place")
-        if place not in STYLES:
+        is_payload = documents.is_swagger and place in swagger.PAYLOAD
+        if place not in STYLES and not is_payload:
             raise Unusable(f"a parameter of it is in '{place[:40]}', which is not a place for one")
+        data = swagger.parameter(data) if documents.is_swagger and not is_payload else data
         declarations[name, place] = (data, where)
+    payload = [declarations.pop(key) for key in [*declarations] if key[1] in swagger.PAYLOAD]
     parameters: list[Parameter] = []
     schemas: dict[str, tuple[Any, str]] = {}
     order = [*STYLES]
@@ -271,7 +293,7 @@ def _parameters(
         parameter, schema = _parameter(name, data, place, argument)
         schemas[argument] = _described(schema, data), where
         parameters.append(parameter)
-    return parameters, schemas
+    return parameters, schemas, payload
 
 
 def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) -> tuple[Parameter, Any]:
@@ -320,10 +342,7 @@ def media_of(content: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body | None:
-    if "requestBody" not in operation:
-        return None
-    data, where = documents.followed(operation["requestBody"], file)
+def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     content = mapping(data.get("content"))
     if (media_type := media_of(content)) is None:
         raise Unusable("its body has no content")
@@ -332,7 +351,7 @@ def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body
     media = mapping(content[media_type])
     schema, required = media.get("schema", {}), data.get("required") is True
     plain = media_type.partition(";")[0].strip().lower()
-    if plain in ("application/x-www-form-urlencoded", "multipart/form-data"):
+    if plain in _FORMS:
         parts = {name: of for name, of in mapping(media.get("encoding")).items() if isinstance(of, dict)}
         shape, place = documents.followed(schema, where)
         if not isinstance(shape.get("properties", {}), dict):
@@ -349,6 +368,30 @@ def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body
     media_type = "application/octet-stream" if "*" in plain else media_type
     schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
     return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
+
+
+def _members(body: Body, taken: Collection[str], documents: Documents) -> dict[str, tuple[Any, str]]:
+    """Return the schemas of the members of *body*, with their file, if they can be arguments beside those *taken*.
+
+    Nothing where they are not all that can be said of it, or where one has a name that is taken.
+    """
+    plain = body.media_type.partition(";")[0].strip().lower()
+    if not isinstance(body.schema, dict) or not (is_json(plain) or plain in _FORMS):
+        return {}
+    shape, file = documents.followed(body.schema, body.file)
+    properties, required = shape.get("properties"), listed(shape.get("required"))
+    says_more = any(key not in _FLAT and not key.startswith("x-") for key in shape)
+    if says_more or shape.get("type") != "object" or shape.get("additionalProperties", False) is not False:
+        return {}
+    if not isinstance(properties, dict) or (required and not body.required) or not {*required} <= properties.keys():
+        return {}
+    if any(name in taken or len(name) > MAX_NAME or _ARGUMENT.search(name) for name in properties):
+        return {}
+    return {
+        name: (schema, file)
+        for name, schema in properties.items()
+        if not isinstance(schema, dict) or "readOnly" not in documents.one_way(schema, file)
+    }
 
 
 def _byte_fields(
@@ -379,7 +422,7 @@ def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str
 
 
 def _responses(
-    operation: Mapping[str, Any], file: str, documents: Documents
+    operation: Mapping[str, Any], root: Mapping[str, Any], file: str, documents: Documents
 ) -> tuple[tuple[tuple[Any, str], ...], Mapping[str, frozenset[str]]]:
     """Return what each success brings, where all bring JSON with a schema, and the headers that each code lists."""
     schemas: list[tuple[Any, str]] = []
@@ -393,6 +436,8 @@ def _responses(
         except Unusable:
             is_promised = False
             continue
+        if documents.is_swagger:
+            response = swagger.response(response, operation.get("produces", root.get("produces")))
         headers[code] = frozenset(str(name).lower() for name in mapping(response.get("headers"))) - _NOT_PARAMETERS
         for kind, media in (mapping(response.get("content")) or {"": None}).items() if code != "default" else ():
             schema = mapping(media).get("schema") if is_json(kind) else None
@@ -414,6 +459,14 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
         plain = _plain(operation.name)
         return not is_named, plain != operation.name, operation.path, operation.method
 
+    candidates = [_candidates(operation) for operation, _ in found]
+    times = Counter(itertools.chain.from_iterable(map(set, candidates)))
+    found = [
+        (replace(operation, name=next((name for name in names if times[name] == 1), names[-1])), is_named)
+        if len(names) > 1
+        else (operation, is_named)
+        for (operation, is_named), names in zip(found, candidates, strict=True)
+    ]
     names: dict[int, str] = {}
     taken_names: set[str] = set()
     for index in sorted(range(len(found)), key=rank):
@@ -433,6 +486,16 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
     ]
 
 
+def _candidates(operation: Operation) -> Sequence[str]:
+    """Return names for *operation*, the best first: FastAPI's ids are the function, the path and a method."""
+    head, _, method = operation.name.rpartition("_")
+    path = re.sub(r"\W", "_", operation.path)
+    if method not in METHODS or not head.endswith(path) or head == path:
+        return (operation.name,)
+    function = head.removesuffix(path)
+    return function, f"{function}_{operation.method.lower()}", operation.name
+
+
 def _mark(operation: Operation, length: int) -> str:
     return hashlib.sha256(operation.label.encode()).hexdigest()[:length]
 
@@ -445,18 +508,17 @@ def _plain(name: str) -> str:
 
 
 def require_version(root: Any, where: str) -> str:
-    """Return the version of the document *root*: '3.0', '3.1' or '3.2'. Raises LoadError for any other."""
+    """Return the version of the document *root*: '2.0', '3.0', '3.1' or '3.2'. Raises LoadError for any other."""
     if not isinstance(root, dict):
         raise LoadError(f"{where} is not an OpenAPI document: it is not an object.")
+    if (swagger_version := str(root.get("swagger", "2.0"))) != "2.0":
+        raise LoadError(f"{where} is of Swagger {swagger_version[:10]}. Swagger 2.0 and OpenAPI 3 are read.")
     if "swagger" in root:
-        raise LoadError(
-            f"{where} is of Swagger {str(root['swagger'])[:10]}, which is not read here. Convert it to OpenAPI 3, for "
-            "example with `npx swagger2openapi`."
-        )
+        return "2.0"
     version = str(root.get("openapi", ""))
     if (match := re.fullmatch(r"(3\.[012])(\.\d+)?(-.*)?", version)) is None:
         problem = f"of OpenAPI '{version[:20]}'" if version else "not an OpenAPI document: it has no 'openapi'"
-        raise LoadError(f"{where} is {problem}. OpenAPI 3.0, 3.1 and 3.2 are read.")
+        raise LoadError(f"{where} is {problem}. Swagger 2.0, OpenAPI 3.0, 3.1 and 3.2 are read.")
     return match[1]
 
 

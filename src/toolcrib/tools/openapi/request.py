@@ -77,8 +77,12 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
                 case "query":
                     request.query += _own(operation, parameter, query_pairs(parameter, value))
         request.path = quote(server.path, safe=_PATH) + _path(operation.plain_path, in_path)
-        if operation.body is not None and operation.body.argument in arguments:
-            _put_body(request, operation.body, arguments[operation.body.argument])
+        if (body := operation.body) is not None and body.members:
+            members = {name: arguments[name] for name in body.members if name in arguments}
+            if members or body.required:
+                _put_body(request, body, members)
+        elif body is not None and body.argument in arguments:
+            _put_body(request, body, arguments[body.argument])
     except UnicodeEncodeError:
         raise ToolError("An argument has half of a surrogate pair in it.", "invalid_arguments") from None
     if request.content is not None and len(request.content) > MAX_BYTES:
@@ -166,7 +170,9 @@ def _multipart(body: Body, value: Any, boundary: str) -> bytes:
         encoding = body.parts.get(name, {})
         for part in field_value if isinstance(field_value, list) else [field_value]:
             content_type = _part_type(encoding, part, is_bytes=name in body.bytes_in)
-            content = _bytes(f"{body.argument}.{name}", part) if name in body.bytes_in else text_of(part).encode()
+            content = (
+                _bytes(f"{body.argument}.{name}".lstrip("."), part) if name in body.bytes_in else text_of(part).encode()
+            )
             part_name = _quoted(name)
             filename = f'; filename="{part_name}"' if name in body.bytes_in else ""
             head = f'--{boundary}\r\nContent-Disposition: form-data; name="{part_name}"{filename}\r\n'

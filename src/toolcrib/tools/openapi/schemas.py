@@ -17,7 +17,7 @@ import pydantic_core
 from ...schema import SchemaView
 from ...schema.required import is_plainly_bounded
 from ...schema.view import COMBINING, UNIONS, validator
-from .documents import Documents, Unusable
+from .documents import ONE_WAY, Documents, Unusable
 
 Direction = Literal["sent", "received"]
 
@@ -36,10 +36,9 @@ _PLAIN = frozenset(
 )
 """The keywords of most schemas, which stay as they are."""
 _REFUSING = frozenset({"not", "if", "then", "else", "maxContains", "unevaluatedItems", "unevaluatedProperties"})
-_ONE_WAY = frozenset({"readOnly", "writeOnly"})
-_MAY_BE_ONE_WAY = _ONE_WAY | {"$ref"}
+_MAY_BE_ONE_WAY = ONE_WAY | {"$ref"}
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
-_OLD = frozenset({*_BOUNDS, "nullable"})
+_OLD = frozenset({*_BOUNDS, "nullable", "x-nullable"})
 _ANY_OF, _ONE_OF = UNIONS
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -201,7 +200,7 @@ class Schemas:
         if not isinstance(properties, dict):
             return
         marks = {
-            name: self._marks(member, file)
+            name: self._documents.one_way(member, file)
             for name, member in properties.items()
             if isinstance(member, dict) and not _MAY_BE_ONE_WAY.isdisjoint(member)
         }
@@ -213,15 +212,6 @@ class Schemas:
         if direction == "sent":
             out["properties"] = {name: member for name, member in out["properties"].items() if name not in names}
         out["required"] = [name for name in required if isinstance(name, str) and name not in names]
-
-    def _marks(self, schema: Mapping[str, Any], file: str) -> set[str]:
-        """Return which of `readOnly` and `writeOnly` a field with *schema* is."""
-        if "$ref" in schema:
-            try:
-                schema, _, _ = self._documents.find(schema["$ref"], file)
-            except Unusable:
-                return set()
-        return {mark for mark in _ONE_WAY if schema.get(mark) is True} if isinstance(schema, dict) else set()
 
 
 def _wider(schema: Any) -> Any:
@@ -251,7 +241,7 @@ def _modern(out: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
             del out[keyword]
             if is_exclusive and limit in out:
                 out[keyword] = out.pop(limit)
-    if schema.get("nullable") is not True:
+    if schema.get("nullable") is not True and schema.get("x-nullable") is not True:  # the latter in Swagger 2.0
         return out
     if isinstance(kind := out.get("type"), str):
         out["type"] = [kind, "null"]

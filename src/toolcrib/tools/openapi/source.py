@@ -30,6 +30,7 @@ from .operations import MALFORMED, Operation, Options, read_operations, require_
 from .schemas import Schemas
 from .security import Applied, Security, read_mapping
 from .send import call, http_client
+from .swagger import root_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -133,7 +134,9 @@ class OpenAPISource(Source):
         root = read_text(data, self.address)
         version = require_version(root, self.address)
         with ExitStack() as stack:
-            self._load(root, version, Documents(root, where, self._reader(where, stack)))
+            documents = Documents(root, where, self._reader(where, stack))
+            root = root_of(root, where) if documents.is_swagger else root
+            self._load(root, version, documents)
         self._digest = digest
         return True
 
@@ -141,7 +144,7 @@ class OpenAPISource(Source):
         options, where = self._options, documents.where
         operations, unusable = read_operations(root, documents, options)
         security = Security(root, documents, options.auth)
-        schemas = Schemas(documents, is_old=version == "3.0")
+        schemas = Schemas(documents, is_old=version in ("2.0", "3.0"))
         allow = self._allowed(where)
         refusals = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
         hosts = sorted(_netloc(server) for server, why in refusals.items() if why is None)
@@ -301,8 +304,10 @@ def _tool(
 ) -> Tool[..., Any]:
     arguments_schema = schemas.closed(operation.schemas, "sent")
     required = [parameter.argument for parameter in operation.parameters if parameter.required]
-    if operation.body is not None and operation.body.required:
-        required.append(operation.body.argument)
+    if (body := operation.body) is not None and body.members:
+        required += [name for name, is_required in body.members.items() if is_required]
+    elif body is not None and body.required:
+        required.append(body.argument)
     input_schema = {
         "type": "object",
         "properties": arguments_schema.schemas,
@@ -341,7 +346,7 @@ def _tool(
 def _identity(operation: Operation, applied: Sequence[Applied]) -> str:
     """Return a digest of what *operation* sends where: an approval is bound to it."""
     body = operation.body
-    body_shape = body and (body.media_type, sorted(body.bytes_in), body.parts)
+    body_shape = body and (body.media_type, sorted(body.bytes_in), body.parts, [*body.members])
     data = (operation.method, operation.server, operation.path, operation.parameters, body_shape, applied)
     return hashlib.sha256(repr(data).encode()).hexdigest()
 
