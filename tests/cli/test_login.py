@@ -188,6 +188,13 @@ async def test_with_keys_a_login_shows_the_code_that_the_server_asks_for(
             assert "Granted" in browser.get(unescape(address)).text
             assert process.wait(60) == 0
         assert toolcrib("call", "me", "--principal", "key:alice").stdout == '{"known": true}\n'
+    # The second case is an address of the provider's own beside none of the server.
+    text = (folder / "toolcrib.toml").read_text().replace("public_base_url", "# public_base_url")
+    (folder / "toolcrib.toml").write_text(
+        text.replace("[auth.test]\n", f'[auth.test]\nredirect_uri = "http://127.0.0.1:{port}/auth/callback"\n')
+    )
+    done = toolcrib("auth", "login", "test", "--principal", "key:bob")
+    assert (done.returncode, "set that, or try --port" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

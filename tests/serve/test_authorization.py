@@ -561,14 +561,23 @@ async def test_the_server_lets_nobody_complete_what_another_of_its_callers_has_b
 
 
 async def test_a_browser_sends_no_key_to_a_server_that_needs_one(tmp_path: Path) -> None:
+    """The second case is a program that gives the broker one address of the two."""
     store = Store(tmp_path / "store.db")
-    crib = Crib([shop], broker=CredentialBroker(catalogue={}))
-    app = asgi_app(crib, Authenticator(AccessKeys(store)), base_url="http://127.0.0.1")
-    async with app.lifespan():
-        asked = (await crib.workbench(ADA).call("shop")).pending
-        assert asked is not None
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as browser:
-            require_safe(await browser.get(asked.url or ""), 200)
+    own = "http://127.0.0.1/tools/auth/callback"
+    for broker, base_url in (
+        (CredentialBroker(catalogue={}), "http://127.0.0.1"),
+        (CredentialBroker(catalogue={}, redirect_uri=own), None),
+    ):
+        crib = Crib([shop], broker=broker)
+        app = asgi_app(crib, Authenticator(AccessKeys(store)), base_url=base_url)
+        async with app.lifespan():
+            asked = (await crib.workbench(ADA).call("shop")).pending
+            assert asked is not None
+            assert "The page asks for the code" in asked.message
+            assert (asked.url or "").partition("/auth/secret?")[0] == broker.redirect_uri.removesuffix("/auth/callback")
+            address = (asked.url or "").replace("/tools", "")
+            async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as browser:
+                assert "for <strong>ada</strong>" in require_page(await browser.get(address))
     store.close()
 
 

@@ -128,6 +128,8 @@ async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | No
     try:
         question = await broker.ask(need, caller, need.provider, redirect_uri=address)
         pending = await crib.credentials.open(question)
+        if pending.url is None and broker.browser_codes and broker.form_uri is None:
+            raise SetupError("The server asks for a code at 'public_base_url' in [server]: set that, or try --port.")
         if pending.url is None:
             raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
         code = f"{pending.message}.\n" if broker.browser_codes and server is None else ""

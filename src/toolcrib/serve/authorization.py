@@ -90,7 +90,10 @@ def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
         broker = crib.credentials.broker
     except SetupError:
         return ()
-    broker.browser_codes |= isinstance(identify, Authenticator)
+    if isinstance(identify, Authenticator):
+        broker.browser_codes = True
+        if broker.redirect_uri is not None and broker.redirect_uri.endswith(CALLBACK_PATH):
+            broker.form_uri = broker.form_uri or f"{broker.redirect_uri.removesuffix(CALLBACK_PATH)}{FORM_PATH}"
     at_browser = None if identify is local_caller or isinstance(identify, Authenticator) else identify
     return callback_app(crib, at_browser).routes
 
