@@ -197,7 +197,7 @@ async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refre
             assert httpx2.get(f"{gateway.url}/readyz").json() == {"status": "ready"}
             of_alice = {"Authorization": f"Bearer {gateway.keys['alice']}"}
             ready = httpx2.get(f"{gateway.url}/readyz", headers=of_alice).json()
-            assert [one["state"] for one in ready["sources"] if "127.0.0.1:9" in one["name"]] == ["unavailable"]
+            assert [one["state"] for one in ready["sources"] if one["name"] == "127.0.0.1"] == ["unavailable"]
     with gateway.running():
         async with gateway.client("alice") as alice, gateway.client("bob") as bob:
             assert await alice("who") == (True, "200 alice")
