@@ -18,6 +18,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
+from toolcrib.bridges import host as host_module
 from toolcrib.bridges.host import Host, metadata
 from toolcrib.core import AnswerError, Data
 from toolcrib.workbench import Ask
@@ -80,6 +81,19 @@ async def test_each_run_has_the_workbench_of_its_caller() -> None:
 def test_what_cannot_have_a_caller_is_refused(arguments: Any, message: str) -> None:
     with pytest.raises(SetupError, match=message):
         Host(*arguments)
+
+
+async def test_who_has_many_conversations_takes_no_workbench_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user of the host's application begins conversation after conversation."""
+    monkeypatch.setattr(host_module, "MAX_KEPT", 5)
+    async with Crib([whoami]) as crib:
+        host = Host(crib, lambda context: Caller(**context))
+        alice = await host.bench({"principal": "alice"})
+        for number in range(20):
+            mallory = await host.bench({"principal": "mallory", "thread": str(number)})
+        assert await host.bench({"principal": "alice"}) is alice
+        assert await host.bench({"principal": "mallory", "thread": "19"}) is mallory
+        assert len(host._benches) == 5
 
 
 async def test_where_nobody_is_identified_nothing_runs() -> None:

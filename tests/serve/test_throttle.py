@@ -20,7 +20,7 @@ def identify(headers: Mapping[str, str]) -> Caller:
         raise AuthenticationError("Try again later.", None, status=503)
     if not written.startswith("Bearer right"):
         raise AuthenticationError("There is no such key.")
-    return Caller(written.removeprefix("Bearer "))
+    return Caller(written.removeprefix("Bearer ").rstrip(" 0123456789") or "right")
 
 
 class Door:
@@ -148,9 +148,9 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(throttle, "_MAX_COUNT", 2)
     made = throttle.Throttle()
 
-    async def wait_s(address: str, refusal: AuthenticationError | None = None, key: str = "k") -> int:
+    async def wait_s(address: str, refusal: AuthenticationError | None = None) -> int:
         try:
-            async with made.trying(address, key):
+            async with made.trying(address):
                 if refusal is not None:
                     raise refusal
         except throttle.TooManyTries as tries:
@@ -164,8 +164,20 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
             assert await wait_s(address, AuthenticationError("Wrong.")) == 0
     assert [await wait_s(address) for address in ("aaa", "bbb", "ccc")] == [0, 3, 3]
     for key in "xyz":
-        await wait_s("ddd", key=key)
+        made.note_right(key, "alice")
     assert [made.was_right(key) for key in "xyz"] == [False, True, True]
     assert made.was_right("y")
-    await wait_s("ddd", key="x")
+    made.note_right("x", "alice")
     assert [made.was_right(key) for key in "xyz"] == [True, True, False]  # the latest, whenever they came first
+
+
+async def test_who_shows_many_right_keys_takes_nobody_elses_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller who is given a new token each minute, or asks for many, at the address of an office."""
+    monkeypatch.setattr(throttle, "_MAX_COUNT", 5)
+    door = Door(monkeypatch)
+    async with door.app.lifespan():
+        assert await door.status("right alice") == 200
+        for number in range(20):
+            assert await door.status(f"right mallory {number}") == 200
+        assert {await door.status("wrong") for _ in range(throttle.TRIES + 1)} == {401, 429}
+        assert [await door.status(f"right {name}") for name in ("mallory 0", "alice")] == [429, 200]

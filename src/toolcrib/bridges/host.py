@@ -1,7 +1,6 @@
 """What every bridge has in common: whose workbench a run uses, and calls that never raise."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from ..core import (
     content_to_dict,
 )
 from ..formats import Accepts, Offer, Offered, join_surrogates
-from ..machinery import log_failure
+from ..machinery import Shares, log_failure
 from ..workbench import Crib, Workbench
 
 _log = logging.getLogger("toolcrib")
@@ -64,7 +63,7 @@ class Host:
             )
         self.tools = tools
         self._caller = caller
-        self._benches: OrderedDict[Caller, Workbench] = OrderedDict()
+        self._benches: Shares[Caller, Workbench] = Shares()
         self._names: tuple[Sequence[ToolSpec], set[str]] = (), set()
 
     @property
@@ -85,10 +84,12 @@ class Host:
             caller = await caller
         if not isinstance(caller, Caller):
             raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where no caller is known.")
-        bench = self._benches.pop(caller, None) or self.tools.workbench(caller)
-        self._benches[caller] = bench
-        while len(self._benches) > MAX_KEPT:
-            self._benches.popitem(last=False)  # what it has open is the crib's to close
+        bench = self._benches.get(caller)
+        if bench is None:
+            bench = self.tools.workbench(caller)
+            self._benches.put(caller, bench, caller.principal)
+            if len(self._benches) > MAX_KEPT:
+                self._benches.drop()  # what it has open is the crib's to close
         return bench
 
     def listed(self, accepts: Accepts = ANY, *, follows: bool = False) -> Offer:

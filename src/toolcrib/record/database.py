@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
@@ -21,11 +21,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Executable, Select, select, text
 
 from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
-from ..machinery import from_any_thread
+from ..machinery import Shares, from_any_thread
 from ..store import Store
 from ..store.database import refusal
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
-from .calls import ASKED_FIRST, NEVER_RAN
+from .calls import ASKED_FIRST, NEVER_RAN, had_effect
 
 _log = logging.getLogger("toolcrib")
 
@@ -186,19 +186,21 @@ class _Item:
     record: CallRecord | None
     is_start: bool
     done: Done | None
+    is_needed: bool = False
+    """Whether the start of the call may be in the log: without its end, it would be kept as running."""
     is_left_out: bool = False
-    """Whether the database refuses it, and would refuse it again."""
+    """Whether it is not written, since the database refuses it or there was no room."""
+    chars: int = field(init=False)
 
-    @property
-    def chars(self) -> int:
+    def __post_init__(self) -> None:
         record = self.record
-        return 0 if record is None else len(record.arguments or "") + len(record.result or "")
+        self.chars = 0 if record is None else len(record.arguments or "") + len(record.result or "")
 
 
 class _Writer:
     """Writes the calls of one process in batches, on a thread of its own: as many as come while it is writing.
 
-    The queue is bounded. What comes while it is full, because the store cannot be written, is dropped and counted. The
+    The queue is bounded. What is too much for it, because the store cannot be written, is dropped and counted. The
     thread ends when there is nothing to do, and begins again. `failing` is whether the store could not be written the
     last time.
     """
@@ -213,7 +215,8 @@ class _Writer:
         self._clock = clock
         self._owner = token_hex(8)
         self._changed = threading.Condition()  # guards what is below, up to the empty line
-        self._queue: list[_Item] = []
+        self._queue: dict[str, _Item] = {}  # of each call the last, by the id of its record
+        self._flushes: list[Done] = []
         self._begun: set[str] = set()
         """The calls whose start was taken, and whose end was not yet."""
         self._chars = 0
@@ -228,21 +231,20 @@ class _Writer:
         self.failing = False
         self.dropped = 0
 
-    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> _Item | None:
-        """Have *record* written; *done* is called, from the thread, when it is, or cannot be. None where it is
-        dropped.
-        """
+    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> _Item:
+        """Have *record* written; *done* is called, from any thread, when it is, or cannot be."""
         item = _Item(record, is_start, done)
         with self._changed:
-            is_full = len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS
-            # Of a call whose start was taken the end always has room: else it would be kept as running.
-            if record is not None and is_full and (is_start or record.id not in self._begun):
-                self.dropped += not is_start  # a call has one end
-                return None
             if record is not None:
+                before = self._queue.get(record.id)
+                item.is_needed = record.id in self._begun if before is None else before.is_needed
                 (self._begun.add if is_start else self._begun.discard)(record.id)
-            self._queue.append(item)
-            self._chars += item.chars
+                self._queue[record.id] = item
+                self._chars += item.chars - (0 if before is None else before.chars)
+                if len(self._queue) > self._size or self._chars > _MAX_QUEUE_CHARS:
+                    self._make_room()
+            elif done is not None:
+                self._flushes.append(done)
             self._is_urgent = self._is_urgent or done is not None
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
@@ -252,12 +254,29 @@ class _Writer:
                 self._changed.notify()
         return item
 
+    def _make_room(self) -> None:
+        """Drop some of what waits: of calls that changed nothing, then of others, the oldest of who has the most."""
+        spare, lasting = Shares[str, _Item](), Shares[str, _Item]()
+        for key, item in self._queue.items():
+            if (record := item.record) is not None and not item.is_needed:
+                part = lasting if had_effect(record) else spare
+                part.put(key, item, record.caller.principal, _ROW_BYTES + item.chars)
+        # An eighth at once, for this looks at all that waits.
+        while len(self._queue) > self._size - self._size // 8 or self._chars * 8 > _MAX_QUEUE_CHARS * 7:
+            if (dropped := spare.drop() or lasting.drop()) is None or dropped.record is None:
+                return
+            del self._queue[dropped.record.id]
+            self._begun.discard(dropped.record.id)
+            self._chars -= dropped.chars
+            self.dropped += not dropped.is_start  # a call has one end
+            dropped.is_left_out = True
+            if dropped.done is not None:
+                dropped.done()
+
     async def written(self, record: CallRecord | None, timeout_s: float) -> bool:
         """Have the start *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
         is_done = asyncio.Event()
         item = self.put(record, is_start=True, done=from_any_thread(is_done.set))
-        if item is None:
-            return False
         async with asyncio.timeout(timeout_s):
             await is_done.wait()
         return not (self.failing or item.is_left_out)
@@ -276,9 +295,10 @@ class _Writer:
     def _run(self) -> None:
         atexit.register(self._at_exit)
         try:
-            while (items := self._next_batch()) is not None:
-                starts = [item.done for item in items if item.record is not None and item.done is not None]
-                flushes = [item.done for item in items if item.record is None and item.done is not None]
+            while (batch := self._next_batch()) is not None:
+                items, flushes = batch
+                starts = [item.done for item in items if item.done is not None]
+                was_failing = self.failing
                 is_written = self._write(items)
                 for done in starts:
                     done()
@@ -287,7 +307,7 @@ class _Writer:
                 for done in flushes:
                     done()
                 if not is_written:
-                    self._keep(items)
+                    self._keep(items, may_be_written=not was_failing)
         except BaseException:
             self._thread = None  # the next record begins another
             raise
@@ -302,27 +322,42 @@ class _Writer:
         if (thread := self._thread) is not None:
             thread.join(_EXIT_S)
 
-    def _next_batch(self) -> list[_Item] | None:
+    def _next_batch(self) -> tuple[list[_Item], list[Done]] | None:
         """Wait for records, and for more. Return them; none to write that calls still run. None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._is_closing, BEAT_INTERVAL_S if self._open else _IDLE_S)
-            if not self._queue and (self._is_closing or not self._open):
+            self._changed.wait_for(self._has_work, BEAT_INTERVAL_S if self._open else _IDLE_S)
+            if not self._queue and not self._flushes and (self._is_closing or not self._open):
                 self._thread = None
                 return None
             if self._queue:
                 self._changed.wait_for(lambda: self._is_urgent or self._is_closing, BATCH_INTERVAL_S)
-            items, self._queue, self._chars, self._is_urgent = self._queue, [], 0, False
-            return items
+            items, flushes = [*self._queue.values()], self._flushes
+            self._queue, self._flushes, self._chars, self._is_urgent = {}, [], 0, False
+            return items, flushes
 
-    def _keep(self, items: list[_Item]) -> None:
-        """Keep *items*, which could not be written, for later, and wait a while."""
-        items = [item for item in items if item.record is not None]
+    def _has_work(self) -> bool:
+        return bool(self._queue or self._flushes or self._is_closing)
+
+    def _keep(self, items: list[_Item], *, may_be_written: bool) -> None:
+        """Keep *items*, which could not be written, for later, and wait a while.
+
+        They *may be written* where the store could be written before: it may be its answer that is lost.
+        """
         with self._changed:
             if self._is_closing:
-                self.dropped += sum(not item.is_start for item in items)
+                self.dropped += sum(not item.is_start for item in items if item.record is not None)
                 return
-            self._queue = [*items, *self._queue]
-            self._chars = sum(item.chars for item in self._queue)
+            newer, self._queue = self._queue, {}
+            for item in items:
+                item.is_needed = item.is_needed or (may_be_written and item.is_start)
+            for item in (*items, *newer.values()):
+                if item.record is not None:
+                    before = self._queue.get(item.record.id)
+                    item.is_needed = item.is_needed if before is None else before.is_needed
+                    self._queue[item.record.id] = item
+            self._chars = sum(item.chars for item in self._queue.values())
+            if len(self._queue) > self._size:
+                self._make_room()
             self._changed.wait_for(lambda: self._is_urgent or self._is_closing, _RETRY_S)
 
     def _write(self, items: list[_Item]) -> bool:

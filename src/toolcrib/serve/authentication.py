@@ -196,8 +196,10 @@ class Authentication:
         if key is None:
             return await self._caller(headers)
         if not self._throttle.was_right(key):
-            async with self._throttle.trying(address, key):
-                return await self._caller(headers)
+            async with self._throttle.trying(address):
+                caller = await self._caller(headers)
+            self._throttle.note_right(key, caller.principal)
+            return caller
         try:
             return await self._caller(headers)
         except AuthenticationError as refused:

@@ -187,7 +187,7 @@ class _Pages:
     async def _require_code(self, question: "Authorization", text: str) -> None:
         code = re.sub("[^A-Z]", "", text.upper())
         try:
-            async with self._tries.trying(question.id, code):
+            async with self._tries.trying(question.id):
                 if not hmac.compare_digest(code, question.code.replace("-", "")):
                     raise AuthenticationError(
                         "This is not the code that is shown where you asked. Go back for another."

@@ -11,6 +11,7 @@ from secrets import token_bytes
 from time import monotonic
 from weakref import WeakValueDictionary
 
+from ..machinery import Shares
 from .callers import AuthenticationError
 from .hosts import address_of
 
@@ -29,24 +30,30 @@ class TooManyTries(Exception):
 
 
 class Throttle:
-    """The wrong keys of each address, and marks of the keys that were right; at most 10,000 of each, the latest."""
+    """The wrong keys of each address, and marks of the keys that were right: 10,000 of each.
+
+    Of addresses the latest are kept: a wrong key that is forgotten is no loss to others. Of marks, the principal with
+    the most loses the one that they used least recently.
+    """
 
     def __init__(self) -> None:
         self._free_at_s: OrderedDict[str, float] = OrderedDict()  # when all tries of an address are there again
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._right: Shares[bytes, bool] = Shares()
         self._salt = token_bytes(32)
 
     def was_right(self, key: str) -> bool:
-        mark = self._mark(key)
-        if mark not in self._right:
-            return False
-        self._right.move_to_end(mark)
-        return True
+        return self._right.get(self._mark(key)) is not None
+
+    def note_right(self, key: str, principal: str) -> None:
+        """Note that *key* is right, and the key of *principal*."""
+        self._right.put(self._mark(key), True, principal)
+        if len(self._right) > _MAX_COUNT:
+            self._right.drop()
 
     @asynccontextmanager
-    async def trying(self, address: str, key: str) -> AsyncGenerator[None]:
-        """Admit the block that finds out whether *key* of *address* is right. Raises TooManyTries.
+    async def trying(self, address: str) -> AsyncGenerator[None]:
+        """Admit the block that finds out whether a key of *address* is right. Raises TooManyTries.
 
         Where it raises AuthenticationError with the status 401, the key was wrong. Of one address, `TRIES` at a time
         are tried: however many come at once, the others see how those have ended.
@@ -62,11 +69,11 @@ class Throttle:
                 if refused.status == 401:
                     self._note_wrong(group)
                 raise
-        self._note_right(key)
 
     def forget(self, key: str) -> None:
         """Forget that *key* was right: it is tried like any other from now on."""
-        self._right.pop(self._mark(key), None)
+        if self.was_right(key):
+            self._right.pop(self._mark(key))
 
     def _wait_s(self, group: str) -> int:
         over_s = self._free_at_s.get(group, 0.0) - monotonic() - (TRIES - 1) * AGAIN_S
@@ -77,11 +84,6 @@ class Throttle:
         self._free_at_s[group] = max(self._free_at_s.pop(group, clock_s), clock_s) + AGAIN_S
         while len(self._free_at_s) > _MAX_COUNT or next(iter(self._free_at_s.values())) < clock_s:
             self._free_at_s.popitem(last=False)
-
-    def _note_right(self, key: str) -> None:
-        self._right[self._mark(key)] = None
-        if len(self._right) > _MAX_COUNT:
-            self._right.popitem(last=False)
 
     def _mark(self, key: str) -> bytes:
         return blake2b(key.encode(), key=self._salt, digest_size=16).digest()
