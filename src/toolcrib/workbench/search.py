@@ -1,5 +1,5 @@
-"""Tools found by what they do, where there are more than a model is to be shown: BM25 over their names, descriptions
-and parameters.
+"""Tools found by what they do, where there are more than a model is to be shown: BM25F over their names, descriptions
+and parameters, by the words of a query and by words that mean the same.
 
 A model is shown `find_tools`, the tools that are always shown, and those that it has found. Any other can be called,
 too: what is searched is what the caller may see.
@@ -7,9 +7,11 @@ too: what is searched is what the caller may see.
 
 import math
 import re
+from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from inspect import isawaitable
 from typing import Annotated, Any
@@ -29,16 +31,69 @@ MAX_CHARS = 20_000
 _DEPTH = 4
 _FUSION = 60
 """The constant of reciprocal rank fusion: the higher, the less the first ranks stand out."""
-_NAME_WEIGHT = 3
+_HEAD_WEIGHT = 3
+"""How often a word counts in a tool's name, title and first line."""
+_COVERAGE = 2
+"""How much a word counts in addition, the fewer other words there are in a tool's name, title and first line."""
+_GROUP_WEIGHT = 0.7
+"""How much the group of synonyms of a word counts, compared with the word itself."""
+_SATURATION, _LENGTH = 1.2, 0.75
+"""The constants k1 and b of BM25."""
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PREFIX = re.compile(r"\b([Rr]e)-(?=[a-z])")
+_LINK = re.compile(r"\]\([^)\s]*\)|https?://\S+")
 _WORD = re.compile(r"[^\W_]+")
+_ENDINGS = [
+    (re.compile(pattern), ending)
+    for pattern, ending in (
+        (r"(?<=\w\w)(?:(?<=i)es|(?<![su])s)$", ""),
+        (r"(?<=\w{3})(?:ing|ed|e)$", ""),
+        (r"([bdfgmnprt])\1$", r"\1"),
+        (r"(?<=\w{4})(?:ation|ment|er|or|ion|ee?)$", ""),
+        (r"(?<=\w\w)y$", "i"),
+    )
+]
 _STOP = frozenset(
     _WORD.findall(
-        "a an and are as at be by can could do does for from get give has have how i if in is it its me my of on or "
-        "please should that the their them then there these this to use used want was what when where which will with "
+        "a about also an and any are as at be been by can could do does for from give has have here how i if in into "
+        "is it its just need no not of on one or our out per please should so some somebody someone something than "
+        "that the their them then there these this to up us use used via want was we were when where will with "
         "would you your"
     )
 )
+_SYNONYMS = """
+create add new make open register generate insert start write publish post raise, delete remove drop erase destroy
+purge clear withdraw take revoke unset kick wipe cancel discard off, update edit change modify set rename alter adjust
+fix correct replace close move configure, get what show read fetch view retrieve display see look lookup, list all
+every enumerate which who, search find look query lookup, check verify validate whether test, enable activate allow
+turn, disable deactivate off turn, cancel stop end abort halt terminate kill shut, start run launch trigger begin
+dispatch execute, retry rerun resend redeliver restart repeat, send post deliver message notify, download export fetch
+archive zip, upload attach import, copy duplicate clone fork, restore undelete recover, reply answer respond response,
+comment note remark, approve accept confirm, reject decline deny dismiss refuse, assign give grant hand transfer,
+invite add, hide mute unsubscribe, star bookmark favorite favourite, merge land combine join, compare diff difference,
+user person people someone somebody account developer employee profile, member belong membership people, issue ticket
+bug problem, task job, permission right access role privilege, secret password credential token, key credential token,
+content file text, file document attachment asset, history log event activity timeline, log output console, latest
+newest recent last, setting preference configuration option, usage statistic metric count, billing cost spend budget
+price charge invoice bill payment, limit cap quota maximum restriction, remaining left, notification inbox alert, alert
+warning finding, vulnerability security advisory vulnerable, workflow pipeline build ci, runner machine server, website
+site page, hook webhook callback, parent upstream, child children sub nested, picture image photo img, email mail
+mailbox, snippet gist, artifact output, version release tag, summary overview report, status state, self my me mine
+authenticated current own, pull pr, repository repo, organization org company organisation, configuration config,
+environment env, database db, directory dir folder, information info detail, variable var, administrator admin,
+application app, statistic stat, license licence, color colour, authentication authorization auth login, reaction emoji
+thumb, block ban, customer client, follow subscribe watch, unfollow unsubscribe unwatch mute ignore, protect forbid
+enforce guard, scan analysis analyze, dependency library package module, release ship deploy, traffic visitor view
+visit referrer clone, contributor author committer, collaborator contributor contractor outside outsider external
+guest, rule policy ruleset, plan subscription seat licence paid, thread conversation discussion, commit sha revision,
+branch reference ref tag, code source content, tree directory folder, project board kanban, item card, due deadline
+milestone, draft pending, sync refresh, agent worker, environment stage staging production, vulnerability cve hole flaw
+weakness, boilerplate template skeleton starter, archive tarball, invitation invite, webhook url endpoint, token pat,
+topic keyword, blocked depend dependency blocking, unblock unban, restore revert undo, html render format, codespace
+devcontainer, visibility public private, squad team, profile whoami bio, security leak leaked, dismiss resolve close
+ignore, run queued running rerun, promote demote role
+"""
+"""Groups of words for one thing. `=` and the first is the term of the group, as in `=create`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +127,31 @@ class Search:
 
 def require_search() -> None:
     """Raise SetupError if the library that ranks is missing."""
-    if find_spec("bm25s") is None:
-        raise SetupError("Searching tools needs the package 'bm25s', which is missing: pip install 'toolcrib[search]'")
+    if find_spec("numpy") is None:
+        raise SetupError("Searching tools needs the package 'numpy', which is missing: pip install 'toolcrib[search]'")
 
 
 class ToolIndex:
     """*specs*, ranked by how well they match a query. With *vectors*, one for each of *specs*, by these too."""
 
     def __init__(self, specs: Sequence[ToolSpec], vectors: Sequence[Sequence[float]] | None = None) -> None:
-        bm25s: Any = import_module("bm25s")  # it has no types
         self.specs = specs
-        self._ranker = bm25s.BM25()
-        if specs:
-            self._ranker.index([_words_of(spec) for spec in specs], show_progress=False)
-        self._vectors = None if vectors is None else _normalized(vectors)
+        self._indices = {spec.name: index for index, spec in enumerate(specs)}
+        self._weights = _weights([_terms_of(spec) for spec in specs])
+        self._vectors = None if vectors is None or not specs else _normalized(vectors)
 
     def ranked(self, query: str, vector: Sequence[float] | None = None) -> Iterator[ToolSpec]:
         """Return the specs that match *query*, the best first."""
-        if not self.specs:
-            return iter(())
-        words = [word for word in dict.fromkeys(words_in(query)) if word in self._ranker.vocab_dict]
-        order = _order(self._ranker.get_scores(words)) if words else []
+        import numpy
+
+        scores = numpy.zeros(len(self.specs), dtype=numpy.float32)
+        for term in dict.fromkeys(_with_groups(words_in(query))):
+            if term in self._weights:
+                indices, weights = self._weights[term]
+                scores[indices] += weights
+        if (exact := self._indices.get(query.strip())) is not None:
+            scores[exact] = numpy.inf
+        order: Iterable[int] = _order(scores)
         if vector is not None and self._vectors is not None:
             near = _order(self._vectors @ _normalized([vector])[0])
             points: dict[int, float] = {}
@@ -235,8 +294,8 @@ class ToolSearch:
 
 
 def words_in(text: str) -> list[str]:
-    """Return the words of *text* as they are compared: parts of names apart, in lower case, without plurals."""
-    words = _WORD.findall(_BOUNDARY.sub(" ", text[:MAX_CHARS]))
+    """Return the words of *text* as they are compared: parts of names apart, in lower case, without endings."""
+    words = _WORD.findall(_BOUNDARY.sub(" ", _PREFIX.sub(r"\1", _LINK.sub(" ", text[:MAX_CHARS]))))
     return [_stem(word) for text_word in words if (word := text_word.casefold()) not in _STOP]
 
 
@@ -245,14 +304,59 @@ def text_of(spec: ToolSpec) -> str:
     return "\n".join([f"{spec.title or ''} {spec.name}", spec.description, *_texts(spec.input_schema, _DEPTH)])
 
 
-def _words_of(spec: ToolSpec) -> list[str]:
-    name = words_in(f"{spec.name} {spec.title or ''}")
-    rest = words_in("\n".join([spec.description, *spec.tags, *_texts(spec.input_schema, _DEPTH)]))
-    return [spec.name.casefold(), *(name * _NAME_WEIGHT), *rest]
+def _terms_of(spec: ToolSpec) -> tuple[Counter[str], Counter[str]]:
+    """Return the terms of a tool, counted: of its name, title and first line, and of everything else."""
+    line, _, rest = spec.description.partition("\n")
+    head = _with_groups(words_in(f"{spec.name} {spec.title or ''} {line}"))
+    body = words_in("\n".join([rest, *spec.tags, *_texts(spec.input_schema, _DEPTH)]))
+    return Counter(head), Counter(body)
+
+
+def _with_groups(words: Iterable[str]) -> list[str]:
+    """Return *words*, and after each the groups of synonyms that it is in."""
+    groups = _groups()
+    return [term for word in words for term in (word, *groups.get(word, ()))]
+
+
+@cache
+def _groups() -> Mapping[str, Sequence[str]]:
+    """Return the groups of synonyms of each word that has some, as in `{"drop": ["=delete"]}`."""
+    groups: dict[str, list[str]] = {}
+    for group in _SYNONYMS.split(","):
+        first, *others = words_in(group)
+        for word in (first, *others):
+            groups.setdefault(word, []).append(f"={first}")
+    return groups
+
+
+def _weights(tools: Sequence[tuple[Counter[str], Counter[str]]]) -> dict[str, tuple[Any, Any]]:
+    """Return the indices of the tools that have a term, and how much it counts in each, by term."""
+    import numpy
+
+    lengths = numpy.array([[head.total(), body.total()] for head, body in tools]).reshape(-1, 2)
+    norms = 1 - _LENGTH + _LENGTH * lengths / numpy.maximum(lengths.mean(axis=0), 1) if tools else lengths
+    columns: dict[str, tuple[array[int], array[float], array[int]]] = {}
+    for index, ((head, body), norm) in enumerate(zip(tools, norms.tolist(), strict=True)):
+        for term in {**head, **body}:
+            column = columns.setdefault(term, (array("i"), array("f"), array("b")))
+            column[0].append(index)
+            column[1].append(_HEAD_WEIGHT * head.get(term, 0) / norm[0] + body.get(term, 0) / norm[1])
+            column[2].append(term in head)
+    table: dict[str, list[Any]] = {term: [numpy.asarray(part) for part in column] for term, column in columns.items()}
+    rarity: dict[str, float] = {}
+    masses = numpy.full(len(tools), 1e-9, dtype=numpy.float32)  # of all terms of a tool's head
+    for term, (indices, _, in_head) in table.items():
+        rarity[term] = math.log(1 + (len(tools) - len(indices) + 0.5) / (len(indices) + 0.5))
+        rarity[term] *= _GROUP_WEIGHT if term.startswith("=") else 1
+        masses[indices] += rarity[term] * in_head
+    return {
+        term: (indices, rarity[term] * (counts / (_SATURATION + counts) + _COVERAGE * in_head / masses[indices] ** 0.5))
+        for term, (indices, counts, in_head) in table.items()
+    }
 
 
 def _texts(schema: Any, depth: int) -> Iterator[str]:
-    """Return the names and descriptions of parameters in *schema*."""
+    """Return the names, descriptions and words to choose from of parameters in *schema*."""
     if not isinstance(schema, Mapping) or depth == 0:
         return
     properties = schema.get("properties")
@@ -261,14 +365,18 @@ def _texts(schema: Any, depth: int) -> Iterator[str]:
         if isinstance(inner, Mapping):
             if isinstance(inner.get("description"), str):
                 yield inner["description"]
+            if isinstance(inner.get("enum"), (list, tuple)):
+                yield " ".join(value for value in inner["enum"] if isinstance(value, str))
             yield from _texts(inner, depth - 1)
             yield from _texts(inner.get("items"), depth - 1)
 
 
+@lru_cache(maxsize=10_000)
 def _stem(word: str) -> str:
-    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
-        return word
-    return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
+    """Return *word* without the endings of its forms: 'reviewed' and 'reviewers' are 'review'."""
+    for pattern, ending in _ENDINGS:
+        word = pattern.sub(ending, word)
+    return word
 
 
 def _summary(spec: ToolSpec) -> dict[str, Any]:
@@ -276,12 +384,17 @@ def _summary(spec: ToolSpec) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value}
 
 
-def _order(scores: Any) -> list[int]:
-    """Return the indices of the scores above 0, the highest first; of equal ones the first."""
+def _order(scores: Any) -> Iterator[int]:
+    """Yield the indices of the scores above 0, the highest first; of equal ones the first."""
     import numpy
 
-    order = numpy.argsort(-scores, kind="stable")
-    return [int(index) for index in order[: int((scores > 0).sum())]]
+    matches, count = numpy.flatnonzero(scores > 0), 100
+    while len(matches):  # few are asked for: the best are sorted first
+        values = scores[matches]
+        least = numpy.partition(values, -count)[-count] if len(matches) > count else 0
+        best = matches[values >= least]
+        yield from best[numpy.argsort(-scores[best], kind="stable")].tolist()
+        matches, count = matches[values < least], 8 * count
 
 
 def _normalized(vectors: Sequence[Sequence[float]]) -> Any:
