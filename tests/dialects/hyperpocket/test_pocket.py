@@ -11,7 +11,7 @@ from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.tool import Tool, ToolRequest, from_func, function_tool
 from toolcrib.record import CallLog
 
-from .own_handler import OwnContext, add, grant, pocket, seen, who
+from .own_handler import OwnContext, OwnHandler, add, grant, pocket, seen, who
 
 pytestmark = pytest.mark.usefixtures("settings")
 
@@ -49,6 +49,58 @@ async def test_every_form_of_a_call_works_also_inside_a_running_loop():
     assert await made.ainvoke_with_state("add", body) == ("3", False)
     assert await made.acall("add", body) == ("3", False)
     assert await asyncio.to_thread(made.invoke, "add", body) == "3"
+
+
+async def test_what_else_a_program_gives_by_name_reaches_the_handler_and_the_tool_and_is_no_models():
+    """A program for hyperpocket names every argument and adds its own. Second case: `envs` and `tool_call`."""
+    asked: list[Any] = []
+
+    class Telling(OwnHandler):
+        def prepare(self, *args: Any, **kwargs: Any) -> str:
+            asked.append(kwargs.pop("tenant", None))
+            return super().prepare(*args, **kwargs)
+
+        async def authenticate(self, *args: Any, **kwargs: Any) -> OwnContext:
+            asked.append(kwargs.pop("tenant", None))
+            return await super().authenticate(*args, **kwargs)
+
+    class Facts(Tool):
+        async def ainvoke(self, body: Any, envs: Any, thread_id: str, profile: str, tenant: str = "") -> Any:
+            return [body, envs, thread_id, profile, tenant]
+
+    seen.clear()
+    made = Pocket(auth=PocketAuth([Telling]), tools=None)
+    tools = made.load_tools(who), made.load_tools([Facts(name="facts", description="")])
+    assert [tool.name for loaded in tools for tool in loaded] == ["who", "facts"]
+    called = {"thread_id": "t", "profile": "p", "tenant": "acme"}
+    text, paused = await made.ainvoke_with_state(tool_name="who", body={"tenant": "evil"}, **called)
+    assert not paused, text  # a model's `tenant` is an argument that the tool does not take
+    text, paused = await made.ainvoke_with_state(tool_name="who", body={}, **called)
+    assert paused
+    grant(text)
+    assert await made.ainvoke(tool_name="who", body={}, **called) == "t/p"
+    assert (asked, seen[0]["tenant"], seen[0]["thread_id"]) == (["acme"] * 2, "acme", "t")
+    assert (await made.acall(tool_name="facts", body={}, **called))[0] == [{}, {}, "t", "p", "acme"]
+    envs = await made.authenticate(tool_name="who", thread_id="t", profile="p", tenant="acme")
+    assert await made.prepare_auth(tool_name="who", thread_id="t", profile="p", tenant="acme") is None
+    assert await made.tool_call(tool_name="who", body={}, envs=envs, thread_id="u", profile="q") == "u/q"
+    assert seen[-1]["OWN_TOKEN"] == "token-for-code"
+    assert await made.tool_call("facts", {"x": 1}, envs={"KEY": "value"}) == [
+        {"x": 1},
+        {"KEY": "value"},
+        "default",
+        "default",
+        "",
+    ]
+
+
+def test_a_given_credential_is_redacted_in_results_as_a_granted_one():
+    @function_tool(auth_provider=AuthProvider.GITHUB)
+    def leak(**kwargs: Any) -> str:
+        return f"The token is {kwargs['OWN_TOKEN']}"
+
+    made = pocket(leak)
+    assert made.invoke("leak", {}, envs={"OWN_TOKEN": "a-token-of-alice"}) == "The token is [secret]"
 
 
 async def test_acall_gives_what_a_class_returned_and_the_text_of_a_function():

@@ -73,6 +73,7 @@ class PocketAuth:
         thread_id: str = "default",
         profile: str = "default",
         wait: bool = True,
+        **kwargs: Any,
     ) -> AuthContext | str | None:
         """Return the context that a tool needs, of this thread and profile; None for one that needs none.
 
@@ -90,13 +91,13 @@ class PocketAuth:
         about = (auth_req, *handler, thread_id, profile)
         while True:
             try:
-                text = await self.prepare(*about)
+                text = await self.prepare(*about, **kwargs)
                 if text is not None:
                     if not wait:
                         return text
                     if needs_callback(text):
                         start_callback_server()
-                context = await self.authenticate_async(*about)
+                context = await self.authenticate_async(*about, **kwargs)
             except RefreshError:
                 continue  # its session has ended: a person is asked again
             except Exception as error:

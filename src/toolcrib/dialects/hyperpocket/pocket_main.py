@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from inspect import getmro, isawaitable
 from os import PathLike
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -40,7 +40,7 @@ from .repository import Lockfile
 from .server import needs_callback, start_callback_server, stop_callback_server
 from .tool import Tool, ToolAuth, ToolRequest, from_func
 from .tool.function import FunctionTool
-from .tool.tool import OWN, Listed, require_listed, wrapped_schema
+from .tool.tool import OWN, Listed, options_of, require_listed, wrapped_schema
 from .tool.wasm import WasmTool, WasmToolRequest, request_of
 from .tool_like import ToolLike
 
@@ -84,8 +84,11 @@ class PocketBroker(Broker):
         self, _: Sequence[Requirement], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
         """Return PocketAuth's context as a credential, or the grant that is missing, with the URL."""
-        tool = self._tool_of(call.tool)
-        answer: Any = self._auth.invoke(tool, thread_id=caller.thread, profile=caller.profile, wait=False)
+        tool, options = self._tool_of(call.tool), options_of(call)
+        if tool.auth is not None and (envs := options.pop("envs", None)) is not None:
+            provider, texts = str(tool.auth.auth_provider), tuple(map(str, envs.values()))
+            return (PocketCredential(provider, "", envs=envs, texts=texts),)
+        answer: Any = self._auth.invoke(tool, thread_id=caller.thread, profile=caller.profile, wait=False, **options)
         answer = await answer if isawaitable(answer) else answer
         if answer is None:
             return ()
@@ -130,6 +133,9 @@ class Pocket:
 
     Raises RuntimeError for two tools of one name, ValueError for what is not a tool, or no list of names, and
     DefinitionError for a tool that cannot work.
+
+    What else is given to a call by name reaches the handler of its provider, and the tool, as hyperpocket has it; no
+    model gives such. With `envs=`, credentials by name, none are asked for.
     """
 
     loaders: ClassVar[Mapping[type, Callable[[Any], Tool]]] = {}
@@ -142,7 +148,7 @@ class Pocket:
 
     def __init__(
         self,
-        tools: Iterable[ToolLike] = (),
+        tools: Iterable[ToolLike] | ToolLike | None = None,
         auth: PocketAuth | None = None,
         use_profile: bool = False,
         *,
@@ -163,19 +169,22 @@ class Pocket:
         crib_options: Options = {"timeout_s": DEFAULT_TIMEOUT_S, "max_result_chars": 0, **options}
         crib_options["broker"] = self._broker = PocketBroker(self.auth, self.tools.__getitem__)
         self._crib = Crib(self._registry, **crib_options)
-        self.load_tools(tools)
+        self.load_tools(() if tools is None else tools)
         for tool in get_builtin_tools(self.auth):
             self._add(tool)
 
     # Tools
 
-    def load_tools(self, tools: Iterable[ToolLike]) -> None:
-        """Add *tools*, as the constructor does."""
-        new_tools = [self._load_tool(tool) for tool in tools]
+    def load_tools(self, tools: Iterable[ToolLike] | ToolLike) -> list[Tool]:
+        """Add *tools*, one or several, as the constructor does, and return them."""
+        is_varied = isinstance(tools, tuple) and len(tools) == 2 and isinstance(tools[1], Mapping)
+        is_one = is_varied or isinstance(tools, str | Tool) or not isinstance(tools, Iterable)
+        new_tools = [self._load_tool(tool) for tool in cast("Iterable[ToolLike]", [tools] if is_one else tools)]
         if self.lockfile.referenced_locks:
             self.lockfile.write()
         for tool in new_tools:
             self._add(tool)
+        return new_tools
 
     def remove_tool(self, tool_name: str) -> bool:
         """Take a tool out. False where there is none of that name."""
@@ -235,45 +244,60 @@ class Pocket:
         """Return Toolcrib's workbench of this thread and profile: its results say whether a call has failed."""
         return self._crib.workbench(Caller(thread_id, profile, thread_id))
 
-    def invoke(self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default") -> str:
+    def invoke(
+        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default", **kwargs: Any
+    ) -> str:
         """Call a tool and return its result, or its error, as text. Works inside a running event loop."""
-        return sync.run(self.ainvoke(tool_name, body, thread_id, profile))
+        return sync.run(self.ainvoke(tool_name, body, thread_id, profile, **kwargs))
 
-    async def ainvoke(self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default") -> str:
+    async def ainvoke(
+        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default", **kwargs: Any
+    ) -> str:
         """Do the same as `invoke`, for async code."""
-        return (await self.ainvoke_with_state(tool_name, body, thread_id, profile))[0]
+        return (await self.ainvoke_with_state(tool_name, body, thread_id, profile, **kwargs))[0]
 
     def invoke_with_state(
-        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
+        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> tuple[str, bool]:
         """Return what `invoke` does, and whether the call is paused: then the text has the URL of the grant.
 
         The same call runs once that is done.
         """
-        return sync.run(self.ainvoke_with_state(tool_name, body, thread_id, profile))
+        return sync.run(self.ainvoke_with_state(tool_name, body, thread_id, profile, **kwargs))
 
     async def ainvoke_with_state(
-        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
+        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> tuple[str, bool]:
         """Do the same as `invoke_with_state`, for async code."""
-        result = await self._call(tool_name, body, thread_id, profile)
+        result = await self._call(tool_name, body, thread_id, profile, kwargs)
         return _text(result), result.pending is not None
 
     async def acall(
-        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
+        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> tuple[Any, bool]:
         """Do the same as `ainvoke_with_state`, whose result is the value of the tool or of its last postprocessing.
 
         A FunctionTool returns text. Text has its secrets redacted.
         """
-        result = await self._call(tool_name, body, thread_id, profile)
+        result = await self._call(tool_name, body, thread_id, profile, kwargs)
         tool = self.tools.get(tool_name)
         is_text = result.status != "success" or isinstance(result.value, str)
         if is_text or (isinstance(tool, FunctionTool) and not tool.postprocessings):
             return _text(result), result.pending is not None
         return result.value, False
 
-    async def _call(self, tool_name: str, body: Any, thread_id: str, profile: str) -> Result[Any]:
+    async def tool_call(
+        self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default", **kwargs: Any
+    ) -> Any:
+        """Call a tool with what `authenticate` returned as `envs`, without asking for credentials. Returns its value.
+
+        A failure is text, as of `acall`.
+        """
+        return (await self.acall(tool_name, body, thread_id, profile, **{"envs": {}, **kwargs}))[0]
+
+    async def _call(
+        self, tool_name: str, body: Any, thread_id: str, profile: str, options: Mapping[str, Any]
+    ) -> Result[Any]:
         if self._offers_identity(self.tools.get(tool_name)):
             try:
                 require_listed(self._listed, tool_name, "thread_id", thread_id, OWN)
@@ -281,7 +305,8 @@ class Pocket:
             except ToolError as error:
                 return Result(None, (Text(error.message),), error, tool=tool_name)
         arguments = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
-        return await self._run(Call(tool_name, arguments, data={"hyperpocket": self._listed}), thread_id, profile)
+        data = {"hyperpocket": self._listed, "options": options}
+        return await self._run(Call(tool_name, arguments, data=data), thread_id, profile)
 
     async def _run(self, call: Call, thread_id: str, profile: str) -> Result[Any]:
         bench = self.workbench(thread_id, profile)
@@ -312,7 +337,7 @@ class Pocket:
         return True
 
     async def prepare_auth(
-        self, tool_name: str | Sequence[str], thread_id: str = "default", profile: str = "default"
+        self, tool_name: str | Sequence[str], thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> str | None:
         """Return the text with the URL for what tools of one provider need together; None where nothing is missing.
 
@@ -321,20 +346,21 @@ class Pocket:
         if (auth := self._united(tool_name)) is None:
             return None
         handler = (auth.auth_handler, auth.auth_provider)
-        text = await self.auth.prepare(self.auth.make_request(auth.scopes, *handler), *handler, thread_id, profile)
+        request = self.auth.make_request(auth.scopes, *handler)
+        text = await self.auth.prepare(request, *handler, thread_id, profile, **kwargs)
         if text is not None:
             self._broker.require_callback_server(text)
         return text
 
     async def authenticate(
-        self, tool_name: str | Sequence[str], thread_id: str = "default", profile: str = "default"
+        self, tool_name: str | Sequence[str], thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> dict[str, str]:
         """Return the credentials of tools of one provider by name. Waits for a grant that was prepared."""
         if (auth := self._united(tool_name)) is None:
             return {}
         handler = (auth.auth_handler, auth.auth_provider)
         request = self.auth.make_request(auth.scopes, *handler)
-        return (await self.auth.authenticate_async(request, *handler, thread_id, profile)).to_dict()
+        return (await self.auth.authenticate_async(request, *handler, thread_id, profile, **kwargs)).to_dict()
 
     def _united(self, tool_name: str | Sequence[str]) -> ToolAuth | None:
         """Return what the tools of these names need together; None where they need nothing."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from ....core import Context, DefinitionError, ToolError, ToolSpec
+from ....core import Call, Context, DefinitionError, ToolError, ToolSpec
 from ....core import ToolAuth as CoreToolAuth
 from ....machinery import Check, Work, in_thread
 from ....schema import returns_awaitable
@@ -60,7 +60,7 @@ def core_tool(
 
 def envs_of(tool: Any, context: Context) -> dict[str, str]:
     """Return the credentials of a call under the names that hyperpocket's tools know them by."""
-    envs: dict[str, str] = {}
+    envs: dict[str, str] = {**options_of(context.call).get("envs", {})}
     for credential in context.credentials.values():
         if (own := getattr(credential, "envs", None)) is not None:  # of a Pocket
             envs |= own
@@ -73,8 +73,15 @@ def envs_of(tool: Any, context: Context) -> dict[str, str]:
     return envs
 
 
-def host_of(context: Context) -> dict[str, str]:
-    return {"thread_id": context.caller.thread, "profile": context.caller.profile}
+def options_of(call: Call) -> dict[str, Any]:
+    """Return what the program has given to a call of a Pocket by name, beside the arguments."""
+    return {**(call.data or {}).get("options", {})}
+
+
+def host_of(context: Context) -> dict[str, Any]:
+    options = options_of(context.call)
+    options.pop("envs", None)
+    return {**options, "thread_id": context.caller.thread, "profile": context.caller.profile}
 
 
 async def postprocessed(tool: Any, value: Any) -> Any:
