@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.messages import ToolCallExecutionEvent
+from autogen_agentchat.messages import TextMessage, ToolCallExecutionEvent
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, RequestUsage
 from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench
@@ -182,6 +183,94 @@ async def test_the_real_agent_accepts_the_dialects_workbenches() -> None:
     for kind in (dialect.StaticWorkbench, dialect.StaticStreamWorkbench):
         bench: Any = kind([dialect.FunctionTool(plus, "Add.")])
         assert await run(scripted(("plus", '{"a": 1}')), workbench=bench) == [("2", False)]
+
+
+async def gives_up() -> str:
+    raise asyncio.CancelledError
+
+
+def gives_up_in_its_thread() -> str:
+    raise asyncio.CancelledError
+
+
+async def stops_the_run(cancellation_token: CancellationToken) -> str:
+    cancellation_token.cancel()
+    await asyncio.Event().wait()
+    return "never"
+
+
+class Nothing(BaseModel): ...
+
+
+class Telling(dialect.BaseStreamTool[Nothing, Any, Any]):
+    def __init__(self, *, gives_up: bool = False) -> None:
+        super().__init__(Nothing, str, "tell", "Tell.")  # type: ignore[arg-type]
+        self._gives_up = gives_up
+
+    async def run(self, args: Nothing, cancellation_token: Any) -> Any: ...
+
+    async def run_stream(self, args: Nothing, cancellation_token: Any) -> Any:
+        yield TextMessage(content="half way", source="tell")
+        if self._gives_up:
+            raise asyncio.CancelledError
+        yield "told"
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        *map(partial(dialect.FunctionTool, description=""), [gives_up, gives_up_in_its_thread, stops_the_run]),
+        Telling(gives_up=True),
+    ],
+    ids=lambda tool: tool.name,
+)
+async def test_a_cancelled_call_of_the_dialects_tools_is_an_error_result_and_the_agent_goes_on(tool: Any) -> None:
+    """The user: an AssistantAgent waits for ever where a tool cancels its own task, its token or its run."""
+    results = await run(scripted((tool.name, "{}")), CancellationToken(), tools=[tool])
+    assert results == [(f"Tool '{tool.name}' was cancelled.", True)]
+
+
+async def test_a_call_whose_token_was_cancelled_before_it_began_is_an_error_result() -> None:
+    """Second case: then AutoGen cancels the task of the call before its first step."""
+    token = CancellationToken()
+    token.cancel()
+    results = await run(scripted(("plus", '{"a": 1}')), token, tools=[dialect.FunctionTool(plus, "Add.")])
+    assert results == [("Tool 'plus' was cancelled.", True)]
+
+
+async def test_a_cancelled_run_of_the_real_agent_ends() -> None:
+    """The other way round: the task of the agent is cancelled, and so is its call."""
+    begun = asyncio.Event()
+
+    async def waits() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    model = scripted(("waits", "{}"))
+    task = asyncio.create_task(run(model, tools=[dialect.FunctionTool(waits, "Wait.")]))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("kind", ["tools", "workbench"])
+async def test_the_real_agent_keeps_what_a_tool_tells_on_its_way(kind: str) -> None:
+    tools = [Telling(), dialect.FunctionTool(plus, "Add.")]
+    agent = AssistantAgent(
+        "test",
+        model_client=scripted(("tell", "{}"), ("plus", '{"a": 1}')),
+        max_tool_iterations=10,
+        **({"tools": tools} if kind == "tools" else {"workbench": dialect.StaticStreamWorkbench(tools)}),  # type: ignore[arg-type]
+    )
+    response = await agent.on_messages([TextMessage(content="Go.", source="user")], CancellationToken())
+    inner = [message for message in response.inner_messages or () if isinstance(message, TextMessage)]
+    executed = [message for message in response.inner_messages or () if isinstance(message, ToolCallExecutionEvent)]
+    assert [message.content for message in inner] == ["half way"]
+    assert [(each.content, each.is_error) for event in executed for each in event.content] == [
+        ("told", False),
+        ("2", False),
+    ]
 
 
 # In

@@ -1,5 +1,6 @@
 """Tools as classes: their schemas, their arguments, their state."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -167,3 +168,29 @@ async def test_a_tool_that_reads_its_arguments_itself_does_so(caplog: pytest.Log
         result = await Workbench([Own()]).call(Call("add", {"a": 1, "b": 5}, id="c1"))
     assert result.value == ["c1", Sum(total=3)]
     assert caplog.records == []  # a workbench of Toolcrib has a record of its own, and secrets that are not known here
+
+
+async def waits() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("begins", [True, False])
+async def test_a_cancelled_token_is_told_as_cancelled_and_to_those_who_catch_exceptions(begins: bool):
+    token = CancellationToken()
+    run = token.link_future(asyncio.ensure_future(FunctionTool(waits, "").run_json({}, token)))
+    for _ in range(begins):
+        await asyncio.sleep(0)
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError, match="Tool 'waits' was cancelled") as raised:
+        await run
+    assert isinstance(raised.value, Exception)
+    assert run.cancelled()
+
+
+async def test_a_cancelled_task_raises_what_asyncio_does():
+    run = asyncio.ensure_future(FunctionTool(waits, "").run_json({}, CancellationToken()))
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await run
+    assert not isinstance(raised.value, Exception)

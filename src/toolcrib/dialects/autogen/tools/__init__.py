@@ -33,5 +33,5 @@ if find_spec("autogen_core") is not None:
     # Programs of PyPI's autogen-core accept the tools and workbenches of this dialect, by its `isinstance`.
     from autogen_core import tools as _theirs  # pyright: ignore[reportMissingImports]
 
-    _theirs.BaseTool.register(BaseTool)
-    _theirs.Workbench.register(Workbench)
+    for _kind in (BaseTool, StaticStreamWorkbench, StaticWorkbench, Workbench):
+        getattr(_theirs, _kind.__name__).register(_kind)

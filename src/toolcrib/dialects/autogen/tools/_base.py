@@ -1,10 +1,11 @@
 """AutoGen's base classes of tools."""
 
+import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
-from functools import cached_property
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractContextManager, aclosing, contextmanager
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
@@ -97,14 +98,18 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
     async def run(self, args: ArgsT, cancellation_token: CancellationToken) -> ReturnT:
         """Do the work."""
 
-    async def run_json(
+    def run_json(
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run with *args* as JSON data. Raises pydantic's ValidationError, and what `run` raises.
 
-        A name that is not in the schema is an error. *call_id* is for tracing.
+        A name that is not in the schema is an error. *call_id* is for tracing. A call that is cancelled raises
+        CallCancelledError.
         """
-        return await self.run(cast(ArgsT, self._read_args(args)), cancellation_token)
+        return _Run(self._run_json(args, cancellation_token), partial(_cancelled_told, self._name, cancellation_token))
+
+    async def _run_json(self, args: Mapping[str, Any], token: CancellationToken) -> Any:
+        return await self.run(cast(ArgsT, self._read_args(args)), token)
 
     async def save_state_json(self) -> Mapping[str, Any]:
         """Return its state as JSON data; an empty mapping if it has none."""
@@ -154,9 +159,10 @@ class BaseStreamTool(
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
     ) -> AsyncGenerator[StreamT | ReturnT, None]:
         """Stream with *args* as JSON data. Raises what `run_json` raises, and TypeError for a wrong last value."""
-        async with aclosing(self._stream(cast(ArgsT, self._read_args(args)), cancellation_token)) as items:
-            async for item in items:
-                yield item
+        with _cancelled_told(self._name, cancellation_token):
+            async with aclosing(self._stream(cast(ArgsT, self._read_args(args)), cancellation_token)) as items:
+                async for item in items:
+                    yield item
 
     async def _stream(self, args: ArgsT, cancellation_token: CancellationToken) -> AsyncGenerator[Any, None]:
         """Yield from `run_stream`. Raises where the last value is missing or of a wrong type."""
@@ -207,6 +213,48 @@ class BaseToolWithState(BaseTool[ArgsT, ReturnT], ABC, Generic[ArgsT, ReturnT, S
 
     async def load_state_json(self, state: Mapping[str, Any]) -> None:
         self.load_state(self._state_type.model_validate(state))
+
+
+class CallCancelledError(asyncio.CancelledError, Exception):
+    """A call that was cancelled by its token or by the tool itself, but not the task that waits for it.
+
+    It is a CancelledError, as of AutoGen, and an Exception: AutoGen's workbenches make a result of these alone, and an
+    AssistantAgent that gets none waits for ever.
+    """
+
+
+class _Run(Coroutine[Any, Any, Any]):
+    """A *run* whose cancellation *told* makes a CallCancelledError of, also before it has begun."""
+
+    def __init__(self, run: Coroutine[Any, Any, Any], told: Callable[[], AbstractContextManager[None]]) -> None:
+        self._run, self._told = run, told
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        with self._told():
+            return (yield from self._run.__await__())
+
+    def send(self, value: Any) -> Any:
+        with self._told():
+            return self._run.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        with self._told():
+            return self._run.throw(*error)
+
+    def close(self) -> None:
+        self._run.close()
+
+
+@contextmanager
+def _cancelled_told(name: str, token: CancellationToken) -> Generator[None]:
+    """Raise CallCancelledError for a CancelledError, unless it only comes from outside: the task is cancelled."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() and not token.is_cancelled():
+            raise
+        raise CallCancelledError(f"Tool '{name}' was cancelled.") from error
 
 
 def has_state(tool: Tool) -> bool:

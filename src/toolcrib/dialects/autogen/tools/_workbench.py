@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
@@ -34,7 +35,13 @@ class ImageResultContent(BaseModel):
 ResultContent = Annotated[TextResultContent | ImageResultContent, Field(discriminator="type")]
 
 
-class ToolResult(BaseModel):
+if not TYPE_CHECKING and find_spec("autogen_core") is not None:
+    from autogen_core.tools import ToolResult as _ResultBase  # an AssistantAgent asks for it, and models take no others
+else:
+    _ResultBase = BaseModel
+
+
+class ToolResult(_ResultBase):
     """A result of a tool execution by a workbench."""
 
     type: Literal["ToolResult"] = "ToolResult"
