@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from toolcrib import Approve, Call, Workbench
 from toolcrib.core import Repair
 from toolcrib.dialects.autogen import CancellationToken
-from toolcrib.dialects.autogen.tools import BaseTool, FunctionTool
+from toolcrib.dialects.autogen.tools import BaseTool, FunctionTool, StaticWorkbench
 
 from .counter import Counter
 
@@ -194,3 +194,28 @@ async def test_a_cancelled_task_raises_what_asyncio_does():
     with pytest.raises(asyncio.CancelledError) as raised:
         await run
     assert not isinstance(raised.value, Exception)
+
+
+async def test_the_model_of_a_call_is_validated_once():
+    """Each call cost two validations of all that was sent. Second case: JSON text, in a workbench of Toolcrib."""
+    validated: list[int] = []
+
+    class Counted(BaseModel):
+        numbers: list[int]
+
+        @model_validator(mode="after")
+        def count(self) -> "Counted":
+            validated.append(len(self.numbers))
+            return self
+
+    class Counting(BaseTool[Counted, Any]):
+        def __init__(self) -> None:
+            super().__init__(Counted, int, "count", "Count.")  # type: ignore[arg-type]
+
+        async def run(self, args: Counted, cancellation_token: CancellationToken) -> int:
+            return len(args.numbers)
+
+    result = await StaticWorkbench([Counting()]).call_tool("count", {"numbers": [1, 2]})
+    assert (result.to_text(), validated) == ("2", [2])
+    assert (await Workbench([Counting()]).call("count", '{"numbers": [1, 2, 3]}')).value == 3
+    assert validated == [2, 3]

@@ -173,8 +173,14 @@ def work_of_model(model: type[BaseModel], name: str, run: Run, stream: Run | Non
 
     def with_model(run: Run) -> Callable[[dict[str, Any], Context], Any]:
         # Policies read arguments by name. These are not all that the model's validators have made of the arguments, so
-        # the model is validated once more.
-        return lambda _, context: run(whole(context.call.arguments, True)[0]["args"], token_of(context))
+        # the model comes with them, once: where they are copied, and for a retry, it is validated anew.
+        def begin(arguments: dict[str, Any], context: Context) -> Any:
+            args = vars(arguments).pop("model", None) if type(arguments) is _Named else None
+            if args is None:
+                args = whole(context.call.arguments, True)[0]["args"]
+            return run(args, token_of(context))
+
+        return begin
 
     return Work(parameters, partial(check_for, arguments=_by_name), with_model(run), stream and with_model(stream))
 
@@ -294,6 +300,10 @@ def is_plain(tool: Any, method: str) -> bool:
     return getattr(getattr(member, "fget", member), "__module__", "").startswith(f"{__package__}.")
 
 
+class _Named(dict[str, Any]):
+    """The fields of a `model` by their names in the schema."""
+
+
 def _by_name(args: BaseModel) -> dict[str, Any]:
     """Return the fields that were set, by the names of the schema. A default may be another one each time."""
     fields = type(args).model_fields
@@ -302,7 +312,9 @@ def _by_name(args: BaseModel) -> dict[str, Any]:
         for name, field in fields.items()
         if name in args.model_fields_set
     }
-    return {**by_name, **(args.model_extra or {})}
+    named = _Named({**by_name, **(args.model_extra or {})})
+    named.model = args  # type: ignore[attr-defined]
+    return named
 
 
 def with_core_images(value: Any) -> Any:
