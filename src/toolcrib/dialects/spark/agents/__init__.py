@@ -1,6 +1,6 @@
 """`spark.agents`: the agent that runs tools, also as `.config`, `.memory` and `.types`."""
 
-from ..._modules import also_as
+from ..._modules import also_as, left_out
 from .agent import (
     Agent,
     AgentConfig,
@@ -30,3 +30,5 @@ __all__ = [
 ]
 
 also_as(__name__, "config", "memory", "types")
+
+__getattr__ = left_out(__name__, "Strategies, cost trackers and checkpoints are left out.")

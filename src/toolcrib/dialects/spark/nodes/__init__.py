@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..._modules import also_as
+from ..._modules import also_as, left_out
 
 __all__ = ["ExecutionContext", "ExecutionMetadata", "NodeMessage"]
 
@@ -64,3 +64,5 @@ class ExecutionContext(Generic[TNodeState]):
 
 
 also_as(__name__, "types")
+
+__getattr__ = left_out(__name__, "Nodes and graphs are left out, but for the messages of agents.")

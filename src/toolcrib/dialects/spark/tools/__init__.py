@@ -1,5 +1,6 @@
 """`spark.tools`: the decorator, the types, the registry and the executor."""
 
+from ..._modules import left_out
 from .decorator import DecoratedFunctionTool, ToolContext, tool
 from .executor import ToolCallExecutor, ToolExecutionConfig
 from .registry import ToolRegistry
@@ -28,3 +29,5 @@ __all__ = [
     "tool",
     "update_tool_runtime_metadata",
 ]
+
+__getattr__ = left_out(__name__, "The depot and the simulations are left out: write a function.")
