@@ -1,4 +1,4 @@
-"""CrewAI, which cannot be beside Toolcrib in one environment, with our tools over MCP, as its page says."""
+"""CrewAI, whose MCP client is not ours, with our tools over MCP, as its page says."""
 
 import re
 import subprocess

@@ -435,6 +435,20 @@ def test_it_works_with_the_lowest_versions_it_allows(clean_env: CleanEnv, run: R
     check_serve(programs, run)
 
 
+def test_arguments_are_read_the_same_with_the_lowest_versions_it_allows(clean_env: CleanEnv) -> None:
+    """The user: CrewAI takes no pydantic of 2.13 or later, where a class's own validators can be passed over."""
+    needs = ("pytest>=9", "pytest-asyncio>=1.5", "pytest-xdist>=3.8", "hypothesis>=6.170")
+    programs = clean_env(
+        "--lowest", "--extra", "store", "--extra", "images", *(part for name in needs for part in ("--with", name))
+    )
+    pydantic = [programs / "python", "-c", "import pydantic; print(pydantic.VERSION)"]
+    assert subprocess.run(pydantic, capture_output=True, text=True).stdout == "2.12.0\n"
+    command = [programs / "python", "-m", "pytest", "-p", "no:cacheprovider", "-m", "not full and not nightly"]
+    rooms = ["tests/schema", "tests/dialects/autogen"]
+    done = subprocess.run([*command, "-n", "2", *rooms], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-5_000:]
+
+
 def test_its_extras_work_with_the_lowest_versions_they_allow(clean_env: CleanEnv, run: Run) -> None:
     programs = clean_env("--lowest", "--extra", "all")
     # What these need themselves may be newer than what Toolcrib needs.

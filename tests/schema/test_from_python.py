@@ -23,6 +23,7 @@ import jsonschema_rs
 import pytest
 from annotated_types import Ge, Le
 from pydantic import (
+    VERSION,
     AfterValidator,
     BaseModel,
     BeforeValidator,
@@ -204,7 +205,7 @@ def test_the_whole_schema_of_a_function() -> None:
                     "tags": {"type": "array", "items": {"type": "string"}},
                 },
                 "required": ["width"],
-                "additionalProperties": False,
+                **({} if VERSION.startswith("2.12.") else {"additionalProperties": False}),
             },
         },
     }

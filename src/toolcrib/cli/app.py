@@ -187,7 +187,7 @@ class _Command(TyperCommand):
         super().__init__(*args, **options)
         for parameter in self.params:
             if isinstance(parameter, TyperArgument):
-                name = parameter.display_name_raw
+                name = parameter.metavar or parameter.name
                 vars(parameter).update(
                     display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name]
                 )

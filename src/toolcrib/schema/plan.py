@@ -14,11 +14,12 @@ which would hide a duplicate.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from pydantic import ValidationError
+from pydantic import VERSION, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, SchemaValidator
 
 from .describe import display_name
@@ -88,12 +89,12 @@ class Plan:
         self.is_finite = True
         self._finite, self._closed = finite, closed
         self._changes = 0
+        self._built: set[type] = set()
         self.validator = validator
         strict = self._read(plan, is_root=True)
         if self._changes:
             try:
-                # Not the validators that classes hold ready: those are built from their own plans.
-                self.validator = SchemaValidator(strict, _use_prebuilt=False)
+                self.validator = _validator_of(strict, self._built)
             except Exception:  # a plan that only pydantic itself can build
                 self.is_finite = False
         outer = inner_plan(plan)
@@ -113,12 +114,17 @@ class Plan:
         if isinstance(kind, str) and (extra == "allow" or kind not in _READ_BY_PYDANTIC):
             self.is_finite = False
         self.decimals = self.decimals or kind == "decimal"
+        if kind in ("model", "dataclass") and vars(plan["cls"]).get("__pydantic_complete__"):
+            self._built.add(plan["cls"])
         self._note_code(plan)
         fields: Fields = ()
         if kind in _OBJECTS:
             fields = tuple(_read_fields(plan, config))
             self._note_fields(kind, fields, owner)
             owner = None
+        elif kind == "call":  # a NamedTuple, for pydantic before 2.14
+            fields = tuple(_read_fields({"fields": plan["arguments_schema"]["arguments_schema"]}, config))
+            self._note_fields(kind, fields, plan["function"])
         strict = {key: self._part(key, part, config, owner, is_root) for key, part in plan.items()}
         if self._finite and kind in ("float", "decimal"):
             self._changes += 1
@@ -163,6 +169,26 @@ class Plan:
             }  # in others than models, an extra member can hide behind a field
         check = {"type": "no-info", "function": functools.partial(_require_one_name_each, names)}
         return {"type": "function-after", "function": check, "schema": plan}
+
+
+_HIDING = threading.Lock()
+
+
+def _validator_of(plan: Mapping[str, Any], classes: Iterable[Any]) -> SchemaValidator:
+    """Return the validator of *plan*, without the validators that *classes* hold ready: those are of their own plans.
+
+    pydantic 2.12 uses these of every class that says that it is complete.
+    """
+    if not VERSION.startswith("2.12."):
+        return SchemaValidator(cast(Any, plan), _use_prebuilt=False)
+    with _HIDING:
+        try:
+            for kind in classes:
+                kind.__pydantic_complete__ = False
+            return SchemaValidator(cast(Any, plan))
+        finally:
+            for kind in classes:
+                kind.__pydantic_complete__ = True
 
 
 def inner_plan(plan: Mapping[str, Any]) -> Mapping[str, Any]:
