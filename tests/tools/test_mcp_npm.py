@@ -4,13 +4,17 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mcp_types as wire
 import pytest
+from mcp import Client
 
-from toolcrib import Image, Input, MCPSource, Workbench
+from toolcrib import Crib, Image, Input, MCPSource, Workbench
 from toolcrib.core import Progress
+from toolcrib.serve import server
 
 from ..npm import installed
 from ..ports import free_port
@@ -89,6 +93,40 @@ async def test_everything_asks_the_caller(everything: MCPSource) -> None:
         assert waiting.pending.kind == "input"
         await bench.answer(waiting.pending.id, {"kind": "deny"}, by="local")
         assert (await bench.call(asks[0], {})).status == "success"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_everything_asks_the_client_for_its_model_its_folders_and_to_open_a_page(
+    everything: MCPSource, mode: str
+) -> None:
+    asked: list[Any] = []
+
+    async def model(_: Any, params: Any) -> wire.CreateMessageResult:
+        asked.append(params.system_prompt)
+        return wire.CreateMessageResult(role="assistant", content=wire.TextContent(text="blue"), model="m")
+
+    async def folders(_: Any) -> wire.ListRootsResult:
+        return wire.ListRootsResult.model_validate({"roots": [{"uri": "file:///home/ada", "name": "Ada"}]})
+
+    async def page(_: Any, params: Any) -> wire.ElicitResult:
+        asked.append(params.url)
+        return wire.ElicitResult(action="accept")
+
+    callbacks: Any = {"sampling_callback": model, "list_roots_callback": folders, "elicitation_callback": page}
+    source = replace(everything, name="everything", sampling=True, roots=True)
+    async with Crib([source]) as crib, Client(server(crib), mode=mode, **callbacks) as client:
+
+        async def said(name: str, arguments: Any) -> str:
+            return str((await client.call_tool(name, arguments)).content)
+
+        async with asyncio.timeout(60):
+            while "get-roots-list" not in [tool.name for tool in (await client.list_tools()).tools]:
+                await asyncio.sleep(0.05)
+        assert "blue" in await said("trigger-sampling-request", {"prompt": "A color?", "maxTokens": 5})
+        assert "file:///home/ada" in await said("get-roots-list", {})
+        await said("trigger-url-elicitation", {"url": "https://example.com/in", "message": "Log in."})
+        prompt = "The MCP server 'everything' asks this, and not the user.\nYou are a helpful test server."
+        assert asked == [prompt, "https://example.com/in"]
 
 
 async def test_filesystem(script: Callable[[str], str], tmp_path: Path) -> None:

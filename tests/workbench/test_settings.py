@@ -63,9 +63,9 @@ def problems(read: Read) -> Problems:
 def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: Problems) -> None:
     text = 'timout_s = 5\n\n[[source]]\nfrom = "a.py"\n[[source]]\nfrm = "b.py"\n[server]\n"prot" = 1\n[[sources]]\n'
     takes = (
-        "It takes: from, command, url, name, headers, env, required, trusted, allow, openapi, tools, without, tags, "
+        "It takes: from, command, url, name, sampling, roots, headers, env, required, trusted, allow, openapi, tools, "
     )
-    takes += "hint, resources, prompts, rename, prefix."
+    takes += "without, tags, hint, resources, prompts, rename, prefix."
     every = ", ".join(schema()["properties"])
     assert problems(text) == [
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",

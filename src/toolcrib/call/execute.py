@@ -204,7 +204,7 @@ class CallPort:
         self._call = call
         self._runtime = runtime
         self._events, self._trail = events, trail
-        self._client = current_client.get()  # a tool may ask from a task that others share
+        self.client = current_client.get()  # a tool may ask from a task that others share
         self._report = None if events is None else from_any_thread(events.progress)
         self._tail = ""  # of emitted text: what may be the beginning of a secret
         self._clients: list[Any] = []
@@ -252,15 +252,15 @@ class CallPort:
         if self._events is not None and (rest := self._rest()):
             await self._events.put(Emitted(tuple(rest)))
 
-    async def ask(self, key: str, schema: Any, message: str, /) -> Any:
-        """Return the answer, as a *schema*: a type, or a JSON Schema, for JSON values.
+    async def ask(self, key: str, schema: Any, message: str, /, *, url: str | None = None) -> Any:
+        """Return the answer, as a *schema*: a type, or a JSON Schema, for JSON values. The person is to open *url*.
 
         Raises Suspended where there is none yet, and ToolError `denied` where a person has refused to answer.
         """
         from ..schema import Elicitation
 
         question = Elicitation(schema)
-        entry = await self._questions().ask("input", key, message, question)
+        entry = await self._questions().ask("input", key, message, question, url=url)
         if isinstance(entry.answer, Input):
             return question.read(entry.answer.value)
         answer = entry.answer if isinstance(entry.answer, Deny) else Deny()
@@ -275,7 +275,7 @@ class CallPort:
     def _questions(self) -> Questions:
         questions = self._trail.questions
         if questions is None:
-            questions = self._trail.questions = self._runtime.questions(self._tool, self._call, self._client)
+            questions = self._trail.questions = self._runtime.questions(self._tool, self._call, self.client)
         return questions
 
     async def suspend(self) -> None:

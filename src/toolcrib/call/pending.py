@@ -232,6 +232,7 @@ class Questions:
         *,
         others_only: bool = False,
         is_pause: bool = False,
+        url: str | None = None,
     ) -> StoredPending:
         """Return an answer, which is this call's alone. Raises Suspended where there is none yet.
 
@@ -252,7 +253,7 @@ class Questions:
             problem = question.problems(entry.answer.value) or ""
         if entry is None or problem or (others_only and entry.by == self.caller.principal):
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
-            entry, arguments = await self._ask_again(kind, key, message, question, others_only, is_pause), None
+            entry, arguments = await self._ask_again(kind, key, message, question, others_only, is_pause, url), None
         self.approved_arguments = arguments or self.approved_arguments
         self._entries[kind, key] = entry
         return entry
@@ -271,6 +272,7 @@ class Questions:
         question: "Elicitation | None",
         others_only: bool,
         is_pause: bool,
+        url: str | None,
     ) -> StoredPending:
         pendings, caller = self.pendings, self.caller
         if caller.profile != Caller().profile:  # a model may have chosen it
@@ -288,6 +290,7 @@ class Questions:
             key=key,
             schema=None if question is None else redacted_data(question.schema, self.redaction),
             others_only=others_only,
+            url=url,
         )
         if pendings.ask is not None:
             context = copy_context()
@@ -333,7 +336,7 @@ def pending_message(tool: str, pending: Pending) -> str:
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     need = {"approval": "approval", "input": "an answer", "authorization": "authorization"}.get(pending.kind, "a task")
-    where = f" ({pending.url})" if pending.url else ""
+    where = f" ({pending.url})" if pending.url and pending.url not in message else ""
     return (
         f"Tool '{tool}' has not run: it waits for {need}: {message}{where} "
         "Call it again with the same arguments when that is done."

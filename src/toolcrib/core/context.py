@@ -29,8 +29,11 @@ class Port(Protocol):
 
 
 class ApprovalPort(Port, Protocol):
-    """The port of a call that runs in the process of its workbench."""
+    """The port of a call that runs in the process of its workbench. `client` is whom it is for, as its door has it."""
 
+    @property
+    def client(self) -> Any: ...
+    async def ask(self, key: str, schema: Any, message: str, /, *, url: str | None = None) -> Any: ...
     async def approve(self, message: str, /) -> None: ...
 
 

@@ -4,22 +4,18 @@ In the older era the client is asked at once. In that of 2026-07-28 the request 
 from its first line with the answers: so ask before effects.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import mcp_types as wire
-from mcp.shared.exceptions import MCPError
 
-from ..core import Pending, ToolError
-from ..machinery import Suspended, redacted_data
+from ..core import ToolError
+from ..machinery import redacted_data
 from ..schema import Elicitation, inlined
 from ..schema.view import UNIONS
 from .mcp_request import ClientRequest, current_request
 
-_TIMEOUT_S = 600.0
 _SIMPLE = ("string", "number", "integer", "boolean")
 """The types of a form's fields."""
 
@@ -49,11 +45,6 @@ class Roots:
 Question = Form | Sample | Roots
 
 _CAPABILITIES = {Form: "elicitation", Sample: "sampling", Roots: "roots"}
-_RESULTS: dict[type[Question], type[wire.ElicitResult | wire.CreateMessageResult | wire.ListRootsResult]] = {
-    Form: wire.ElicitResult,
-    Sample: wire.CreateMessageResult,
-    Roots: wire.ListRootsResult,
-}
 
 
 def client_can(kind: type[Question]) -> bool:
@@ -62,9 +53,9 @@ def client_can(kind: type[Question]) -> bool:
     False where there is none.
     """
     request = current_request()
-    if request is None or not request.can_be_asked:
+    if request is None or not request.can(_CAPABILITIES[kind]):
         return False
-    return request.shows_forms if kind is Form else getattr(request.capabilities, _CAPABILITIES[kind]) is not None
+    return kind is not Form or request.shows_forms
 
 
 async def ask_client(**questions: Question) -> dict[str, Any]:
@@ -82,20 +73,7 @@ async def ask_client(**questions: Question) -> dict[str, Any]:
             request.missing[name] = {}
             raise ToolError(f"This needs a client that has the capability '{name}'.", "unavailable")
     requests = {name: _request(question, request) for name, question in questions.items()}
-    if request.is_modern:
-        answers = {name: request.responses.get(name) for name in questions}
-        if open_ones := {name: requests[name] for name, answer in answers.items() if answer is None}:
-            request.questions |= open_ones
-            raise Suspended(_pending(request))
-    else:
-        replies = (
-            request.send(requests[name], _RESULTS[type(question)], timeout_s=_TIMEOUT_S)
-            for name, question in questions.items()
-        )
-        try:
-            answers = dict(zip(questions, await asyncio.gather(*replies), strict=True))
-        except MCPError as error:
-            raise ToolError(f"The client did not answer: {error.message[:500]}", "unavailable") from None
+    answers = await request.ask(requests)
     return {name: _answer(name, question, answers[name]) for name, question in questions.items()}
 
 
@@ -138,8 +116,6 @@ def _user_message(text: str) -> dict[str, Any]:
 
 
 def _answer(name: str, question: Question, answer: Any) -> Any:
-    if not isinstance(answer, _RESULTS[type(question)]):
-        raise ToolError(f"The client's answer to '{name}' is not what it was asked for.", "invalid_result")
     match question, answer:
         case Form(_, schema), wire.ElicitResult(action="accept"):
             elicitation = Elicitation(schema)
@@ -157,20 +133,6 @@ def _answer(name: str, question: Question, answer: Any) -> Any:
         case _:
             content = answer.content
             return content.text if isinstance(content, wire.TextContent) else content.model_dump(mode="json")
-
-
-def _pending(request: ClientRequest) -> Pending:
-    caller = request.bench.caller
-    return Pending(
-        id="",
-        kind="input",
-        message="The client is asked.",
-        digest="",
-        tool="",
-        principal=caller.principal,
-        thread=caller.thread,
-        expires_at=datetime.now(UTC) + timedelta(seconds=_TIMEOUT_S),
-    )
 
 
 # The forms of MCP's elicitation: JSON Schemas of one flat object

@@ -141,7 +141,7 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
     """
     if not request.can_be_asked or pending.others_only:
         return None
-    if pending.kind == "authorization":
+    if pending.kind == "authorization" or pending.url is not None:
         if pending.url is None or not request.opens_urls:
             return None
         # There is no id in the newer era.

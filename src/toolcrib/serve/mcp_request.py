@@ -7,20 +7,31 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import mcp_types as wire
 from mcp.server.connection import allowed_log_levels
 from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from ..machinery import current_client, from_any_thread, redacted
+from ..core import Pending, ToolError
+from ..machinery import Suspended, current_client, from_any_thread, redacted, redacted_data
 from ..workbench import Workbench
 from .sdk import state_of
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
+RESULTS: Mapping[type[Any], type[wire.ElicitResult | wire.CreateMessageResult | wire.ListRootsResult]] = {
+    wire.ElicitRequest: wire.ElicitResult,
+    wire.CreateMessageRequest: wire.CreateMessageResult,
+    wire.ListRootsRequest: wire.ListRootsResult,
+}
+REFUSED = -1
+"""The code by which a client says that its user refuses (client/sampling, "Error Handling")."""
+_TIMEOUT_S = 600.0
 _MAX_LINES = 1000
 _LEVELS: Mapping[wire.LoggingLevel, int] = {
     "debug": 10,
@@ -83,6 +94,65 @@ class ClientRequest:
     def opens_urls(self) -> bool:
         elicitation = self.capabilities.elicitation
         return elicitation is not None and elicitation.url is not None
+
+    def can(self, capability: str) -> bool:
+        """Return whether the client has *capability*, and can be asked now."""
+        return self.is_open and self.can_be_asked and getattr(self.capabilities, capability, None) is not None
+
+    async def ask(self, questions: Mapping[str, wire.InputRequest]) -> dict[str, Any]:
+        """Return the client's answers to *questions*, by their names. Raises ToolError, and Suspended where they come
+        with the next request.
+        """
+        if self.is_modern:
+            answers: dict[str, Any] = {name: self.responses.get(name) for name in questions}
+            if open_ones := {name: questions[name] for name, answer in answers.items() if answer is None}:
+                self.questions |= open_ones
+                raise Suspended(self._pending())
+        else:
+            replies = (
+                self.send(question, RESULTS[type(question)], timeout_s=_TIMEOUT_S) for question in questions.values()
+            )
+            try:
+                answers = dict(zip(questions, await asyncio.gather(*replies), strict=True))
+            except MCPError as error:
+                reason = f"The client did not answer: {error.message[:500]}"
+                raise ToolError(reason, "denied" if error.code == REFUSED else "unavailable") from None
+            except ValidationError:
+                raise ToolError("The client's answer is not what it was asked for.", "invalid_result") from None
+        for name, question in questions.items():
+            if not isinstance(answers[name], RESULTS[type(question)]):
+                raise ToolError(f"The client's answer to '{name}' is not what it was asked for.", "invalid_result")
+        return answers
+
+    async def relay(self, key: str, server: str, question: wire.InputRequest) -> dict[str, Any]:
+        """Return the client's answer to what the MCP *server* behind this one asks of it: a call of its own, which
+        rules, limits, redaction and the log see. Raises ToolError and Suspended.
+        """
+        params: Any = question.model_dump(mode="json", by_alias=True, exclude_none=True).get("params", {})
+        asked = type(question).model_validate({"params": redacted_data(params, self.bench.offers.redaction)})
+
+        async def work(_: Mapping[str, Any]) -> Any:
+            answer = (await self.ask({key: asked}))[key]
+            return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+        result = await self.bench.offers.relay(question.method, server, params, work)
+        if result.pending is not None:
+            raise Suspended(result.pending)
+        value: dict[str, Any] = result.unwrap()
+        return value
+
+    def _pending(self) -> Pending:
+        caller = self.bench.caller
+        return Pending(
+            id="",
+            kind="input",
+            message="The client is asked.",
+            digest="",
+            tool="",
+            principal=caller.principal,
+            thread=caller.thread,
+            expires_at=datetime.now(UTC) + timedelta(seconds=_TIMEOUT_S),
+        )
 
     async def send(self, question: wire.InputRequest, result: type[ResultT], *, timeout_s: float) -> ResultT:
         """Return the answer to *question* of a client of the older era, on the stream of this request.

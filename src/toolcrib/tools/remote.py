@@ -41,7 +41,8 @@ class MCPSource(Target):
     A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
     request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
     Where it is *required*, nothing starts without it. Its *name* is what its questions and errors call it; without one,
-    its host or its program.
+    its host or its program. It may ask the model of the client whose call it answers with *sampling*, and for the
+    folders of that client's user with *roots*.
     """
 
     def __str__(self) -> str:

@@ -414,6 +414,16 @@ class Offers:
         """
         return await self._call("prompt", GET, name, arguments, lambda checked: self._get_prompt(name, checked))
 
+    async def relay(
+        self,
+        method: str,
+        server: str,
+        arguments: Mapping[str, Any],
+        work: Callable[[dict[str, Any]], Awaitable[Any]],
+    ) -> Result[Any]:
+        """Return the result of *work*: what an MCP *server* asks the caller's client by a *method*."""
+        return await self._run(Call(f"{method} {server}", arguments), Unlisted("other", method, server, work))
+
     def complete(self, name: str, argument: str, prefix: str) -> Sequence[str]:
         """Return the values of *argument* of the crib's own prompt *name* that begin with *prefix*."""
         return () if self._is_hidden("prompt", name) else self._own_prompts.complete(name, argument, prefix)

@@ -101,6 +101,12 @@ class SourceTable(Strict):
         description="What an MCP server is called in its questions and errors; else its host, its program, or its name "
         "in a client's file.",
     )
+    sampling: bool = Field(
+        default=False, description="Whether an MCP server may ask the model of the client whose call it answers."
+    )
+    roots: bool = Field(
+        default=False, description="Whether an MCP server may ask that client which folders its user works in."
+    )
     headers: dict[str, str] = Field(
         default_factory=dict[str, str],
         description="What is sent to 'url' with each request. '${env:NAME}' and '${file:PATH}' are replaced.",
@@ -177,7 +183,7 @@ class SourceTable(Strict):
 
     def server_options(self) -> dict[str, Any]:
         """Return the fields of an MCPSource that are set here, whichever way the server is written."""
-        return {name: getattr(self, name) for name in ("name",) if name in self.model_fields_set}
+        return {name: getattr(self, name) for name in ("name", "sampling", "roots") if name in self.model_fields_set}
 
     def openapi_options(self) -> dict[str, Any]:
         """Return the options of `openapi_source` that are set here."""

@@ -35,7 +35,8 @@ class Unlisted(Tool):
 
 def spec_of(kind: Kind, method: str, name: str) -> ToolSpec:
     """Return the spec of an unlisted tool."""
-    return ToolSpec(f"{method} {name}".strip(), "", _SCHEMA, hints=Hints(read_only=True), kind=kind)
+    hints = Hints(read_only=True if kind != "other" else None)
+    return ToolSpec(f"{method} {name}".strip(), "", _SCHEMA, hints=hints, kind=kind)
 
 
 def spellings(spec: ToolSpec) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ _FAILURES: Mapping[int | str, tuple[str, str]] = {
     wire.REQUEST_TIMEOUT: ("timeout", "'{0}' did not answer in time."),
     wire.UNSUPPORTED_PROTOCOL_VERSION: ("unavailable", "'{0}' speaks another version now. Try again."),
     wire.PARSE_ERROR: ("invalid_result", "'{0}' did not answer as MCP requires."),
+    wire.MISSING_REQUIRED_CLIENT_CAPABILITY: ("unavailable", "'{0}' needs a client that can do more: {1}"),
     wire.INVALID_PARAMS: ("invalid_arguments", "'{0}' refused the arguments: {1}"),
     "busy": ("limited", "'{0}' takes no more requests now."),
     "answered": ("unavailable", "'{0}' is not available: {1}."),
@@ -140,6 +141,8 @@ class Session:
             mode="auto",
             cache=None,
             elicitation_callback=self._elicit,
+            sampling_callback=self._sample if self._target.sampling else None,
+            list_roots_callback=self._list_roots if self._target.roots else None,
             message_handler=self._receive,
             client_info=wire.Implementation(name="toolcrib", version=version("toolcrib")),
         )
@@ -221,7 +224,7 @@ class Session:
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         """Return the result of a call. What the server asks meanwhile, the caller is asked."""
-        running = RunningCall(context, str(self))
+        running = RunningCall(context, self._target)
         try:
             with self._running.run(context.caller, running):
                 result = await self._call(name, arguments, running)
@@ -252,6 +255,8 @@ class Session:
                     running.has_visited = True
                     await running.visit(error.error.data)
                 else:
+                    if error.code == wire.MISSING_REQUIRED_CLIENT_CAPABILITY:
+                        running.note_lacking(error.error.data)
                     raise self._failure(error) from None
                 continue
             except ValidationError:
@@ -259,8 +264,6 @@ class Session:
             if isinstance(result, wire.CallToolResult):
                 return result
             requests = result.input_requests or {}
-            if len(requests) > MAX_QUESTIONS:
-                raise ToolError(f"'{self}' asks more than {MAX_QUESTIONS} questions at once.", "failed")
             # A name that was used before is another question now.
             responses = {key: await running.answer(f"{asked_before}:{key}", of) for key, of in requests.items()}
             state, asked_before = result.request_state, asked_before + 1
@@ -377,11 +380,18 @@ class Session:
         if (client := self._client) is not None and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await client.session.send_ping()
 
-    async def _elicit(
-        self, context: ClientRequestContext, params: wire.ElicitRequestParams
-    ) -> wire.ElicitResult | wire.ErrorData:
+    async def _elicit(self, context: ClientRequestContext, params: wire.ElicitRequestParams) -> Any:
+        return await self._asked(wire.ElicitRequest(params=params))
+
+    async def _sample(self, context: ClientRequestContext, params: wire.CreateMessageRequestParams) -> Any:
+        return await self._asked(wire.CreateMessageRequest(params=params))
+
+    async def _list_roots(self, context: ClientRequestContext) -> Any:
+        return await self._asked(wire.ListRootsRequest())
+
+    async def _asked(self, question: wire.InputRequest) -> Any:
         """Answer a question of the older era, or one of a resource or a prompt."""
         if (running := self._running.asking()) is None:
             reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
-        return await running.elicited(params)
+        return await running.asked(question)

@@ -28,10 +28,12 @@ from pydantic import ValidationError
 from ...core import ToolError
 from ...machinery import create_lasting_task
 from ...schema.describe import display_name
+from .questions import withheld
 from .targets import MAX_BYTES
 
 _NOTE = "toolcrib/page"
 _HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+_DECLARED = wire.CLIENT_CAPABILITIES_META_KEY
 MAX_UNANSWERED = 50
 """How many requests a server may have here at once."""
 _SEND_TIMEOUT_S, _LET_GO_TIMEOUT_S = 5.0, 0.5
@@ -203,6 +205,11 @@ class _Outgoing(_Stream):
                 headers = getattr(item.metadata, "headers", None) or {}
                 version = headers.get(MCP_PROTOCOL_VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
                 self._open.lists[message.id] = of, version
+            case JSONRPCRequest(method="tools/call", params={"_meta": dict() as meta}) if _DECLARED in meta:
+                # Those of the client whose call it is, of which the server is told with each request.
+                lacking = withheld()
+                declared = {name: value for name, value in meta[_DECLARED].items() if name not in lacking}
+                meta[_DECLARED] = declared
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": int() | str() as given_up}):
                 self._on_given_up(given_up)
                 self._open.lists.pop(given_up, None)

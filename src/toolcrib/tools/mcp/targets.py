@@ -35,6 +35,8 @@ class Target:
     folder: str | None = None
     allow: Sequence[str] = ()
     required: bool = False
+    sampling: bool = False
+    roots: bool = False
 
     @property
     def shown_name(self) -> str:
