@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from toolcrib import Call, Workbench
+from toolcrib import Call, Caller, Crib, Workbench
 from toolcrib.tools.mcp import http
+from toolcrib.tools.remote import MCPSource
 
-from .raw_upstream import EVENTS, NEW, OLD, Answer, Asked, connected, never, text, until
+from .raw_upstream import EVENTS, NEW, OLD, Answer, Asked, connected, never, raw_upstream, text, tool, until
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["2025-11-25", "2026-07-28"])
 
@@ -43,6 +44,38 @@ async def test_calls_that_were_given_up_hold_no_connection(era: Mapping[str, Ans
         assert {*codes} == {"timeout"}
         await until(lambda: upstream.open == 0)
         assert await code_of(bench, "good") == ""
+
+
+@ERAS
+@pytest.mark.parametrize("by", ["calls", "reads"])
+async def test_the_connections_of_a_server_are_shared_by_principals(era: Mapping[str, Answer], by: str) -> None:
+    """One caller's calls that hang held all 200; so did their reads of resources, the case that was found beside."""
+    says = {**era, "tools/call hangs": endless, "tools/call good": text("fine"), "resources/read r:bad": endless}
+    says["resources/read r:good"] = {"contents": [{"uri": "r:good", "text": "fine"}]}
+    says["resources/list"] = {"resources": [{"uri": uri, "name": "r"} for uri in ("r:bad", "r:good")]}
+    says["tools/list"] = {"tools": [tool("hangs"), tool("good")]}
+    async with (
+        raw_upstream(says) as upstream,
+        Crib([MCPSource(url=upstream.url).source()]) as crib,
+        crib.workbench(Caller("ada")) as ada,
+        crib.workbench(Caller("bob")) as bob,
+    ):
+        await until(lambda: bool(bob.specs()))
+        many = [ada.offers.read("r:bad") if by == "reads" else ada.call("hangs", {}) for _ in range(250)]
+        tasks = [asyncio.ensure_future(work) for work in many]
+        name, method = ("r:bad", "resources/read") if by == "reads" else ("hangs", "tools/call")
+
+        def held() -> int:
+            sent = [asked.message["params"] for asked in upstream.seen(method)]
+            return sum(params.get("uri", params.get("name")) == name for params in sent)
+
+        await until(lambda: held() >= 200)
+        assert (await bob.call(Call("good", {}, timeout_s=30))).text == "fine"
+        async with asyncio.timeout(30):
+            assert (await bob.offers.read("r:good")).unwrap()[0].data == "fine"
+        assert held() == 200  # ada's others wait for their turn
+        for task in tasks:
+            task.cancel()
 
 
 async def test_a_stream_that_ends_at_once_is_not_asked_for_without_a_pause() -> None:

@@ -31,7 +31,9 @@ No server knows it, so none can send it.
 """
 
 _FOREVER_S = 10 * 365 * 86_400.0
-_MAX_CONNECTIONS = 200
+MAX_CONNECTIONS = 200
+"""How many calls and reads are sent at a time, and as many more of principals who have none; as many lists and streams.
+"""
 _ACCEPT_TIMEOUT_S = 2.0
 """How long a server may take to accept what it has no answer to give to; the SDK sends nothing else meanwhile."""
 MAX_RESUMED = 200
@@ -57,7 +59,7 @@ async def http(
         Guard(allow=(urlsplit(target.url).hostname or "", *target.allow)),
         MAX_BYTES,
         _FOREVER_S,
-        max_connections=_MAX_CONNECTIONS,
+        max_connections=3 * MAX_CONNECTIONS,
     )
     transport = _Transport(guarded, lambda: {**target.headers, **authorization()}, on_refused)
     async with (

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import isfinite
@@ -14,7 +14,7 @@ import mcp_types as wire
 from pydantic import ValidationError
 
 from ...core import Caller, Context, DefinitionError, ToolError
-from ...machinery import ApprovalPort, Suspended, create_lasting_task
+from ...machinery import ApprovalPort, Semaphore, Suspended, create_lasting_task
 from .targets import Target
 
 MAX_QUESTIONS = 20
@@ -187,18 +187,19 @@ class RunningCalls:
 
     Elsewhere a server does not say for which call it asks: it is for the only one that runs, if no call of another
     caller was given up that the server may still work on. *has_read* returns when the server has read what it was sent
-    before; official SDKs ask nothing for a call whose cancellation they have read.
+    before; official SDKs ask nothing for a call whose cancellation they have read. *turns* are what principals share.
     """
 
-    def __init__(self, has_read: Callable[[], Awaitable[object]]) -> None:
-        self._has_read = has_read
+    def __init__(self, has_read: Callable[[], Awaitable[object]], turns: Semaphore) -> None:
+        self._has_read, self._turns = has_read, turns
         self._running: list[_Entry] = []
         self._given_up: list[_Entry] = []
         self._confirming: asyncio.Task[None] | None = None
 
-    @contextmanager
-    def run(self, caller: Caller | None, call: RunningCall | None = None) -> Generator[None]:
+    @asynccontextmanager
+    async def run(self, caller: Caller | None, call: RunningCall | None = None) -> AsyncGenerator[None]:
         """Note what *caller* has run in the block: a *call*, or a resource or prompt, whose reader cannot be asked."""
+        permit = await self._turns.acquire(principal="" if caller is None else caller.principal)
         entry = _Entry(caller, call)
         self._running.append(entry)
         token = _current.set(entry)
@@ -212,6 +213,7 @@ class RunningCalls:
         finally:
             _current.reset(token)
             self._running.remove(entry)
+            self._turns.release(permit)
 
     def asking(self) -> RunningCall | None:
         """Return the call for which the server asks now; None where that is not known, or cannot be asked."""

@@ -27,8 +27,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from ...core import Context, LoadError, ToolError
-from ...machinery import create_lasting_task, current_caller
-from .http import HTTP_FAILED, http
+from ...machinery import Semaphore, create_lasting_task, current_caller
+from .http import HTTP_FAILED, MAX_CONNECTIONS, http
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
 from .streams import TOOLS, List, Malformed
@@ -99,7 +99,8 @@ class Session:
         self._closing = asyncio.Event()
         self._stderr = StderrTail()
         self._refusal: tuple[int, str] | None = None
-        self._running = RunningCalls(self._ping)
+        turns = Semaphore(MAX_CONNECTIONS, spare=MAX_CONNECTIONS) if target.url else Semaphore()
+        self._running = RunningCalls(self._ping, turns)
         self._followed: frozenset[str] = frozenset()
         self._listening: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
@@ -215,18 +216,18 @@ class Session:
         return [item for item in items if not isinstance(item, Malformed)]
 
     async def read_resource(self, uri: str) -> wire.ReadResourceResult:
-        with self._running.run(current_caller.get()):
+        async with self._running.run(current_caller.get()):
             return await self._answer(self._open.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
-        with self._running.run(current_caller.get()):
+        async with self._running.run(current_caller.get()):
             return await self._answer(self._open.get_prompt(name, dict(arguments)))
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         """Return the result of a call. What the server asks meanwhile, the caller is asked."""
         running = RunningCall(context, self._target)
         try:
-            with self._running.run(context.caller, running):
+            async with self._running.run(context.caller, running):
                 result = await self._call(name, arguments, running)
         except ToolError:
             running.require_answers()
