@@ -33,6 +33,7 @@ import definition
 import dialect_calls
 import gateway_calls
 import http_calls
+import loop_holds
 import openapi_calls
 import sandbox_calls
 import search_calls
@@ -40,7 +41,7 @@ import serving_calls
 import toolcrib_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
-from report import GATEWAY, OVER_STDIO
+from report import GATEWAY, HELD, OVER_STDIO
 from toolcrib_calls import BARE, SERVED
 
 FLOOR = "floor"
@@ -316,6 +317,13 @@ async def call_log(effort: Effort) -> None:
         report(call_log_calls.TITLE, await in_turns(loops, effort.rounds, effort.batch_s), loops)
 
 
+async def loop_held(effort: Effort) -> None:
+    """No floor: what counts is how long other calls wait."""
+    say(event="doing", what=HELD.format("foreign data"))
+    for name, seconds in (await loop_holds.holds(max(3, effort.serving_rounds // 2))).items():
+        report(HELD.format(name), {BARE: seconds}, [BARE])
+
+
 async def sandbox(effort: Effort) -> None:
     """The floor is wasmtime's own instance, with the same limits."""
     say(event="doing", what=sandbox_calls.TITLE)
@@ -489,6 +497,7 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await gateway(effort)
     await search(effort)
     await call_log(effort)
+    await loop_held(effort)
     await sandbox(effort)
     serving(effort, peers=bool(peers))
     await openapi(effort)

@@ -9,6 +9,20 @@ FASTMCP = "FastMCP server"
 OVER_HTTP, OVER_STDIO = "tools/call over HTTP, {} tools: the server's processor time", "tools/call over stdio"
 GATEWAY = "a call of an MCP server's tool, over stdio"
 WARM, SUBPROCESS = "warm WebAssembly call", "a Python program"
+HELD = "the event loop held by 1 MB: {}"
+HELD_BY = (
+    "check, valid",
+    "check, wrong throughout",
+    "check, unions nested 40 deep",
+    "message, unknown names",
+    *(
+        f"{step}, {kind}"
+        for step in ("redaction", "preview and read_result")
+        for kind in ("nothing to redact", "a secret on every line", "JSON of secrets", "300,000 parts")
+    ),
+    "schemas of plain members",
+    "schemas of many parts",
+)
 OPENAPI = "loading an OpenAPI document of 1,000 operations"
 
 
@@ -148,6 +162,7 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     **{(OVER_HTTP.format(count), FASTMCP): _toolcrib_faster(2.5) for count in ("4", "100", "1,000")},
     (GATEWAY, BARE): _at_most_times(1.3, "the SDK's own client"),
     (OVER_STDIO, FASTMCP): _toolcrib_faster(1.2),
+    **{(HELD.format(kind), BARE): _at_most_us(50_000) for kind in HELD_BY},
     (OPENAPI, BARE): _at_most_times(1.5, "the floor"),
     ("importing, over `import asyncio, pydantic`", BARE): _at_most_times(1.3),
     ("importing, over `import asyncio; from pydantic import BaseModel`", BARE): _at_most_times(1.3),
@@ -170,6 +185,8 @@ and a ratio is the median of the ratios within each round. Times depend on the m
   *tools/call* it is the low-level server of the official MCP SDK; servers are processes of their own, and clients send
   raw requests, of 2026-07-28 over HTTP and 2025-11-25 over stdio. For a *call over HTTP* it is a bare Starlette route
   that parses and answers the same JSON; the time is that of the server's process on the processor.
+- *The event loop held by 1 MB*: the longest gap between two ticks of a task on the loop, in processor time of the
+  process, while one call reads, redacts or shows the data, or a server's tools are read and lowered.
 - *Toolcrib*: `(await bench.call(name, text)).text`. *As served*: with a deadline, a caller, a secret to redact, a
   policy and a call log.
 - Peers are called in their own public way, from JSON text to text; what they can set up once is set up before. They do

@@ -9,7 +9,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 import toolcrib
 from toolcrib import (
+    Approve,
     Call,
     Caller,
     Context,
@@ -768,3 +769,96 @@ def test_the_pipeline_is_one_function_of_at_most_forty_lines() -> None:
     first, last = function.body[1], function.body[-1]
     assert last.end_lineno is not None
     assert last.end_lineno - first.lineno + 1 <= 40
+
+
+# Foreign data, and the loop of the host
+
+
+class Turns:
+    """Counts how often the loop gets to other work: never while something is done on it at once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._is_over = False
+
+    async def of(self, work: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
+        asyncio.get_running_loop().call_soon(self._turn)
+        try:
+            return self.count, await work
+        finally:
+            self._is_over = True
+
+    def _turn(self) -> None:
+        self.count += 1
+        if not self._is_over:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
+async def turns_during(work: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
+    turns = Turns()
+    _, value = await turns.of(work)
+    return turns.count, value
+
+
+SECRET = "s3cr3t-value-1"
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["valid", "wrong"])
+@pytest.mark.parametrize(
+    "form", [json.dumps, dict, lambda data: json.dumps(data).encode()], ids=["text", "dict", "bytes"]
+)
+async def test_long_arguments_are_checked_in_a_thread(form: Callable[[Any], Any], wrong: bool) -> None:
+    """A model, by any door, sends a list of 20,000; a short one is checked at once."""
+    item = "x" if wrong else 1
+
+    async def count(numbers: list[int]) -> int:
+        return len(numbers)
+
+    async with Workbench([count]) as bench:
+        await bench.call("count", form({"numbers": [item]}))
+        assert (await turns_during(bench.check("count", form({"numbers": [item]}))))[0] == 0
+        turns, result = await turns_during(bench.check("count", form({"numbers": [item] * 20_000})))
+        assert (turns > 0, result.status) == (True, "error" if wrong else "success")
+        turns, result = await turns_during(bench.call("count", form({"numbers": [item] * 20_000})))
+        assert (turns > 0, result.status) == (True, "error" if wrong else "success")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [f"{SECRET}\n" * 3_000, {"rows": [SECRET] * 3_000}, [Text(SECRET)] * 20_000, ToolError(f"{SECRET}\n" * 3_000)],
+    ids=["a secret on every line", "JSON", "20,000 parts", "an error"],
+)
+async def test_long_results_are_redacted_in_a_thread(value: Any) -> None:
+    """A server that knows its own token fills its results and its errors with it."""
+
+    async def read() -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    async with Workbench([read], secrets=[SECRET]) as bench:
+        turns, result = await turns_during(bench.call("read", "{}"))
+    assert turns > 0
+    assert (SECRET in result.text, "[secret]" in result.text) == (False, True)
+
+
+async def test_a_long_call_is_approved_and_recorded_as_a_short_one_is() -> None:
+    """The second case: a person is asked for arguments of 40,000 characters, and the log has them redacted."""
+    log = CallLog(with_content=True)
+    ran: list[int] = []
+
+    async def keep(text: str) -> str:
+        ran.append(len(text))
+        return text
+
+    async with Workbench([keep], policy=lambda *_: "ask", recorder=log, secrets=[SECRET]) as bench:
+        arguments = json.dumps({"text": LONG + SECRET})
+        turns, asked = await turns_during(bench.call("keep", arguments))
+        assert (turns > 0, asked.status, asked.pending.kind) == (True, "pending", "approval")
+        await bench.answer(asked.pending.id, Approve(), by="bob")
+        _, done = await turns_during(bench.call("keep", arguments))
+        assert (done.status, ran) == ("success", [len(LONG) + len(SECRET)])
+        assert (await bench.call("keep", arguments)).status == "pending"
+    assert all(SECRET not in str(record.arguments) for record in log)
+    assert str(next(iter(log)).arguments).startswith('{"text": "xxx')

@@ -14,7 +14,7 @@ import pytest
 
 from toolcrib import Call, Caller, Context, Crib, Tool, ToolError, Workbench, tool
 from toolcrib.call import execute
-from toolcrib.machinery import LoopEnded, in_thread, loops, run_on
+from toolcrib.machinery import LONG_CHARS, LoopEnded, in_thread, is_long, loops, run_on
 from toolcrib.machinery.loops import Handed
 
 WAIT_S = 30.0
@@ -306,3 +306,17 @@ async def test_a_call_with_a_deadline_runs_where_nobody_can_watch_its_loop(monke
         with no_threads():
             assert (await bench.call("timed")).value is False
         assert (await bench.call("timed")).value is True
+
+
+def test_data_are_long_by_their_texts_and_by_their_parts() -> None:
+    text = "x" * (LONG_CHARS + 1)
+    for data in (text, text.encode(), [text], {"a": [{"b": text}]}, [1] * LONG_CHARS, (text[:20_000],) * 2):
+        assert is_long(data)
+    for data in (None, 1, "x" * LONG_CHARS, {"a": [1, "x", None]}, [], {"a": object()}):
+        assert not is_long(data)
+
+
+def test_of_data_that_contain_themselves_no_more_is_looked_at_than_is_long() -> None:
+    data: list[Any] = []
+    data.append(data)
+    assert is_long(data)

@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..core import SetupError, ToolcribError
 from ..formats import IncompleteReply, Reply, TextDelta
-from ..machinery import PerLoop
+from ..machinery import PerLoop, in_thread_if_long
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
 
@@ -86,7 +87,7 @@ class SdkModel(ABC, Generic[C]):
     async def reply(self, request: Request, /) -> Reply:
         with self._errors():
             server = self._server()
-        parameters = self._parameters(_for_server(request, server))
+        parameters = await in_thread_if_long(partial(self._parameters, _for_server(request, server)), _schemas(request))
         with self._errors():
             reply: Reply = self._format.reply(await self._answer(parameters), request.specs)
             return replace(reply, server=server)
@@ -94,7 +95,8 @@ class SdkModel(ABC, Generic[C]):
     async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
         with self._errors():
             server = self._server()
-        parameters, stream = self._parameters(_for_server(request, server)), self._format.Stream(request.specs)
+        parameters = await in_thread_if_long(partial(self._parameters, _for_server(request, server)), _schemas(request))
+        stream = self._format.Stream(request.specs)
         with self._errors():
             async with aclosing(self._chunks(parameters)) as chunks:
                 async for chunk in chunks:
@@ -256,3 +258,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if 0 <= number < float("inf"):
             return number / units_per_s
     return None
+
+
+def _schemas(request: Request) -> list[Mapping[str, Any]]:
+    return [spec.input_schema for spec in request.specs]

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from inspect import isawaitable
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,6 +42,7 @@ from ..machinery import (
     current_client,
     current_deadline,
     escaped,
+    in_thread_if_long,
     leaves,
     log_failure,
     redacted,
@@ -240,13 +242,13 @@ class Questions:
         """
         key, problem = self._redacted_key(key), ""
         if not self._digest:
-            self.bind()
+            await in_thread_if_long(self.bind, self.call.arguments)
         store, now = self.pendings.store, self.pendings.clock()
         entry = self._entries.get((kind, key)) or await store.take(self._digest, kind, key, now=now)
         arguments: CheckedArguments | None = None
         if entry is not None and entry.made:
-            arguments = CheckedArguments.read_bytes(self.tool, self.call, entry.made)
-            if arguments is None or self._text(arguments) != entry.pending.arguments:
+            arguments = await in_thread_if_long(partial(self._as_shown, entry), entry.made)
+            if arguments is None:
                 entry = None  # what would run is not what was shown
         if entry is not None and isinstance(entry.answer, Input) and question is not None:
             # Answered where only the JSON Schema was known, or asked for something else by now.
@@ -314,6 +316,11 @@ class Questions:
         """Return *key* without secrets: two that differ in these are numbered, in the order in which they are asked."""
         text = redacted(key, self.redaction)
         return key if text == key else f"{text} {self._keys.setdefault(key, len(self._keys) + 1)}"
+
+    def _as_shown(self, entry: StoredPending) -> CheckedArguments | None:
+        """Return the arguments that *entry* has the bytes of; None where they are not those that were shown."""
+        arguments = CheckedArguments.read_bytes(self.tool, self.call, entry.made)
+        return arguments if arguments is not None and self._text(arguments) == entry.pending.arguments else None
 
     def _text(self, arguments: CheckedArguments) -> str:
         """Return *arguments* for a person, who sees all of them: as JSON of the same value."""

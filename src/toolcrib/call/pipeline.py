@@ -38,11 +38,14 @@ from ..core import (
     raw_id,
 )
 from ..machinery import (
+    LONG_CHARS,
     Deadline,
     Next,
     Suspended,
     current_deadline,
     in_thread,
+    in_thread_if_long,
+    is_long,
     log_failure,
     redacted,
     redacted_content,
@@ -124,7 +127,11 @@ async def _steps(
         try:
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
                 call = await _with_values(tool, call, runtime, trail)
-            arguments, repairs = tool.check(call.arguments, runtime.repair)
+            raw = call.arguments
+            if len(raw) > LONG_CHARS if type(raw) is str else is_long(raw):
+                arguments, repairs = await in_thread(partial(tool.check, raw, runtime.repair))
+            else:
+                arguments, repairs = tool.check(raw, runtime.repair)
         except ToolError:
             await _require_visible(tool, runtime, trail)
             raise
@@ -158,14 +165,19 @@ async def _steps(
         headers = None
         if type(value) is Result and not value.content:  # else it came with its own content
             headers, value = value.metadata.get("headers"), value.unwrap()
-        content = _normalize(tool, value, runtime.redaction)
+        content = _normalize(tool, value)
+        part = content[0] if len(content) == 1 else None
+        text = part.json if type(part) is Data else part.text if type(part) is Text else None
+        if (redaction := runtime.redaction) is not None:
+            if text is None or len(text) > LONG_CHARS:
+                texts = [part.text for part in content[:LONG_CHARS]]
+                content, text = await in_thread_if_long(partial(_redacted, content, redaction), texts), None
+            elif redaction.redact(text) is not text:
+                content, text = _redacted(content, redaction), None
         value = value.value if type(value) is Result else value
         result = Result(value, content, None, trail.repairs, started_at, moment(), raw_id(call), call.tool)
-        if runtime.handles is not None:
-            part = content[0] if len(content) == 1 else None
-            text = part.json if type(part) is Data else part.text if type(part) is Text else None
-            if text is None or len(text) > runtime.handles.limit_chars:  # else it is clearly short enough
-                await runtime.handles.bound(result, tool.spec.name)
+        if runtime.handles is not None and (text is None or len(text) > runtime.handles.limit_chars):
+            await runtime.handles.bound(result, tool.spec.name)
         if headers:  # after the bound: they are shown beside a preview, too
             _add_headers(result, headers, runtime.redaction)
     except BaseException as raised:
@@ -210,7 +222,8 @@ async def _check_steps(
     await _require_visible(tool, runtime, trail)
     if runtime.handles is not None:
         call = await _with_values(tool, call, runtime, trail)
-    arguments, repairs = tool.check(call.arguments, runtime.repair)
+    check_arguments = partial(tool.check, call.arguments, runtime.repair)
+    arguments, repairs = await in_thread_if_long(check_arguments, call.arguments)
     trail.repairs += repairs
     trail.arguments = CheckedArguments(tool, call, arguments)
     if asks and runtime.policy is not None:
@@ -384,7 +397,7 @@ async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runti
     """
     name = checked.tool.spec.name
     questions = trail.questions = runtime.questions(checked.tool, checked.call)
-    questions.bind(checked)
+    await in_thread_if_long(partial(questions.bind, checked), checked.call.arguments)
     message = decision.message or f"May '{name}' run with these arguments?"
     entry = await questions.ask("approval", "", message, others_only=decision.others_only, is_pause=True)
     if isinstance(entry.answer, Deny):
@@ -437,7 +450,7 @@ async def _listed(items: Iterator[Any]) -> list[Any]:
         is_over.set()
 
 
-def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Content, ...]:
+def _normalize(tool: Tool, value: Any) -> tuple[Content, ...]:
     """Return the result *value* of a tool as content.
 
     Raises ToolError `invalid_result` for what is not as expected or has no JSON form, and the error of a failed Result.
@@ -451,11 +464,7 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
         content = (Text(value),)
     else:
         content = (Data(tool.encode(value)),)
-    if redaction is None:
-        return content
-    if len(content) == 1:  # as most have
-        return (_redacted(content[0], redaction),)
-    return tuple([_redacted(part, redaction) for part in content])
+    return content
 
 
 def _add_headers(result: Result[Any], headers: Mapping[str, str], redaction: Redaction | None) -> None:
@@ -466,9 +475,8 @@ def _add_headers(result: Result[Any], headers: Mapping[str, str], redaction: Red
     result.content = (*result.content, Text("\n".join(lines)))
 
 
-def _redacted(part: Content, redaction: Redaction) -> Content:
-    text = part.json if type(part) is Data else part.text
-    return part if redaction.redact(text) is text else redacted_content(part, redaction)
+def _redacted(content: tuple[Content, ...], redaction: Redaction) -> tuple[Content, ...]:
+    return tuple([redacted_content(part, redaction) for part in content])
 
 
 def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None) -> None:
@@ -515,7 +523,10 @@ async def _end(
     cut_short = outer.error
     if outer.cancels_itself and isinstance(raised, asyncio.CancelledError):
         cut_short = cut_short or cancelled(call.tool)
-    error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=redaction, cut_short=cut_short)
+    to_error = partial(
+        to_tool_error, raised, call.tool, show=runtime.show_errors, redaction=redaction, cut_short=cut_short
+    )
+    error = await in_thread(to_error, is_cleanup=True) if is_long(raised.args) else to_error()
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)
     if runtime.handles is not None:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from time import time
 from types import CoroutineType
 from typing import Any, Literal
 
 from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError, raw_id
-from ..machinery import Deadline, log_failure, redacted, redacted_json
+from ..machinery import Deadline, in_thread_if_long, log_failure, redacted, redacted_json
 from .execute import ENDED, Bounded, awaiting
 from .runtime import Runtime, Trail
 
@@ -40,7 +41,7 @@ async def record_started(
         if (decision := trail.decision) is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
         if runtime.records_content:
-            record.arguments = _arguments(call, runtime, outer)
+            record.arguments = await in_thread_if_long(partial(_arguments, call, runtime, outer), call.arguments)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
         return
@@ -75,8 +76,8 @@ async def record_finished(
         content = result.content
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         if runtime.records_content:
-            record.arguments = _arguments(call, runtime, trail)
-            record.result = _bounded(result.text, runtime)
+            record.arguments = await in_thread_if_long(partial(_arguments, call, runtime, trail), call.arguments)
+            record.result = await in_thread_if_long(partial(_bounded, result.text, runtime), result.text)
     except Exception as raised:
         log_failure(_FAILED.format(_bounded(call.tool, runtime, MAX_NAME_CHARS)), raised, runtime.redaction)
         return

@@ -162,6 +162,8 @@ def content_of(value: Any, encode: Callable[[Any], str]) -> tuple[Content, ...]:
     if isinstance(value, _READY):
         return (value,)
     if type(value) in (list, tuple) and has_parts(value):
+        if _READY_SET.issuperset(map(type, value)):
+            return tuple(value)
         return tuple(inner for part in value for inner in content_of(part, encode))
     return (Data(encode(value)),)
 

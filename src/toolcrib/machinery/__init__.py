@@ -42,7 +42,19 @@ from .handle import (
     new_handle,
 )
 from .lazy import lazy_names, raise_missing_extra
-from .loops import Escaped, Handed, LoopEnded, NeverBegun, PerLoop, in_thread, run_here, run_on
+from .loops import (
+    LONG_CHARS,
+    Escaped,
+    Handed,
+    LoopEnded,
+    NeverBegun,
+    PerLoop,
+    in_thread,
+    in_thread_if_long,
+    is_long,
+    run_here,
+    run_on,
+)
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .shares import Shares, room_for, share
@@ -65,6 +77,7 @@ __all__ = [
     "HOST_VARIABLES",
     "Handed",
     "Host",
+    "LONG_CHARS",
     "LoopEnded",
     "MIN_RESULT_CHARS",
     "MayAnswer",
@@ -100,7 +113,9 @@ __all__ = [
     "held_permits",
     "escaped",
     "in_thread",
+    "in_thread_if_long",
     "is_handle",
+    "is_long",
     "lazy_names",
     "leaves",
     "log_failure",

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from ..core import Content, Data, Repair, Result, Text, Tool, ToolError
@@ -31,7 +32,7 @@ def is_handle(text: str) -> bool:
     return _HANDLE.fullmatch(text) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredResult:
     """A result that was too large to be shown whole, for the one principal and thread it belongs to.
 
@@ -45,7 +46,7 @@ class StoredResult:
     content: tuple[Content, ...]
     stored_at: datetime
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         return sum(
             len(part.text.encode(errors="surrogatepass")) if isinstance(part, Text | Data) else len(part.data)

@@ -30,6 +30,8 @@ MAX_THREADS = 32
 """How many threads work at a time. Each further principal with work adds one."""
 MAX_PARKED = 512
 """How many more may be left by their callers or wait for other calls. A principal has at most half of these."""
+LONG_CHARS = 32 * 1024
+"""Longer texts and values are read, searched and written in a thread, so that other calls get their turn."""
 LOOK_INTERVAL_S = 0.1
 BEGIN_TIMEOUT_S = 10.0
 """How long a loop may take to begin what is handed over to it."""
@@ -59,6 +61,33 @@ def in_thread(work: Callable[[], T], *, principal: str = "", is_cleanup: bool = 
     Cancelling the wait does not stop the work, and what the call holds is held until the work has ended.
     """
     return _threads(os.getpid()).begin(work, principal, is_cleanup=is_cleanup)
+
+
+async def in_thread_if_long(work: Callable[[], T], data: Any) -> T:
+    """Return the value of *work*, done in a thread where *data* is long."""
+    return await in_thread(work) if is_long(data) else work()
+
+
+def is_long(data: Any) -> bool:
+    """Return whether *data*, text or JSON values, has more than `LONG_CHARS`. No more of it is looked at."""
+    room, parts = LONG_CHARS, [data] if type(data) is not dict or len(data) > 1000 else [*data.values()]
+    for part in parts:
+        kind = type(part)
+        if kind is str or kind is bytes:
+            room -= len(part)
+        elif kind is dict:
+            room -= 8 * len(part)
+            if room >= 0:
+                parts += part.values()
+        elif kind is list or kind is tuple:
+            room -= 4 * len(part) + 1
+            if room >= 0:
+                parts += part
+        else:
+            continue
+        if room < 0:
+            return True
+    return False
 
 
 @contextmanager

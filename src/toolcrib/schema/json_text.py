@@ -18,9 +18,6 @@ import jiter
 LIMIT_BYTES = 4 * 1024 * 1024
 """The longest arguments that are read."""
 
-LONG_CHARS = 32 * 1024
-"""Longer messages and results are read and written in a thread, so that others get their turn."""
-
 
 class JSONError(ValueError):
     """JSON text that is refused. Its message gives the place and the reason, and never quotes a value."""

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ..core import AnswerError, Pending, ToolError, ToolSpec
-from ..machinery import in_thread, is_handle
+from ..machinery import LONG_CHARS, in_thread, is_handle
 from ..schema.json_text import JSONError, parse_json
 from ..workbench import Workbench
-from ..workbench.read_result import LONG_CHARS, ResultContent, read_part
+from ..workbench.read_result import ResultContent, read_part
 from .api_calls import CallEndpoint, bench_for
 from .api_document import document
 from .callers import Callers

@@ -18,14 +18,8 @@ from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..schema.json_text import (
-    LIMIT_BYTES,
-    LONG_CHARS,
-    JSONError,
-    parse_exact,
-    refuse_repeated_names,
-    write_json,
-)
+from ..machinery import LONG_CHARS
+from ..schema.json_text import LIMIT_BYTES, JSONError, parse_exact, refuse_repeated_names, write_json
 from .wire import header
 
 

@@ -16,13 +16,13 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from ..core import Content, Data, Redaction, Text, Tool, ToolError
-from ..machinery import RESULT_CHARS, in_thread, redacted_content
+from ..machinery import RESULT_CHARS, in_thread_if_long, redacted_content
 from ..schema import closest_match, did_you_mean, display_name
 from ..schema.view import steps
 from ..tools import Tool as FunctionTool
 
-LONG_CHARS = 1024 * 1024
-"""Longer results are read in a thread, so that the event loop is free meanwhile."""
+MAX_PART_CHARS = 1024 * 1024
+"""The longest part of a result that a resource has."""
 
 MAX_JSON_CHARS = 32 * 1024 * 1024
 """Longer results are text only: parsing them would hold up all other threads for a second or more."""
@@ -266,7 +266,7 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
             work = partial(_page, content, pointer, offset, limit, room)
         else:
             work = partial(_search, content, pointer, search, offset, limit, room)
-        header, text = await in_thread(work) if len(content.text) > LONG_CHARS else work()
+        header, text = await in_thread_if_long(work, content.text)
         return [Text(f"[{header}]"), Text(text)]
 
     return FunctionTool(read, name=name, title="Read a large result", read_only=True, idempotent=True, open_world=False)

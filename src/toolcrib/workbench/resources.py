@@ -39,7 +39,7 @@ from ..core import (
 )
 from ..core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..core.spec import Kind
-from ..machinery import RESULT_CHARS, current_caller, in_thread, log_failure, redacted
+from ..machinery import RESULT_CHARS, current_caller, in_thread, in_thread_if_long, log_failure, redacted
 from .lifespan import name_of
 from .unlisted import Unlisted, decoded, spec_of, spellings, unknown
 
@@ -516,19 +516,19 @@ class Offers:
         return done
 
     async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
-        from .read_result import LONG_CHARS, read_part  # brings pydantic
+        from .read_result import MAX_PART_CHARS, read_part  # brings pydantic
 
         content = await self._view(part["handle"])
         pointer, limit = part.get("pointer", ""), part.get("limit", str(DEFAULT_PART_CHARS))
         try:
-            offset, size = int(part.get("offset", "0")), min(int(limit), LONG_CHARS)
+            offset, size = int(part.get("offset", "0")), min(int(limit), MAX_PART_CHARS)
             if offset < 0 or size < 1:
                 raise ValueError
         except ValueError:
             raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments") from None
         # Twice as much room as *size*, since the limit is in bytes, and base64 needs a third more characters.
         read = partial(read_part, content, pointer=pointer, offset=offset, limit=size, room=2 * size, by_items=False)
-        excerpt = await in_thread(read) if len(content.text) > LONG_CHARS else read()
+        excerpt = await in_thread_if_long(read, content.text)
         data: str | bytes = excerpt.text
         is_whole = offset == 0 and excerpt.end == excerpt.total
         media_type: str | None = "application/json" if is_whole and content.looks_like_json else "text/plain"

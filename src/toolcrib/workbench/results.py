@@ -16,10 +16,12 @@ from pydantic_core import to_json
 from ..core import Audio, Caller, Content, File, Image, Redaction, Repair, Result, Text, Tool, ToolError
 from ..machinery import (
     HANDLE_PREFIX,
+    LONG_CHARS,
     MIN_RESULT_CHARS,
     ResultStore,
     StoredResult,
     in_thread,
+    in_thread_if_long,
     is_handle,
     log_failure,
     new_handle,
@@ -27,7 +29,7 @@ from ..machinery import (
 from ..schema import display_name, object_members
 from ..schema.json_text import LIMIT_BYTES
 from .memory import MemoryResults
-from .read_result import LONG_CHARS, ResultContent, as_json, escaped, preview, read_result, shortened
+from .read_result import ResultContent, as_json, escaped, preview, read_result, shortened
 from .registry import Registry, free_name
 
 _log = logging.getLogger("toolcrib")
@@ -68,10 +70,13 @@ class Results:
     async def bound(self, result: Result[Any], tool: str, /) -> None:
         limit = self.limit_chars
         content = result.content
-        size = sum(len(part.text) + 1 for part in content) - 1
-        data_fits = (
-            sum(len(part.data) for part in content if isinstance(part, File | Image | Audio)) <= MAX_BINARY_BYTES
-        )
+
+        def measured() -> tuple[int, list[Image | Audio | File]]:
+            media = [part for part in content if isinstance(part, Image | Audio | File)]
+            return sum(len(part.text) + 1 for part in content) - 1, media
+
+        size, media = await in_thread_if_long(measured, content)
+        data_fits = sum(len(part.data) for part in media) <= MAX_BINARY_BYTES
         if size <= limit and (data_fits or limit == sys.maxsize):
             return
         handle = await self._put(content, tool)
@@ -80,12 +85,16 @@ class Results:
             self.issued = True
             result.metadata["handle"] = handle
         # Images and files that are not too large stay beside the preview, if there is room for it.
-        beside = [part for part in content if data_fits and isinstance(part, Image | Audio | File)]
+        beside = media if data_fits else []
         room = limit - sum(len(part.text) + 1 for part in beside)
         if room < MIN_RESULT_CHARS:
             beside, room = [], limit
-        whole = ResultContent(content, self._redaction)
-        show = partial(preview, whole, room=room, handle=handle, reader=self.reader_name(), beside=bool(beside))
+        reader = self.reader_name()
+
+        def show() -> str:
+            whole = ResultContent(content, self._redaction)
+            return preview(whole, room=room, handle=handle, reader=reader, beside=bool(beside))
+
         text = await in_thread(show) if size > LONG_CHARS else show()
         result.content = (Text(text), *beside)
 
@@ -179,6 +188,7 @@ class Results:
         entry = StoredResult(
             new_handle(), self._caller.principal, self._caller.thread, tool, content, datetime.now(UTC)
         )
+        await in_thread_if_long(lambda: entry.size_bytes, content)
         try:
             return entry.handle if await self._store.store(entry) else None
         except Exception as error:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +21,7 @@ import mcp_types as wire
 from mcp.shared.subscriptions import ServerEvent, ToolsListChanged
 
 from ...core import Caller, Context, Credential, LoadError, Source, ToolAuth, ToolcribError, ToolError, ToolSpec
+from ...machinery import in_thread
 from ...net.client import challenge_of, scopes_in
 from ...schema.describe import display_name
 from ..function import Tool, from_work
@@ -98,7 +100,7 @@ class MCPUpstream(MCPOffers, Source):
         try:
             await session.open()
             self._session = session
-            self._take(await session.tools())
+            await self._read(await session.tools())
             await self._note_opened(session)
         except Refused as refused:
             await self.stop()
@@ -135,9 +137,14 @@ class MCPUpstream(MCPOffers, Source):
             raise ToolError(f"'{self}' is not connected now.", "unavailable")
         return self._session
 
-    def _take(self, listed: Listed) -> None:
-        """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
+    async def _read(self, listed: Listed) -> None:
+        """Offer what a server has *listed*: a megabyte of schemas takes a second, so a thread reads them."""
         start_s = monotonic()
+        self._take(*await in_thread(partial(self._tools_of, listed)))
+        self._take_s = monotonic() - start_s
+
+    def _tools_of(self, listed: Listed) -> tuple[dict[str, tuple[wire.Tool, AnyTool]], list[LoadProblem]]:
+        """Return the tools that are *listed*, and why others are not. A definition as it was stays the tool it is."""
         problems: list[LoadProblem] = []
         current: dict[str, tuple[wire.Tool, AnyTool]] = {}
         if len(listed) > TOOLS.max_items:
@@ -157,6 +164,10 @@ class MCPUpstream(MCPOffers, Source):
                 problems.append(LoadProblem(self.name, str(error)))
             else:
                 current[name] = (definition, tool)
+        return current, problems
+
+    def _take(self, current: dict[str, tuple[wire.Tool, AnyTool]], problems: list[LoadProblem]) -> None:
+        """Offer the tools that are *current*."""
         self._offered = current
         tools: Sequence[AnyTool] = [tool for _, tool in current.values()]
         if self.hold is not None:
@@ -166,7 +177,6 @@ class MCPUpstream(MCPOffers, Source):
             if problem not in self.problems:
                 _log.warning("Not loaded: %s", problem)
         self._tools, self.problems = list(tools), problems
-        self._take_s = monotonic() - start_s
 
     def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None, auth: ToolAuth | None = None) -> AnyTool:
         sessions = self._sessions
@@ -211,15 +221,14 @@ class MCPUpstream(MCPOffers, Source):
 
     async def take_over(self, listed: Listed) -> None:
         """Offer what was *listed*, maybe to a caller who has been let in."""
-        self._take(listed)
+        await self._read(listed)
         self.changed()
 
     def restrict(self) -> None:
         """Have the tools say that more has to be granted from now on."""
         assert self._sessions is not None
         if self._offered:
-            self._offered = {name: (of, self._tool_of(of)) for name, (of, _) in self._offered.items()}
-            self._take([definition for definition, _ in self._offered.values()])
+            self._take({name: (of, self._tool_of(of)) for name, (of, _) in self._offered.items()}, [])
         else:
             self._tools = [self._sessions.connecting_tool()]
         self.changed()
