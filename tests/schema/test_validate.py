@@ -2,9 +2,10 @@
 
 import collections
 import datetime
+import json
 import types
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from pydantic import (
@@ -276,3 +277,142 @@ async def test_problems_of_schema_and_validators_come_together_each_once() -> No
         "- 'count': must be even.\n"
         "- 'when': expected a valid date in the format YYYY-MM-DD, day value is outside expected range."
     )
+
+
+# What takes long, by its size or by its readings
+
+
+class And(BaseModel):
+    op: Literal["and"]
+    items: list["Untagged"]
+
+
+class Or(BaseModel):
+    op: Literal["or"]
+    items: list["Untagged"]
+
+
+class Leaf(BaseModel):
+    field: str
+    value: int
+
+
+Untagged = And | Or | Leaf
+
+
+class All(BaseModel):
+    op: Literal["all"]
+    items: list["Tagged"] = []
+
+
+class Some(BaseModel):
+    op: Literal["some"]
+    items: list["Tagged"] = []
+
+
+Tagged = All | Some
+for model in (And, Or, All, Some):
+    model.model_rebuild()
+
+
+def untagged(query: Untagged) -> str:
+    return type(query).__name__
+
+
+def tagged(query: Tagged) -> str:
+    return type(query).__name__
+
+
+def nested(depth: int, kind: str, leaf: Json) -> Json:
+    for _ in range(depth):
+        leaf = {"op": kind, "items": [leaf]}
+    return leaf
+
+
+WRONG_LEAF = {"field": "a", "value": "x"}
+LEAF = {"field": "a", "value": 1}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [nested(40, "or", LEAF), nested(40, "or", WRONG_LEAF), json.dumps(nested(40, "or", LEAF))],
+    ids=["valid", "wrong", "as JSON in a string"],
+)
+async def test_a_model_cannot_nest_a_union_so_deeply_that_pydantic_reads_it_for_ever(query: Any) -> None:
+    """The second case: no megabyte, but 1,000 characters. pydantic reads each branch at each level: here, 2**40."""
+    assert refusal(await called(untagged, {"query": query})) == (
+        "Tool 'untagged': the arguments are nested too deeply in parts that are one of several things: there are too "
+        "many readings. Send flatter ones, or in several calls."
+    )
+
+
+async def test_a_large_valid_document_of_nested_unions_passes() -> None:
+    document = {"op": "and", "items": [nested(2, "or", LEAF)] * 5_000}
+    assert (await called(untagged, json.dumps({"query": document}))).unwrap() == "And"
+
+
+async def test_models_told_apart_by_a_text_are_read_once_at_any_depth() -> None:
+    assert (await called(tagged, {"query": nested(40, "some", {"op": "all"})})).unwrap() == "Some"
+
+
+@pytest.mark.parametrize(
+    ("leaf", "message"),
+    [
+        ({"op": "every"}, '\'query.items[0].op\': expected one of "all", "some", got string.'),
+        ({"items": []}, '\'query.items[0].op\' is missing. Expected one of "all", "some".'),
+        ({"op": "all", "item": []}, "'query.items[0].item': no field takes it."),
+    ],
+)
+async def test_a_wrong_tag_is_named(leaf: Json, message: str) -> None:
+    assert refusal(await called(tagged, {"query": nested(1, "some", leaf)})) == f"Tool 'tagged': {message}"
+
+
+class Counted(BaseModel):
+    number: int
+
+    reads: ClassVar[int] = 0
+
+    @field_validator("number", mode="before")
+    @classmethod
+    def count(cls, value: Any) -> Any:
+        cls.reads += 1
+        return value
+
+
+def add_all(items: list[Counted]) -> int:
+    return sum(item.number for item in items)
+
+
+async def test_of_many_wrong_items_pydantic_reads_one_and_the_message_is_the_same() -> None:
+    """A model sends 1 MB of wrong items: an error for each took gigabytes where the item is a union."""
+    Counted.reads = 0
+    few = refusal(await called(add_all, {"items": [{"number": "x"}] * 100}))
+    assert Counted.reads >= 100
+    Counted.reads = 0
+    many = refusal(await called(add_all, {"items": [{"number": "x"}] * 50_000}))
+    assert Counted.reads <= 2
+    assert (few.splitlines()[0], few) == ("Tool 'add_all': 50 or more problems with its arguments.", many)
+
+
+async def test_long_arguments_are_repaired_as_short_ones_are() -> None:
+    whole = {"items": [{"number": 2.0}] * 5_000}
+    result = await called(add_all, json.dumps(whole))
+    assert (result.unwrap(), len(result.repairs)) == (10_000, 5_000)
+    text = {"items": json.dumps([{"number": 2}] * 5_000)}
+    result = await called(add_all, json.dumps(text))
+    assert (result.unwrap(), len(result.repairs)) == (10_000, 1)
+
+
+async def test_what_only_a_validator_refuses_in_long_arguments_is_worded_as_its_author_did() -> None:
+    def even(numbers: list[Annotated[int, AfterValidator(require_even)]]) -> int:
+        return len(numbers)
+
+    numbers = [2] * 20_000
+    assert refusal(await called(even, {"numbers": [*numbers, 3]})) == "Tool 'even': 'numbers[20000]': it is odd."
+    assert (await called(even, {"numbers": numbers})).unwrap() == 20_000
+
+
+def require_even(number: int) -> int:
+    if number % 2:
+        raise ValueError("it is odd.")
+    return number

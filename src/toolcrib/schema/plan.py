@@ -31,6 +31,10 @@ ABSENT: Any = object()
 
 _OBJECTS = frozenset({"model-fields", "typed-dict", "dataclass-args", "named-tuple"})
 _CLOSABLE = _OBJECTS - {"named-tuple"}
+_MANY = frozenset({"list", "set", "frozenset", "tuple", "dict"})
+
+MAX_READINGS = 1_000_000
+"""How many places of arguments pydantic may look at, one in each of several branches counted for each."""
 
 _NO_PLAN = frozenset(
     {"cls", "config", "function", "metadata", "default", "default_factory", "serialization", "expected", "ref"}
@@ -75,6 +79,8 @@ class Plan:
     the groups of names by which a call may send the same member. `code` is what a user's types run to make values:
     validators, factories of defaults, hooks of construction. `decimals`: whether there are any.
 
+    `may_multiply`: unions may be inside themselves, and pydantic reads each branch of each again.
+
     *finite*: NaN and infinities are refused wherever a number is read; `is_finite`, whether nothing else lets them in:
     not where anything at all is read, or where a user's code sees the value before pydantic does. *closed*: other
     members are refused in the outermost object too.
@@ -90,8 +96,12 @@ class Plan:
         self._finite, self._closed = finite, closed
         self._changes = 0
         self._built: set[type] = set()
+        self._has_unions = False
+        self._definitions = {part["ref"]: part for part in plan.get("definitions", ())}
         self.validator = validator
-        strict = self._read(plan, is_root=True)
+        self._strict = strict = self._read(plan, is_root=True)
+        self._definitions = {part["ref"]: part for part in strict.get("definitions", ())}
+        self.may_multiply = self._has_unions and bool(self._definitions)
         if self._changes:
             try:
                 self.validator = _validator_of(strict, self._built)
@@ -99,6 +109,69 @@ class Plan:
                 self.is_finite = False
         outer = inner_plan(plan)
         self.root = tuple(_read_fields(outer, {})) if outer["type"] == "typed-dict" else ()
+
+    @functools.cached_property
+    def quick_validator(self) -> Any:
+        """The same for long texts: of each list or dict it names the first error.
+
+        pydantic makes an error for each item in each branch of a union, and holds all threads meanwhile.
+        """
+        try:
+            return _validator_of(_quick(self._strict), self._built)
+        except Exception:  # a plan that only pydantic itself can build
+            return self.validator
+
+    def is_bounded(self, value: Any) -> bool:
+        """Return whether pydantic reads the JSON *value* in at most `MAX_READINGS` steps.
+
+        In 16 levels of a union of three models that have a member in common, it would take 43 million.
+        """
+        counts: dict[tuple[int, int], int] = {}
+
+        def count(plan: Any, value: Any) -> int:
+            if not isinstance(value, dict | list):
+                return 1
+            key = id(plan), id(value)
+            if key not in counts:
+                if len(counts) > MAX_READINGS:
+                    raise RecursionError
+                counts[key] = 1
+                counts[key] += sum(count(inner, part) for inner, part in self._inside(plan, value))
+            return counts[key]
+
+        try:
+            return count(self._strict, value) <= MAX_READINGS
+        except RecursionError:
+            return False
+
+    def _inside(self, plan: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+        """Return what is looked at in the object or list *value* under *plan*: plans, each with a part of it."""
+        kind, items = plan["type"], plan.get("items_schema")
+        if kind == "definition-ref" and plan["schema_ref"] in self._definitions:
+            yield self._definitions[plan["schema_ref"]], value
+        elif kind == "tagged-union":
+            choices: Any = plan["choices"]
+            tag = plan["discriminator"]
+            if isinstance(tag, str) and isinstance(value, dict):
+                choices = [choices[value[tag]]] if isinstance(value.get(tag), str) and value[tag] in choices else ()
+            yield from (
+                (choice, value) for choice in (choices if isinstance(choices, list | tuple) else choices.values())
+            )
+        elif kind == "union":
+            yield from ((choice[0] if isinstance(choice, tuple) else choice, value) for choice in plan["choices"])
+        elif kind in _OBJECTS and isinstance(value, dict):
+            entries: Any = plan["fields"]
+            for name, field in entries.items() if isinstance(entries, Mapping) else ((e["name"], e) for e in entries):
+                names = {name, *(str(path[0]) for path in _alias_paths(field.get("validation_alias")))}
+                yield from ((field["schema"], value[name]) for name in names if name in value)
+        elif kind in _MANY and isinstance(value, list) and items:
+            plans = items if isinstance(items, list) else [items]
+            yield from ((plans[min(index, len(plans) - 1)], item) for index, item in enumerate(value))
+        elif kind == "dict" and isinstance(value, dict) and "values_schema" in plan:
+            yield from ((plan["values_schema"], item) for item in value.values())
+        else:
+            inner = [plan.get(key) for key in ("schema", "json_schema", "strict_schema")] + plan.get("steps", [])
+            yield from ((part, value) for part in inner if isinstance(part, Mapping))
 
     def _read(
         self, plan: Any, config: Mapping[str, Any] | None = None, owner: Any = None, *, is_root: bool = False
@@ -129,8 +202,29 @@ class Plan:
         if self._finite and kind in ("float", "decimal"):
             self._changes += 1
             strict["allow_inf_nan"] = False
+        if kind == "union":
+            strict = self._tagged(strict)
+            self._has_unions = self._has_unions or strict["type"] == kind
         is_closable = kind in _CLOSABLE and (self._closed or not is_root)
         return self._closed_object(strict, fields, extra) if is_closable else strict
+
+    def _tagged(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """Return *plan*, of a union; of models that are told apart by a text in each, so that one of them is read."""
+        tags: dict[str, dict[Any, Any]] = {}
+        choices: list[Any] = [choice[0] if isinstance(choice, tuple) else choice for choice in plan["choices"]]
+        for choice in choices:
+            model = self._definitions.get(choice.get("schema_ref"), choice)
+            fields = model["schema"].get("fields", {}) if model["type"] == "model" else {}
+            for name, field in fields.items() if isinstance(fields, Mapping) else ():
+                [text, *others] = field["schema"].get("expected") or [None]
+                if type(text) is str and not others and "validation_alias" not in field:
+                    tags.setdefault(name, {})[text] = choice
+        for name, by_text in tags.items():
+            if len(by_text) == len(choices) > 1:
+                self._changes += 1
+                kept = {key: part for key, part in plan.items() if key not in ("mode", "auto_collapse")}
+                return {**kept, "type": "tagged-union", "discriminator": name, "choices": by_text}
+        return plan
 
     def _part(self, key: str, part: Any, config: Mapping[str, Any], owner: Any, is_root: bool) -> Any:
         """Read *part*, which stands under *key* of a plan with *config* of the class *owner*."""
@@ -189,6 +283,21 @@ def _validator_of(plan: Mapping[str, Any], classes: Iterable[Any]) -> SchemaVali
         finally:
             for kind in classes:
                 kind.__pydantic_complete__ = True
+
+
+def _quick(plan: Any) -> Any:
+    """Return *plan* so that reading a list or a dict ends with its first error."""
+    if isinstance(plan, list | tuple):
+        return type(plan)(map(_quick, plan))
+    if not isinstance(plan, dict):
+        return plan
+    quick: dict[str, Any] = {"fail_fast": True} if plan.get("type") in _MANY else {}
+    for key, part in plan.items():
+        if key in ("fields", "choices") and isinstance(part, dict):  # their names are a user's
+            quick[key] = {name: _quick(inner) for name, inner in part.items()}
+        else:
+            quick[key] = part if key in _NO_PLAN else _quick(part)
+    return quick
 
 
 def inner_plan(plan: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
 from ..core import DefinitionError, Repair, ToolError
-from ..machinery import Check, Checked
+from ..machinery import LONG_CHARS, Check, Checked
 from .errors import Path, Problem, error_details, locate, problems, refusal
 from .from_python import Arguments, SchemaGenerator, clean_schema, first_line, type_name
-from .json_text import LIMIT_BYTES, JSONError, JSONTooLong, parse_exact, parse_json, require_size, write_json
+from .json_text import JSONError, JSONTooLong, parse_exact, parse_json, require_size, write_json
 from .plan import ABSENT, Plan, unique_keys_test, with_names_told
 from .reading import Document, restored, with_exact_decimals
 from .repair import Repaired, repair, with_integers
@@ -26,9 +26,6 @@ RawArguments = str | bytes | Mapping[str, Any] | None
 
 DocumentReader = Callable[[RawArguments, Mapping[str, Any]], Document]
 """What a model sent, and the arguments that were made of it → its document."""
-
-
-_SURELY_WITHIN_LIMIT = LIMIT_BYTES // 4  # in characters
 
 
 class RepairedArguments(dict[str, Any]):
@@ -45,25 +42,46 @@ _TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactl
 def arguments_check(tool: str, arguments: Arguments) -> Check:
     """Return the check of a function's *arguments*, validated by pydantic straight from JSON text."""
     plan = arguments.plan
-    validate = with_exact_decimals(tool, plan, with_names_told(plan, plan.validator.validate_json))
+    may_multiply = plan.may_multiply
+    view = functools.cache(lambda: SchemaView(arguments.schema))
+
+    def validating(validator: Any) -> Callable[..., Any]:
+        return with_exact_decimals(tool, plan, with_names_told(plan, validator.validate_json))
+
+    validate = validating(plan.validator)
+    validate_long = functools.cache(lambda: validating(plan.quick_validator))  # few tools get long arguments
     has_unique_keys = unique_keys_test(arguments.adapter.core_schema)
     always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
     # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
     # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
     searched = not (always_read or plan.is_finite)
+
+    def accept(value: Any) -> dict[str, Any] | None:
+        text = write_json(value) if plan.decimals else pydantic_core.to_json(value)
+        if may_multiply and not plan.is_bounded(value):
+            raise _unbounded(tool)
+        if len(text) > LONG_CHARS and not view().is_valid(value):
+            return None  # pydantic would make an error of each part
+        values: dict[str, Any] = validate(text, strict=True)
+        return values
+
     recover = Recovery(
         tool,
         arguments.schema,
-        lambda value: validate(write_json(value) if plan.decimals else pydantic_core.to_json(value), strict=True),
+        accept,
         exact=functools.partial(restored, tool) if plan.decimals else None,
     )
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
-            if len(text) > _SURELY_WITHIN_LIMIT:
+            if may_multiply and not plan.is_bounded(parse_json(text)):
+                raise _unbounded(tool)
+            if len(text) <= LONG_CHARS:
+                values = validate(text, strict=True)
+            else:
                 require_size(text)
-            values = validate(text, strict=True)
+                values = validate_long()(text, strict=True)
             if always_read or (searched and ("NaN" in text or "Infinity" in text)) or not has_unique_keys(text, values):
                 parse_json(text)  # perhaps a key appears twice, or a number is too large
             return values, ()
@@ -190,7 +208,7 @@ class Recovery:
         repairing = repair(value, text, self._view, refused=_refused_names(details))
         gave_up = repairing.gave_up or (error is not None and details is None)
         arguments = None
-        if empty or repairing.repairs or error is None:
+        if empty or repairing.repairs or error is None or len(text) > LONG_CHARS:
             repairing = repairing if self._exact is None else self._exact(text, repairing)
             arguments, error = self._accepted(repairing.value)
             details = None if error is None else error_details(error, inputs=True)
@@ -267,6 +285,11 @@ def unreadable(tool: str, error: JSONError) -> ToolError:
     if isinstance(error, JSONTooLong):
         return ToolError(f"Tool '{tool}': {error}. Send less, or in several calls.", "too_large")
     return _invalid(tool, f"the arguments are not valid JSON: {error}. Send one JSON object.")
+
+
+def _unbounded(tool: str) -> ToolError:
+    reason = "the arguments are nested too deeply in parts that are one of several things: there are too many readings"
+    return _invalid(tool, f"{reason}. Send flatter ones, or in several calls.")
 
 
 def _invalid(tool: str, sentence: str) -> ToolError:
