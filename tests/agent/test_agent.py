@@ -310,6 +310,62 @@ async def test_a_run_that_fails_by_any_exception_leaves_what_was_done(fault: str
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_tool_that_cancels_the_task_it_runs_in_ends_no_run(is_streamed: bool) -> None:
+    """It leaves that for later (the case); or does so and returns, alone in its turn or beside others."""
+
+    @tool
+    async def later() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.01, task.cancel)
+        return "done"
+
+    @tool
+    async def at_once() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return "done"
+
+    async def answer(_: Any) -> str:
+        await asyncio.sleep(0.05)
+        return "3"
+
+    calls: list[Any] = [("later", {}), ("at_once", {}), ("add", {"a": 1, "b": 2})]
+    turns = iter([{"calls": [calls[0]]}, {"calls": [calls[1]]}, {"calls": calls}])
+
+    async def reply(request: Any) -> Any:
+        return next(turns, None) or await answer(request)
+
+    agent = Agent(ScriptedModel(reply), [later, at_once, add], parallel=False)
+    if is_streamed:
+        outcome: Any = [event async for event in agent.stream("Go.")][-1]
+    else:
+        outcome = await agent.run("Go.")
+    assert (outcome.status, outcome.text) == ("done", "3")
+    assert [trace.code or trace.text for trace in outcome.trace] == ["done", "cancelled", "done", "cancelled", "3"]
+
+
+async def test_what_was_done_is_kept_where_a_run_ends_by_what_is_no_exception() -> None:
+    """By the interrupt of a person; the model's own is the second case."""
+
+    class Ended(BaseException):
+        pass
+
+    for error in (KeyboardInterrupt(), Ended()):
+        turns = iter([{"calls": [("add", {"a": 1, "b": 2})]}])
+
+        def reply(_: Any, turns: Any = turns, error: BaseException = error) -> Any:
+            if turn := next(turns, None):
+                return turn
+            raise error
+
+        with pytest.raises((KeyboardInterrupt, Ended)) as raised:
+            await Agent(ScriptedModel(reply), [add]).run("Go.")
+        assert [trace.text for trace in vars(raised.value)["so_far"].trace] == ["3"]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
 async def test_calls_that_a_stopped_workbench_did_not_make_are_lost_in_what_was_done(is_streamed: bool) -> None:
     bench = Workbench([add])
 

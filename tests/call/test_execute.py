@@ -799,9 +799,23 @@ async def generated_on_the_loop() -> Any:
     return (number for number in itertools.count())
 
 
-@pytest.mark.parametrize("fn", [numbers, generated, generated_on_the_loop], ids=lambda fn: fn.__name__)
+async def mapped_on_the_loop() -> Any:
+    return map(str, itertools.count())
+
+
+async def yielded_on_the_loop() -> AsyncIterator[int]:
+    for number in itertools.count():
+        yield number
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [numbers, generated, generated_on_the_loop, mapped_on_the_loop, yielded_on_the_loop],
+    ids=lambda fn: fn.__name__,
+)
 async def test_a_returned_iterator_that_never_ends_holds_no_loop_and_ends_with_the_call(fn: Any) -> None:
-    """The case is a generator; the second is an iterator that is none, which its annotation has pydantic read."""
+    """The case is a generator; the second is an iterator that is none, which its annotation has pydantic read; then
+    one that nothing describes, and an async generator that never waits."""
     turns = 0
 
     async def turn() -> None:
@@ -1005,3 +1019,72 @@ async def test_a_call_with_a_token_has_a_task_of_its_own_from_its_first_step() -
         await bench.call(Call("work", cancellation=CancellationToken()))
         await asyncio.sleep(0.05)
     assert tasks[0] is not asyncio.current_task()
+
+
+async def test_a_caller_who_is_cancelled_is_cancelled_whatever_a_call_with_a_token_makes_of_it() -> None:
+    """The tool swallows the cancellation; the second cases raise in its place, or come in a step of the tool itself,
+    as Ctrl-C does under `asyncio.run`."""
+    began = asyncio.Event()
+
+    @tool
+    async def work(how: str) -> str:
+        began.set()
+        if how == "in a step":
+            caller.cancel()
+            await asyncio.sleep(0)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            if how == "raises":
+                raise ValueError("no") from None
+        return "done"
+
+    async with Workbench([work], timeout_s=60) as bench, asyncio.timeout(20):
+        for how in ("swallows", "raises", "in a step"):
+            began.clear()
+            call = Call("work", {"how": how}, cancellation=CancellationToken())
+            caller = asyncio.create_task(bench.call(call))
+            await began.wait()
+            if how != "in a step":
+                caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+
+
+async def test_sys_exit_around_a_call_ends_neither_the_call_nor_its_loop() -> None:
+    """In middleware of a call with a token; the second cases are a recorder, and the host's `ask`."""
+
+    async def leave(*_: Any) -> Any:
+        sys.exit(3)
+
+    class Leaving(CallLog):
+        async def finished(self, record: Any, /) -> None:
+            sys.exit(3)
+
+    doors: dict[str, Any] = {
+        "failed": {"middleware": [leave]},
+        None: {"recorder": Leaving()},  # type: ignore[dict-item]
+        "pending": {"policy": lambda *_: "ask", "ask": leave},
+    }
+    for end, options in doors.items():
+        for token in (None, CancellationToken()):
+            async with Workbench([sleep], **options) as bench, asyncio.timeout(20):
+                result = await bench.call(Call("sleep", {"seconds": 0}, cancellation=token))
+                assert (result.error.code if result.error else "pending" if result.pending else None) == end
+
+
+async def test_a_person_who_has_answered_waits_for_no_rule_on_who_may_answer() -> None:
+    """`may_answer` never returns: the deadline stands still for the person alone."""
+
+    async def never(*_: Any) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    async def approve(_: Any) -> Approve:
+        return Approve()
+
+    options: Any = {"policy": lambda *_: "ask", "may_answer": never}
+    async with Workbench([sleep], ask=approve, timeout_s=0.1, **options) as bench, asyncio.timeout(30):
+        result = await bench.call("sleep", {"seconds": 0})
+        assert result.error is not None
+        assert (result.error.code, "has not run" in result.text) == ("timeout", True)

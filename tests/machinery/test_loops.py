@@ -270,8 +270,26 @@ async def test_calls_whose_threads_cannot_be_started_end_and_later_ones_run(monk
         with no_threads():
             errors = [(await bench.call("plain")).error for _ in range(3)]
         assert [error and error.code for error in errors] == ["unavailable"] * 3
+        assert all("Nothing has run" in str(error) for error in errors)
         # Also that it is serial: what an earlier call had acquired is free again.
         assert (await asyncio.wait_for(bench.call("plain"), WAIT_S)).value == "toolcrib-1"
+
+
+async def test_work_that_ran_is_not_said_to_have_done_nothing_where_its_value_gets_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = loops._Threads(2)
+    monkeypatch.setattr(loops, "_threads", lambda _: pool)
+
+    async def rows() -> Any:
+        return (row for row in range(3))
+
+    async with Workbench([rows]) as bench:
+        with no_threads():
+            result = await bench.call("rows")
+        assert result.shown().code == "unavailable"
+        assert "Nothing has run" not in result.text
+        assert (await asyncio.wait_for(bench.call("rows"), WAIT_S)).value == [0, 1, 2]
 
 
 async def test_a_call_that_waits_in_its_thread_for_another_ends_where_that_one_gets_none(

@@ -17,6 +17,7 @@ from toolcrib.core import Audio
 from toolcrib.serve import serve_http, serve_stdio
 
 SECRET = "1234567890123"
+cancelled = asyncio.Event()
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
@@ -100,6 +101,25 @@ def crash() -> str:
 def leave() -> None:
     """Try to end the process."""
     sys.exit(3)
+
+
+@tool
+async def cancel_later() -> str:
+    task = asyncio.current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        task.cancel()
+        cancelled.set()
+
+    asyncio.get_running_loop().call_later(0.01, cancel)
+    return "done"
+
+
+@tool
+async def wait_for_that() -> str:
+    await cancelled.wait()
+    return "cancelled"
 
 
 @tool
@@ -212,6 +232,7 @@ async def use(context: Context, value: Annotated[str, Depends(opened)]) -> str:
 
 def crib() -> Crib:
     tools = [add, point, points, prices, tree, greet, everything, nothing, missing, crash, leave, leave_inline]
+    tools += [cancel_later, wait_for_that]
     tools += [
         tell_secret,
         count_secret,

@@ -119,6 +119,12 @@ def test_a_decimal_has_the_digits_that_were_sent(wire: Wire) -> None:
     assert wire.call("prices", {"amounts": ["7.10"]}) == '["7.10"]'
 
 
+def test_a_tool_that_leaves_the_cancellation_of_its_task_for_later_ends_no_server(wire: Wire) -> None:
+    assert wire.call("cancel_later") == "done"
+    assert wire.call("wait_for_that") == "cancelled"
+    assert wire.call("add", {"a": 1, "b": 2}) == "3"
+
+
 def test_what_tools_and_their_children_print_stays_out_of_the_protocol(wire: Wire) -> None:
     # And they find standard input empty, so that the next message is not eaten.
     assert "EOFError" in wire.call("shout", {"text": "{noise"})

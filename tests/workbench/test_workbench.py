@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -100,6 +101,63 @@ async def test_stop_on_error_cancels_what_has_not_ended() -> None:
     assert [r.error and r.error.code for r in side_by_side] == ["cancelled", "failed", "cancelled"]
     assert [r.error and r.error.code for r in in_order] == [None, "failed", "cancelled"]
     assert finished == []
+
+
+async def test_stop_on_error_leaves_no_cancellation_with_its_caller() -> None:
+    """Also not with the caller's next task group, of which an error would come as a cancellation (the second case)."""
+
+    @tool
+    async def fail() -> None:
+        raise ToolError("no")
+
+    @tool
+    async def wait() -> None:
+        await asyncio.sleep(30)
+
+    async def broken() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("mine")
+
+    async with Workbench([fail, wait]) as bench:
+        await bench.call_many([("wait", None), ("fail", None)], stop_on_error=True)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    with pytest.raises(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(broken())
+            await asyncio.sleep(30)
+
+
+async def test_a_check_of_availability_that_hangs_is_no_and_takes_no_other_tool_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second case: it swallows its cancellation, too."""
+    monkeypatch.setattr("toolcrib.workbench.workbench.PATIENCE_S", 0.1)
+    release = asyncio.Event()
+
+    async def never(_: Caller) -> bool:
+        return await release.wait()
+
+    async def stubborn(_: Caller) -> bool:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+        return True
+
+    @tool(available=never)
+    async def hidden() -> None: ...
+
+    @tool(available=stubborn)
+    async def hidden_too() -> None: ...
+
+    async with asyncio.timeout(30), Workbench([hidden, hidden_too, add]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["add"]
+        assert (await bench.call("add", {"a": 1})).status == "success"
+        result = await bench.call("hidden")
+        assert result.text == "Tool 'hidden' is not available to you now."
+        release.set()
+    assert "The availability check of 'hidden' failed; treating it as unavailable" in caplog.text
 
 
 def test_the_interpreter_ends_right_after_a_call_even_if_a_thread_never_returns() -> None:

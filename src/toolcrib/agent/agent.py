@@ -223,7 +223,7 @@ class Agent:
                 return run.outcome("cancelled", redact, "The run was cancelled.")
             try:
                 over = await self._turn(run, events, token)
-            except Exception as error:
+            except BaseException as error:
                 if isinstance(run.turns[-1], Reply) and run.reply.calls:  # the workbench was stopped, for example
                     run.add_results([_refused(call, _LOST) for call in run.reply.calls])
                 # Through its attributes, which also a frozen error has.
@@ -292,9 +292,11 @@ class Agent:
         if self._options.tool_choice == "none":
             return [_refused(call, _NO_TOOLS) for call in calls]
         if token is not None:
-            calls = [Call(call.tool, call.arguments, call.id, call.timeout_s, token) for call in calls]
+            calls = [replace(call, cancellation=token) for call in calls]
         if events is not None:
             return await self._observed_results(calls, events)
+        # By its token each call has a task of its own: a tool that cancels the task it runs in does not end the run.
+        calls = [replace(call, cancellation=call.cancellation or CancellationToken()) for call in calls]
         if len(calls) == 1:
             return [await bench.call(calls[0])]
         return await bench.call_many(calls, parallel=self._options.parallel)

@@ -2,7 +2,7 @@
 
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
-from .execute import may_be_repeated
+from .execute import may_be_repeated, within
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
@@ -22,4 +22,5 @@ __all__ = [
     "run",
     "streamed",
     "needs_approval",
+    "within",
 ]

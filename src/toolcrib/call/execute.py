@@ -28,7 +28,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 from types import coroutine
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ..core import (
     Call,
@@ -63,6 +63,7 @@ from .pending import Questions, denied, pending_of
 from .runtime import Retry, Runtime, Trail
 
 Credentials = Mapping[str, Credential]
+T = TypeVar("T")
 
 _log = logging.getLogger("toolcrib")
 
@@ -219,6 +220,7 @@ class CallPort:
 
     async def emit(self, content: Any, /) -> None:
         if self._events is None:
+            await asyncio.sleep(0)  # a generator that awaits nothing else ends at its deadline
             return
         from ..schema import serialize_any
 
@@ -341,6 +343,10 @@ class Bounded:
         """Drop work that was never begun: its task was cancelled before its first step."""
         if inspect.getcoroutinestate(self._work) == inspect.CORO_CREATED:
             self._work.close()
+
+    def forget_end(self) -> None:
+        """Let the cancellation of the caller be the end, also where the deadline or the work itself came first."""
+        self._trail.error, self._trail.cancels_itself = None, False
 
     @coroutine
     def resumed(self, waiting: Any) -> Generator[Any, Any, Any]:
@@ -473,15 +479,42 @@ def _call(step: Callable[..., Any], *values: Any) -> Any:
 
 
 async def in_own_task(bound: Bounded) -> Any:
-    """Return the value of *bound*, in a task of its own: what cancels that one does not cancel the waiting task."""
+    """Return the value of *bound*, in a task of its own: what cancels that one does not cancel the waiting task.
+
+    Where the waiting task is cancelled, this raises, whatever the work makes of it.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    cancels = task.cancelling()
     try:
-        return await asyncio.create_task(awaiting(bound))
+        value, left = await asyncio.create_task(_outcome(bound))
+        if left is not None:
+            raise left
+        return value
     except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is None or task.cancelling():
-            raise
+        if task.cancelling() > cancels:
+            bound.forget_end()
+            raise  # as it came: anyio knows by its text whose it is
         raise cancelled(bound.tool) from None
     finally:
         bound.close()
+        if task.cancelling() > cancels and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
+            bound.forget_end()
+            await asyncio.sleep(0)  # where anyio cancels once more, under its own text
+            raise asyncio.CancelledError
+
+
+async def _outcome(bound: Bounded) -> tuple[Any, SystemExit | None]:
+    """Return the value of *bound*, or the SystemExit that ended it, with which a task would end its loop."""
+    try:
+        return await bound, None
+    except SystemExit as left:
+        return None, left
+
+
+async def within(limit_s: float, work: Awaitable[T], tool: str) -> T:
+    """Return the value of *work*, which is of *tool*. Raises ToolError `timeout` after *limit_s* seconds."""
+    return await Bounded(awaiting(work), tool, Deadline(limit_s), None, Trail())  # type: ignore[no-any-return]
 
 
 async def awaiting(work: Awaitable[Any]) -> Any:

@@ -119,14 +119,14 @@ class PendingCalls:
         return pending
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
-        """Return the answer of the caller, where they can be asked at once; None where they cannot."""
-        if self.ask is None or not await self.allows(pending, pending.principal):
+        """Return the answer of the caller, who may give one, from whom the host asks it; None where it cannot."""
+        if self.ask is None:
             return None
         again = pending
         for _ in range(MAX_TRIES):
             try:
                 answer = await self.ask(again)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 need = f"Asking failed whether '{pending.tool}' may run; the call waits"
                 log_failure(need, error, self.redaction)
                 return None
@@ -294,7 +294,7 @@ class Questions:
             others_only=others_only,
             url=url,
         )
-        if pendings.ask is not None:
+        if pendings.ask is not None and await pendings.allows(pending, pending.principal):
             context = copy_context()
             context.run(current_client.set, self.client)
             task, deadline = asyncio.create_task(pendings.ask_now(pending), context=context), current_deadline.get()

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from inspect import isawaitable
 from itertools import takewhile
-from types import GeneratorType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 from ..core import (
@@ -85,7 +85,7 @@ async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -
             work = _through_middleware(tool, call, runtime, events, trail)
         else:
             work = _steps(tool, call, runtime, events, started_at, trail, trail)
-        if call.cancellation is not None:
+        if call.cancellation is not None or events is not None:
             result = await in_own_task(Bounded(work, tool.spec.name, deadline, call.cancellation, trail, context))
         elif deadline is not None:
             result = await Bounded(work, tool.spec.name, deadline, None, trail, context)
@@ -160,7 +160,7 @@ async def _steps(
             value = await tool.work(arguments, runtime)
         if outer.error is not None:
             raise outer.error
-        if hasattr(value, "__next__") and (type(value) is GeneratorType or tool.spec.output_schema is not None):
+        if hasattr(value, "__next__"):
             value = await _listed(value)
         headers = None
         if type(value) is Result and not value.content:  # else it came with its own content

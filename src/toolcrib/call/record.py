@@ -150,7 +150,7 @@ def _utf8_bytes(text: str) -> int:
 
 def _require_failure_of_recorder(error: BaseException) -> None:
     """Raise *error* where it is the caller who gives up."""
-    if isinstance(error, Exception):
+    if isinstance(error, Exception | SystemExit):
         return
     task = asyncio.current_task()
     if not isinstance(error, asyncio.CancelledError) or (task is not None and task.cancelling()):

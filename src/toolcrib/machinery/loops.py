@@ -272,7 +272,9 @@ class _Threads:
             self._end(job)
             permits, job.permits = job.permits, ()
             release_permits(permits)
-            message = "The system starts no thread for this call. Nothing has run. Try again later."
+            # What is for no principal may be to read, or to store, what the work of the call has returned.
+            effect = " Nothing has run." if job.share.principal else ""
+            message = f"The system starts no thread for this call.{effect} Try again later."
             job.mailbox.post(job, None, ToolError(message, "unavailable"))
 
     def _next(self) -> _Job | None:

@@ -17,7 +17,7 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
-from ..core import Call, Progress, Result, ToolError
+from ..core import Call, CancellationToken, Progress, Result, ToolError
 from ..formats import mcp as form
 from ..machinery import current_client
 from ..workbench import Crib, Workbench
@@ -126,7 +126,9 @@ class _Handlers:
             tool = self._crib.registry.find(params.name)
 
             def call() -> Any:
-                call = Call(params.name, arguments_of(params), traceparent=_traceparent(context, params))
+                # By its token the call has a task of its own: one that is cancelled later ends no server.
+                own_task, trace = CancellationToken(), _traceparent(context, params)
+                call = Call(params.name, arguments_of(params), cancellation=own_task, traceparent=trace)
                 return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
 
             result = await settled(request, self._crib, call, state)

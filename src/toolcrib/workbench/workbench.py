@@ -26,6 +26,7 @@ from ..call import (
     needs_approval,
     run,
     streamed,
+    within,
 )
 from ..core import (
     Answer,
@@ -54,6 +55,7 @@ from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool,
 from . import sync
 from .credentials import Credentials
 from .lifespan import (
+    PATIENCE_S,
     Lifespan,
     SharedTask,
     SourceLife,
@@ -1262,19 +1264,27 @@ class Workbench(Startable):
         return hides is not None and hides(spec, self.caller)
 
     async def _check_available(self) -> None:
-        for tool in self.registry.conditional():
-            await self._is_available(tool)
+        await asyncio.gather(
+            *(
+                self._settled(tool, answer)
+                for tool in self.registry.conditional()
+                if not isinstance(answer := self._answer_of(tool), bool)
+            )
+        )
 
     async def _is_available(self, tool: AnyTool) -> bool:
         answer = self._answer_of(tool)
-        if not isinstance(answer, bool):
-            try:
-                answer = bool(await answer)
-            except Exception as error:
-                self._log_unknown(tool, error)
-                answer = False
-            self._availability[tool.spec.name] = answer
-        return answer
+        return answer if isinstance(answer, bool) else await self._settled(tool, answer)
+
+    async def _settled(self, tool: AnyTool, answer: Awaitable[bool]) -> bool:
+        """Return *answer*, and note it. One that does not come is False, and holds back the other tools no longer."""
+        try:
+            verdict = bool(await within(PATIENCE_S, answer, tool.spec.name))
+        except Exception as error:
+            self._log_unknown(tool, error)
+            verdict = False
+        self._availability[tool.spec.name] = verdict
+        return verdict
 
     def _looks_available(self, tool: AnyTool) -> bool:
         answer = self._answer_of(tool)
@@ -1309,10 +1319,6 @@ class Workbench(Startable):
 async def _nothing(*_: object) -> None: ...
 
 
-class _Stopped(Exception):
-    """A call failed, and those after it are not to be made."""
-
-
 async def _call_each(
     make: Callable[[Call], Awaitable[Result[Any]]], calls: Sequence[Call], limit: int, *, stop_on_error: bool
 ) -> list[Result[Any]]:
@@ -1322,22 +1328,23 @@ async def _call_each(
     """
     results: list[Result[Any] | None] = [None] * len(calls)
     waiting = iter(enumerate(calls))
+    tasks: list[asyncio.Task[None]] = []
 
     async def work() -> None:
         for index, call in waiting:
             result = results[index] = await make(call)
             if stop_on_error and result.error is not None:
-                raise _Stopped
+                # No exception: until Python 3.13 a task group leaves with its caller the cancellation that follows one.
+                list(waiting)
+                for task in tasks:
+                    if task is not asyncio.current_task():
+                        task.cancel()
 
-    try:
-        if limit == 1:
-            await work()
-        else:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(limit, len(calls))):
-                    group.create_task(work())
-    except* _Stopped:
-        pass
+    if limit == 1:
+        await work()
+    else:
+        async with asyncio.TaskGroup() as group:
+            tasks += [group.create_task(work()) for _ in range(min(limit, len(calls)))]
     error = ToolError("This call was not finished, because another call failed before it.", "cancelled")
     return [results[index] or error_result(call, error, datetime.now(UTC)) for index, call in enumerate(calls)]
 
