@@ -61,7 +61,7 @@ def test_a_server_that_cannot_be_reached_is_named_with_the_reason_once(toolcrib:
     assert done.stdout.startswith("add\t")
     assert (done.returncode, done.stderr.splitlines()[1:]) == (
         1,
-        ["Not loaded: no-such-server --stdio: there is no command 'no-such-server'."],
+        ["Not loaded: no-such-server: there is no command 'no-such-server'."],
     )
 
 
