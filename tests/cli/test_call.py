@@ -129,6 +129,27 @@ def test_text_is_saved_where_there_is_nothing_else(toolcrib: Run, folder: Path) 
     )
 
 
+PAGE = """
+from typing import Any
+
+from toolcrib import Result, tool
+
+
+@tool
+async def page() -> Any:
+    return Result([1, 2], (), metadata={"headers": {"link": "</a?page=2>"}})
+"""
+
+
+def test_response_headers_are_beside_the_body_which_other_programs_read(toolcrib: Run, folder: Path) -> None:
+    (folder / "page.py").write_text(PAGE)
+    done = toolcrib("call", "-s", "page.py", "page")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [1, 2])
+    assert done.stderr == "Response headers:\nlink: </a?page=2>\n"
+    saved = toolcrib("call", "-s", "page.py", "page", "--output", "page.json")
+    assert (saved.returncode, json.loads((folder / "page.json").read_text())) == (0, [1, 2])
+
+
 def test_text_is_passed_on_as_it_is_when_piped(toolcrib: Run) -> None:
     assert toolcrib("call", "-s", "tools.py", "coloured").stdout == "\x1b[31mred\x1b]0;title\x07\n"
 

@@ -4,6 +4,7 @@ result: to standard output, everything else to standard error.
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -100,6 +101,9 @@ def call(
                 if not session.as_json:
                     _echo_pending(result.pending, stored=bool(bench.crib.database))
                 return PENDING_STATUS
+            if "headers" in result.metadata and not session.as_json:  # standard output and the file are the body alone
+                echo(result.content[-1].text)
+                result = replace(result, content=result.content[:-1])
             files = _save(result, save_to) if save_to is not None else ()
             parts = [] if session.as_json else [part for part in result.content if part not in files]
             for part in parts:
