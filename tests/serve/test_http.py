@@ -74,7 +74,7 @@ def test_requests_that_are_not_sound_get_a_clear_error_and_the_server_lives(url:
     number, text = status(Mcp_Method="tools/call")
     assert (number, json.loads(text)["error"]["code"]) == (400, -32020)
     number, text = status()
-    assert (number, len(json.loads(text)["result"]["tools"])) == (200, 24)
+    assert (number, len(json.loads(text)["result"]["tools"])) == (200, 26)
 
 
 @pytest.mark.parametrize("version", [VERSION, "2025-11-25"])

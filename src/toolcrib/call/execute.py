@@ -514,7 +514,14 @@ async def _outcome(bound: Bounded) -> tuple[Any, SystemExit | None]:
 
 async def within(limit_s: float, work: Awaitable[T], tool: str) -> T:
     """Return the value of *work*, which is of *tool*. Raises ToolError `timeout` after *limit_s* seconds."""
-    return await Bounded(awaiting(work), tool, Deadline(limit_s), None, Trail())  # type: ignore[no-any-return]
+    trail = Trail()
+    return await Bounded(_leaving(work, trail), tool, Deadline(limit_s), None, trail)  # type: ignore[no-any-return]
+
+
+async def _leaving(work: Awaitable[T], trail: Trail) -> T:
+    """Return the value of *work*, and leave it in *trail*, as `Bounded` has it."""
+    value = trail.value = await work
+    return value
 
 
 async def awaiting(work: Awaitable[Any]) -> Any:

@@ -134,7 +134,7 @@ class Trail:
     One is made for each call, so what most calls never have is a default of the class.
     """
 
-    value: Any = None
+    value: Any
     """What `Bounded` work returned: the exception with which a coroutine ends costs more than this attribute."""
     repairs: tuple[Repair, ...] = ()
     arguments: CheckedArguments | None = None
