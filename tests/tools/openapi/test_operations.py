@@ -556,3 +556,32 @@ def test_security_schemes_are_what_a_tool_requires(write: Write) -> None:
         auth([], kee="secret:X")
     with pytest.raises(SetupError, match="secret:NAME"):
         auth([], key=5)
+
+
+def test_unions_that_all_refer_to_one_another_cost_bounded_time_and_leave_no_operation_out(write: Write) -> None:
+    """Elasticsearch has thousands of schemas behind each operation, which were refused as doubling references."""
+    count = 300
+    text = {"type": "string", "description": "x" * 200}
+    schemas: dict[str, Any] = {
+        f"Query{number}": {
+            "type": "object",
+            "properties": {
+                "text": text,
+                **{
+                    f"q{step}": {"$ref": f"#/components/schemas/Query{(number * step + 1) % count}"}
+                    for step in (1, 2, 3)
+                },
+                "any": {"oneOf": [{"$ref": "#/components/schemas/Any"}, {"type": "array"}]},
+            },
+        }
+        for number in range(count)
+    }
+    schemas["Any"] = {"anyOf": [{"$ref": f"#/components/schemas/Query{number}"} for number in range(60)]}
+    any_query = {"$ref": "#/components/schemas/Any"}
+    body = body_of({"type": "object", "properties": {"query": any_query, "aggs": {"additionalProperties": any_query}}})
+    paths = {f"/search{number}": {"post": {**OK, "requestBody": body}} for number in range(20)}
+    source = openapi_source(write(paths, components={"schemas": schemas}))
+    assert problems(source) == ""
+    sizes = [len(json.dumps(tool.spec.input_schema)) for tool in source.tools()]
+    assert len(sizes) == len(paths)
+    assert max(sizes) < 20_000

@@ -15,7 +15,7 @@ import jsonschema_rs
 import pydantic_core
 
 from ...schema import SchemaView
-from ...schema.required import is_plainly_bounded
+from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
 from ...schema.view import COMBINING, UNIONS, validator
 from .documents import ONE_WAY, Documents, Unusable
 
@@ -23,6 +23,8 @@ Direction = Literal["sent", "received"]
 
 MAX_CHARS = {"sent": 120_000, "received": 30_000}
 """How much JSON a schema may be with its definitions."""
+_CUT_CHARS = 6_000
+"""To how much it is cut where it is more: Elasticsearch's queries refer to all of one another."""
 _MAX_LEVELS = 60
 
 _DROPPED = frozenset(
@@ -85,8 +87,13 @@ class Schemas:
         self._valid: dict[bytes, bool] = {}
         self._sizes: dict[str, int | None] = {}
 
-    def closed(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> Closed:
-        """Return *schemas*, each a schema and its file by name, converted, and the definitions they refer to."""
+    def closed(
+        self, schemas: Mapping[str, tuple[Any, str]], direction: Direction, max_chars: int | None = None
+    ) -> Closed:
+        """Return *schemas*, each a schema and its file by name, converted, and the definitions they refer to.
+
+        More than *max_chars* of JSON is cut; by default too much of it, to a part that is checked soon.
+        """
         references = _Found()
         out = {name: self._convert(schema, file, direction, references, 0) for name, (schema, file) in schemas.items()}
         chars, is_valid, is_cut = 0, True, False
@@ -99,7 +106,9 @@ class Schemas:
         for key in waiting:  # which grows: what is nearest is first
             definition = self._definition(key, direction)
             chars += definition.chars
-            if chars > MAX_CHARS[direction]:
+            if chars > (max_chars or MAX_CHARS[direction]):
+                if max_chars is None:
+                    return self._cut(schemas, direction)
                 definitions[self._name(key)] = {}
                 chars -= definition.chars
                 is_valid, is_cut = False, True
@@ -111,6 +120,19 @@ class Schemas:
         if is_cut:
             out, definitions = ({name: _wider(entry) for name, entry in part.items()} for part in (out, definitions))
         return Closed(out, definitions, is_valid)
+
+    def _cut(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> Closed:
+        """Return so much of *schemas*, with what is nearest first, that it surely looks at a value seldom enough."""
+        max_chars = _CUT_CHARS
+        while True:
+            part = self.closed(schemas, direction, max_chars)
+            whole = {"properties": part.schemas, "$defs": part.definitions}
+            is_bounded = is_plainly_bounded(whole) or (
+                leads_to_itself(whole) is None and times_looked(whole) <= MAX_LOOKS
+            )
+            if is_bounded or max_chars < 100:
+                return part
+            max_chars //= 2
 
     def is_bounded(self, schema: Mapping[str, Any]) -> bool:
         """Return whether *schema*, with no definition cut, is known to look at a value seldom enough."""
