@@ -64,7 +64,7 @@ REPORTED = [
 """What `index` reports, beside the tool and the id of the call."""
 
 NEEDED = [
-    ("find_tools", {"query": "add numbers"}),
+    ("find_tools", {"query": "numbers"}),
     ("add", {"numbers": [1, 2]}),
     ("find_tools", {"query": "long report"}),
     ("report", {}),
