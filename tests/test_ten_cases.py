@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from toolcrib import Result, Workbench, tool
 from toolcrib.core import Repair
 
-SECRET = "hunter2"
+SECRET = "hunter-of-ten-cases"
 LINES = [f"line {number}: {'x' * 90}" for number in range(20_000)]
 
 
