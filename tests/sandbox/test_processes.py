@@ -108,8 +108,9 @@ async def test_a_worker_that_is_forgotten_while_it_serves_does_not_serve_again(p
 
 
 async def test_workers_leave_no_open_file_behind(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_files() -> int:
-        return len(os.listdir("/proc/self/fd"))
+    def open_files() -> set[str]:
+        links = [Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        return {f"{link} {link.readlink()}" for link in links if link.is_symlink()}  # not the list itself
 
     before = open_files()
     async with pool() as workers:
@@ -117,13 +118,13 @@ async def test_workers_leave_no_open_file_behind(pool: Pool, monkeypatch: pytest
         with pytest.raises(EOFError):
             async with leased(workers):
                 raise EOFError
-    await until(lambda: open_files() == before)
+    await until(lambda: open_files() <= before)  # what tests before this one have left may be closed meanwhile
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     async with pool() as workers:
         with pytest.raises(FileNotFoundError):
             async with leased(workers):
                 pass
-        assert open_files() == before
+        assert open_files() <= before
 
 
 async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again(pool: Pool, lives: Lives) -> None:

@@ -94,13 +94,13 @@ class Authorization:
 
     @property
     def code(self) -> str:
-        """What the one who asked is shown, and enters in the browser: eight letters that no URL leads to."""
+        """Return the code that the client shows and the page asks for: eight letters that are in no URL."""
         letters = "".join(_CODE_LETTERS[byte % len(_CODE_LETTERS)] for byte in self._derived("code")[:8])
         return f"{letters[:4]}-{letters[4:]}"
 
     @property
     def browser_mark(self) -> str:
-        """What the browser in which the code was entered keeps as a cookie."""
+        """Return the cookie of the browser in which the code was entered."""
         return self._derived("browser").hex()
 
     def _derived(self, purpose: str) -> bytes:

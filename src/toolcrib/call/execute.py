@@ -73,7 +73,7 @@ _LOOK_INTERVAL_S = 0.25
 """How often the watchdog looks. A call that is two looks past its deadline blocks the loop."""
 
 ENDED = object()
-"""In place of what work waits for: it has ended."""
+"""What `next` returns for work that has ended."""
 
 _detached_tasks: set[asyncio.Future[Any]] = set()
 _PASSING = frozenset({"unavailable", "lost", "limited", "failed"})
@@ -515,12 +515,13 @@ async def _outcome(bound: Bounded) -> tuple[Any, SystemExit | None]:
 async def within(limit_s: float, work: Awaitable[T], tool: str) -> T:
     """Return the value of *work*, which is of *tool*. Raises ToolError `timeout` after *limit_s* seconds."""
     trail = Trail()
-    return await Bounded(_leaving(work, trail), tool, Deadline(limit_s), None, trail)  # type: ignore[no-any-return]
+    steps = leave_value(trail, lambda: work)
+    return await Bounded(steps, tool, Deadline(limit_s), None, trail)  # type: ignore[no-any-return]
 
 
-async def _leaving(work: Awaitable[T], trail: Trail) -> T:
-    """Return the value of *work*, and leave it in *trail*, as `Bounded` has it."""
-    value = trail.value = await work
+async def leave_value(trail: Trail, begin: Callable[[], Awaitable[T]]) -> T:
+    """Return the value of the work that *begin* starts, and leave it in *trail*, where `Bounded` looks for it."""
+    value = trail.value = await begin()
     return value
 
 

@@ -119,7 +119,7 @@ class PendingCalls:
         return pending
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
-        """Return the answer of the caller, who may give one, from whom the host asks it; None where it cannot."""
+        """Return the answer of a caller who may give one, asked by the host; None where the host cannot ask."""
         if self.ask is None:
             return None
         again = pending

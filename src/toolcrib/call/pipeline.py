@@ -53,7 +53,7 @@ from ..machinery import (
 )
 from .arguments import CheckedArguments
 from .events import EventStream
-from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, retry
+from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, leave_value, retry
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
 from .runtime import Runtime, Trail
@@ -127,7 +127,7 @@ async def _steps(
         try:
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
                 call = await _with_values(tool, call, runtime, trail)
-            raw = call.arguments
+            raw = call.arguments  # below, `in_thread_if_long` without its coroutine: every call comes here
             if len(raw) > LONG_CHARS if type(raw) is str else is_long(raw):
                 arguments, repairs = await in_thread(partial(tool.check, raw, runtime.repair))
             else:
@@ -138,14 +138,14 @@ async def _steps(
         if repairs:
             trail.repairs += repairs
         if runtime.policy is not None or runtime.records_content:
-            checked = CheckedArguments(tool, call, arguments)
+            document = CheckedArguments(tool, call, arguments)
             if call is request:
-                outer.arguments = checked
+                outer.arguments = document
             if runtime.policy is not None:
-                decision = _ask_policy(runtime.policy, tool, checked, runtime)
+                decision = _ask_policy(runtime.policy, tool, document, runtime)
                 trail.decision = decision if isinstance(decision, Decision) else await decision
                 if trail.decision.do != "allow":
-                    await _settle(trail.decision, checked, runtime, trail)
+                    await _settle(trail.decision, document, runtime, trail)
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
         if runtime.start_recorders:
             await record_started(request, tool, runtime, started_at, trail, outer)
@@ -244,13 +244,9 @@ async def resolved(call: Call, runtime: Runtime) -> Tool:
     if deadline is None and call.cancellation is None:
         return await runtime.resolve(call)
     trail = Trail()
-    bound = Bounded(_resolving(call, runtime, trail), call.tool, deadline, call.cancellation, trail, copy_context())
+    steps = leave_value(trail, partial(runtime.resolve, call))
+    bound = Bounded(steps, call.tool, deadline, call.cancellation, trail, copy_context())
     tool: Tool = await (bound if call.cancellation is None else in_own_task(bound))
-    return tool
-
-
-async def _resolving(call: Call, runtime: Runtime, trail: Trail) -> Tool:
-    tool = trail.value = await runtime.resolve(call)
     return tool
 
 
@@ -383,7 +379,7 @@ def _decision_of(answer: Any, tool: Tool) -> Decision:
 
 
 def _denied_for_failure(error: Exception, tool: Tool, runtime: Runtime) -> Decision:
-    """Deny where the policy failed. Raises what it says itself: a ToolError."""
+    """Return the denial for a policy that failed. Raises *error* where it is the policy's own ToolError."""
     if isinstance(error, ToolError):
         raise error
     log_failure(f"The policy failed for '{tool.spec.name}'", error, runtime.redaction)

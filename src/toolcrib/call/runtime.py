@@ -135,7 +135,7 @@ class Trail:
     """
 
     value: Any
-    """What `Bounded` work returned: the exception with which a coroutine ends costs more than this attribute."""
+    """The value of `Bounded` work: reading it from the StopIteration of a coroutine would take longer."""
     repairs: tuple[Repair, ...] = ()
     arguments: CheckedArguments | None = None
     """What ran, where it was sent and is not what a handle stands for."""

@@ -38,21 +38,21 @@ def convert_when_read(kind: type[Any], name: str, convert: Callable[[Any], Any])
 
     def read(owner: Any) -> Any:
         value = slot.__get__(owner)
-        converted = convert(value)
-        if converted is not value:
-            slot.__set__(owner, converted)
-        return converted
+        value_read = convert(value)
+        if value_read is not value:
+            slot.__set__(owner, value_read)
+        return value_read
 
     setattr(kind, name, property(read, slot.__set__))
     # The constructor writes to the slot itself, by another name: by the property it would take twice as long.
     setattr(kind, f"_{name}", slot)
     init: Any = kind.__init__
-    names = tuple(f"_{name}" if other == name else other for other in init.__code__.co_names)
+    names = tuple(f"_{name}" if code_name == name else code_name for code_name in init.__code__.co_names)
     init.__code__ = init.__code__.replace(co_names=names)
 
 
 # Ids name calls in logs and pair them with answers; they protect nothing, so they need not be secret.
-# One is made for every call, so it is a number until somebody reads it.
+# One is made for every call, so it is a number until it is read.
 _new_id = cast("Callable[[], str]", partial(getrandbits, 63))
 
 
@@ -82,4 +82,4 @@ class Call:
 
 convert_when_read(Call, "id", id_of_call)
 raw_id: Callable[[Call], str] = attrgetter("_id")
-"""The id of a call for the field of a Result or a CallRecord, which reads it as the call does."""
+"""Return the id of a call as it is held: a Result or a CallRecord that takes it converts it in the same way."""

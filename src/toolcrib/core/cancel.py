@@ -143,7 +143,7 @@ current_client: ContextVar[Any] = ContextVar("toolcrib_client", default=None)
 """The client that waits for the running call, as the door by which it came knows it; None where it does not."""
 
 current_caller: ContextVar[Any] = ContextVar("toolcrib_caller", default=None)
-"""The Caller for whom a source is asked for what it offers beside tools, which has no Context."""
+"""The Caller of a read: for resources and prompts, a source gets no Context."""
 
 
 def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

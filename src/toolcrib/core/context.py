@@ -29,7 +29,7 @@ class Port(Protocol):
 
 
 class ApprovalPort(Port, Protocol):
-    """The port of a call that runs in the process of its workbench. `client` is whom it is for, as its door has it."""
+    """The port of a call in the process of its workbench. `client` is the door's own object for the client."""
 
     @property
     def client(self) -> Any: ...

@@ -43,18 +43,18 @@ class CallLog(Recorder):
             self._make_room()
 
     def _make_room(self) -> None:
-        excess, dropped = len(self._records) - self._size, set[int]()
+        excess, positions_out = len(self._records) - self._size, set[int]()
         lasting, rest = (defaultdict[str, deque[int]](deque) for _ in range(2))
         for position, record in enumerate(self._records):
             (lasting if had_effect(record) else rest)[record.caller.principal].append(position)
         for part in (rest, lasting):
             most = [(-len(positions), positions) for positions in part.values()]  # of equal ones, the oldest
             heapify(most)
-            while most and len(dropped) < excess:
+            while most and len(positions_out) < excess:
                 count, positions = most[0]
-                dropped.add(positions.popleft())
+                positions_out.add(positions.popleft())
                 heapreplace(most, (count + 1, positions)) if positions else heappop(most)
-        self._records = [record for position, record in enumerate(self._records) if position not in dropped]
+        self._records = [record for position, record in enumerate(self._records) if position not in positions_out]
 
     def __iter__(self) -> Iterator[CallRecord]:
         self._make_room()

@@ -129,10 +129,10 @@ class ClientRequest:
         rules, limits, redaction and the log see. Raises ToolError and Suspended.
         """
         params: Any = question.model_dump(mode="json", by_alias=True, exclude_none=True).get("params", {})
-        asked = type(question).model_validate({"params": redacted_data(params, self.bench.offers.redaction)})
+        request = type(question).model_validate({"params": redacted_data(params, self.bench.offers.redaction)})
 
         async def work(_: Mapping[str, Any]) -> Any:
-            answer = (await self.ask({key: asked}))[key]
+            answer = (await self.ask({key: request}))[key]
             return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
         result = await self.bench.offers.relay(question.method, server, params, work)

@@ -46,7 +46,7 @@ class RunningCall:
 
     @property
     def withheld(self) -> Sequence[str]:
-        """The capabilities that the client of this call lacks, or none where there is no client."""
+        """Return those of `RELAYED` that the client of this call lacks: all, where there is no client."""
         client = self._port.client
         return [name for name in RELAYED if client is None or not client.can(name)]
 

@@ -106,7 +106,7 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
         A name that is not in the schema is an error. *call_id* is for tracing. A call that is cancelled raises
         CallCancelledError.
         """
-        return _Run(self._run_json(args, cancellation_token), partial(_cancelled_told, self._name, cancellation_token))
+        return _Run(self._run_json(args, cancellation_token), partial(_translating_end, self._name, cancellation_token))
 
     async def _run_json(self, args: Mapping[str, Any], token: CancellationToken) -> Any:
         return await self.run(cast(ArgsT, self._read_args(args)), token)
@@ -159,7 +159,7 @@ class BaseStreamTool(
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
     ) -> AsyncGenerator[StreamT | ReturnT, None]:
         """Stream with *args* as JSON data. Raises what `run_json` raises, and TypeError for a wrong last value."""
-        with _cancelled_told(self._name, cancellation_token):
+        with _translating_end(self._name, cancellation_token):
             async with aclosing(self._stream(cast(ArgsT, self._read_args(args)), cancellation_token)) as items:
                 async for item in items:
                     yield item
@@ -216,7 +216,7 @@ class BaseToolWithState(BaseTool[ArgsT, ReturnT], ABC, Generic[ArgsT, ReturnT, S
 
 
 class CallCancelledError(asyncio.CancelledError, Exception):
-    """A call that was cancelled by its token or by the tool itself, but not the task that waits for it.
+    """The end of a call that its token or the tool itself cancels, while the task that waits for it goes on.
 
     It is a CancelledError, as of AutoGen, and an Exception: AutoGen's workbenches make a result of these alone, and an
     AssistantAgent that gets none waits for ever.
@@ -224,21 +224,21 @@ class CallCancelledError(asyncio.CancelledError, Exception):
 
 
 class _Run(Coroutine[Any, Any, Any]):
-    """A *run* whose cancellation *told* makes a CallCancelledError of, also before it has begun."""
+    """The coroutine *run* inside of *translation*, which holds also where it is cancelled before its first step."""
 
-    def __init__(self, run: Coroutine[Any, Any, Any], told: Callable[[], AbstractContextManager[None]]) -> None:
-        self._run, self._told = run, told
+    def __init__(self, run: Coroutine[Any, Any, Any], translation: Callable[[], AbstractContextManager[None]]) -> None:
+        self._run, self._translation = run, translation
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        with self._told():
+        with self._translation():
             return (yield from self._run.__await__())
 
     def send(self, value: Any) -> Any:
-        with self._told():
+        with self._translation():
             return self._run.send(value)
 
     def throw(self, *error: Any) -> Any:
-        with self._told():
+        with self._translation():
             return self._run.throw(*error)
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class _Run(Coroutine[Any, Any, Any]):
 
 
 @contextmanager
-def _cancelled_told(name: str, token: CancellationToken) -> Generator[None]:
+def _translating_end(name: str, token: CancellationToken) -> Generator[None]:
     """Raise CallCancelledError for a CancelledError, unless it only comes from outside: the task is cancelled."""
     try:
         yield

@@ -301,7 +301,7 @@ def is_plain(tool: Any, method: str) -> bool:
 
 
 class _Named(dict[str, Any]):
-    """The fields of a `model` by their names in the schema."""
+    """Fields by their names in the schema, and the `model` that has them."""
 
 
 def _by_name(args: BaseModel) -> dict[str, Any]:
@@ -312,9 +312,9 @@ def _by_name(args: BaseModel) -> dict[str, Any]:
         for name, field in fields.items()
         if name in args.model_fields_set
     }
-    named = _Named({**by_name, **(args.model_extra or {})})
-    named.model = args  # type: ignore[attr-defined]
-    return named
+    fields_by_name = _Named({**by_name, **(args.model_extra or {})})
+    fields_by_name.model = args  # type: ignore[attr-defined]
+    return fields_by_name
 
 
 def with_core_images(value: Any) -> Any:
