@@ -14,7 +14,7 @@ import mcp_types as wire
 from pydantic import ValidationError
 
 from ...core import Caller, Context, DefinitionError, ToolError
-from ...machinery import ApprovalPort, Semaphore, Suspended, create_lasting_task
+from ...machinery import ApprovalPort, Semaphore, Suspended, create_lasting_task, escaped
 from .targets import Target
 
 MAX_QUESTIONS = 20
@@ -248,7 +248,7 @@ def one_line(text: str, limit: int = 500) -> str:
 
 
 def _printed(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    return escaped("".join(c if c.isprintable() or c == "\n" else " " for c in text), invisible=True)
 
 
 def _seen(block: Any) -> Any:
