@@ -70,7 +70,7 @@ async def in_thread_if_long(work: Callable[[], T], data: Any) -> T:
 
 def is_long(data: Any) -> bool:
     """Return whether *data*, text or JSON values, has more than `LONG_CHARS`. No more of it is looked at."""
-    room, parts = LONG_CHARS, [data] if type(data) is not dict or len(data) > 1000 else [*data.values()]
+    room, parts = LONG_CHARS, [data] if type(data) is not dict or len(data) > 1000 else [*data, *data.values()]
     for part in parts:
         kind = type(part)
         if kind is str or kind is bytes:
@@ -78,7 +78,7 @@ def is_long(data: Any) -> bool:
         elif kind is dict:
             room -= 8 * len(part)
             if room >= 0:
-                parts += part.values()
+                parts += (*part, *part.values())
         elif kind is list or kind is tuple:
             room -= 4 * len(part) + 1
             if room >= 0:
