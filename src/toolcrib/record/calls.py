@@ -3,15 +3,17 @@
 import json
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from heapq import heapify, heappop, heapreplace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from ..core import CallRecord, Recorder
 from ..machinery import one_line
 
 _log = logging.getLogger("toolcrib.calls")
+K = TypeVar("K")
 
 
 NEVER_RAN = ("unknown_tool", "invalid_arguments", "denied", "unauthorized", "limited")
@@ -23,6 +25,26 @@ ASKED_FIRST = ("approval", "authorization")
 def had_effect(record: CallRecord) -> bool:
     """Return whether a call may have changed something."""
     return not (record.read_only or record.code in NEVER_RAN or record.pending in ASKED_FIRST)
+
+
+def in_order_to_drop(entries: Iterable[tuple[K, CallRecord, int]]) -> Iterator[K]:
+    """Yield the keys of *entries* (key, record, size; the oldest first) in the order in which they make room.
+
+    Calls that changed nothing come first; of equal ones, the oldest of the principal whose entries are the largest.
+    """
+    lasting, rest = (defaultdict[str, deque[tuple[int, K, int]]](deque) for _ in range(2))
+    for position, (key, record, size) in enumerate(entries):
+        (lasting if had_effect(record) else rest)[record.caller.principal].append((position, key, size))
+    for part in (rest, lasting):
+        largest = [
+            (-sum(size for *_, size in queue), queue) for queue in part.values()
+        ]  # positions tell equal ones apart
+        heapify(largest)
+        while largest:
+            total, queue = largest[0]
+            _, key, size = queue.popleft()
+            heapreplace(largest, (total + size, queue)) if queue else heappop(largest)
+            yield key
 
 
 class CallLog(Recorder):
@@ -43,18 +65,9 @@ class CallLog(Recorder):
             self._make_room()
 
     def _make_room(self) -> None:
-        excess, positions_out = len(self._records) - self._size, set[int]()
-        lasting, rest = (defaultdict[str, deque[int]](deque) for _ in range(2))
-        for position, record in enumerate(self._records):
-            (lasting if had_effect(record) else rest)[record.caller.principal].append(position)
-        for part in (rest, lasting):
-            most = [(-len(positions), positions) for positions in part.values()]  # of equal ones, the oldest
-            heapify(most)
-            while most and len(positions_out) < excess:
-                count, positions = most[0]
-                positions_out.add(positions.popleft())
-                heapreplace(most, (count + 1, positions)) if positions else heappop(most)
-        self._records = [record for position, record in enumerate(self._records) if position not in positions_out]
+        order = in_order_to_drop((position, record, 1) for position, record in enumerate(self._records))
+        excess = set(islice(order, max(0, len(self._records) - self._size)))
+        self._records = [record for position, record in enumerate(self._records) if position not in excess]
 
     def __iter__(self) -> Iterator[CallRecord]:
         self._make_room()

@@ -21,11 +21,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Executable, Select, select, text
 
 from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
-from ..machinery import Shares, from_any_thread
+from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
-from .calls import ASKED_FIRST, NEVER_RAN, had_effect
+from .calls import ASKED_FIRST, NEVER_RAN, in_order_to_drop
 
 _log = logging.getLogger("toolcrib")
 
@@ -256,22 +256,22 @@ class _Writer:
 
     def _make_room(self) -> None:
         """Drop some of what waits: of calls that changed nothing, then of others, the oldest of who has the most."""
-        spare, lasting = Shares[str, _Item](), Shares[str, _Item]()
-        for key, item in self._queue.items():
-            if (record := item.record) is not None and not item.is_needed:
-                part = lasting if had_effect(record) else spare
-                part.put(key, item, record.caller.principal, _ROW_BYTES + item.chars)
-        # An eighth at once, for this looks at all that waits.
-        while len(self._queue) > self._size - self._size // 8 or self._chars * 8 > _MAX_QUEUE_CHARS * 7:
-            if (dropped := spare.drop() or lasting.drop()) is None or dropped.record is None:
+        entries = [
+            (key, item.record, _ROW_BYTES + item.chars)
+            for key, item in self._queue.items()
+            if item.record is not None and not item.is_needed
+        ]
+        for key in in_order_to_drop(entries):
+            # An eighth at once, for this looks at all that waits.
+            if len(self._queue) <= self._size - self._size // 8 and self._chars * 8 <= _MAX_QUEUE_CHARS * 7:
                 return
-            del self._queue[dropped.record.id]
-            self._begun.discard(dropped.record.id)
-            self._chars -= dropped.chars
-            self.dropped += not dropped.is_start  # a call has one end
-            dropped.is_left_out = True
-            if dropped.done is not None:
-                dropped.done()
+            item = self._queue.pop(key)
+            self._begun.discard(key)
+            self._chars -= item.chars
+            self.dropped += not item.is_start  # a call has one end
+            item.is_left_out = True
+            if item.done is not None:
+                item.done()
 
     async def written(self, record: CallRecord | None, timeout_s: float) -> bool:
         """Have the start *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
