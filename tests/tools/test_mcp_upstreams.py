@@ -74,8 +74,10 @@ async def test_a_server_that_lists_slowly_keeps_nobody_waiting(monkeypatch: pyte
             while len(await bench.offers.resources()) < 2:  # until it is known
                 await asyncio.sleep(0.01)
             may_answer.clear()
+            is_asked.clear()
             listed.append({"uri": "slow:2", "name": "two"})
             assert [each.uri for each in await bench.offers.resources()] == ["own://one", "slow:1"]
+            await is_asked.wait()
             before, count = len(changes), len(upstream.seen("resources/list"))
             assert [each.uri for each in await bench.offers.resources()] == ["own://one", "slow:1"]
             assert len(upstream.seen("resources/list")) == count  # it is asked already
