@@ -23,10 +23,10 @@ MARK = "[secret]"
 MIN_SECRET_CHARS = 4
 MAX_RECENT, MAX_RECENT_CHARS = 1_000, 4 * 1024 * 1024
 
-MAX_SEARCHES, SHORT_CHARS = 200, 1_000
-"""In a text so short, it is quickest to look for each of so many forms."""
+MAX_SEARCHES, MAX_LONG_SEARCHES, SHORT_CHARS = 200, 50, 1_000
+"""It is quickest to look for each form where there are so many: in a text so short, and in any other."""
 MIN_STRIDE, MAX_STRIDE, _GRAM, _TAIL = 4, 8, 4, 24
-"""In a longer one, each eighth place is looked at; each fourth to seventh where there are forms under 11 characters."""
+"""Else each eighth place is looked at; each fourth to seventh where there are forms under 11 characters."""
 
 # One for all redactors: a secret is seldom added, and a redactor can be copied.
 _adding = threading.Lock()
@@ -128,7 +128,8 @@ class _Forms:
 
     def in_text(self, text: str) -> list[str]:
         """Return the forms that *text* has."""
-        is_quick = len(self._forms) <= MAX_SEARCHES and (len(text) < SHORT_CHARS or self._stride < MIN_STRIDE)
+        is_short = len(text) < SHORT_CHARS or self._stride < MIN_STRIDE
+        is_quick = len(self._forms) <= (MAX_SEARCHES if is_short else MAX_LONG_SEARCHES)
         return [form for form in (self._forms if is_quick else self._candidates(text)) if form in text]
 
     def _candidates(self, text: str) -> set[str]:
