@@ -112,7 +112,8 @@ class DatabaseVault:
         def put(connection: Connection) -> bool:
             if version is None:
                 insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(GRANTS)
-                return connection.execute(insert.values(row).on_conflict_do_nothing()).rowcount == 1
+                insertion = insert.values(row).on_conflict_do_nothing().returning(_g.version)  # psycopg counts no rows
+                return connection.execute(insertion).first() is not None
             update = GRANTS.update().where(*(_g[name] == row[name] for name in _OWNER), _g.version == version)
             return connection.execute(update.values(version=row["version"], envelope=row["envelope"])).rowcount == 1
 
