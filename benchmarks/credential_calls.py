@@ -13,6 +13,7 @@ from toolcrib.auth import Client, CredentialBroker, DatabaseVault, Grant, Owner
 from toolcrib.store import Store
 
 SEALED, CACHED, AUTHORIZED = "a sealed grant in SQLite", "a cached grant", "tiny async tool that needs a token"
+LOGGED = "tiny async tool that needs a token, start committed in the call log"
 _CALLER = Caller("alice")
 _OWNER = Owner.of(_CALLER, "github", "oauth2")
 
@@ -46,11 +47,11 @@ def look_ups(store: Store, vault: DatabaseVault) -> tuple[Loop, Loop]:
 
 
 @asynccontextmanager
-async def calls(vault: DatabaseVault) -> AsyncGenerator[tuple[Loop, Loop]]:
-    """The tiny tool without `auth` and with it, of one crib."""
+async def calls(vault: DatabaseVault, log: Store | None = None) -> AsyncGenerator[tuple[Loop, Loop]]:
+    """The tiny tool without `auth` and with it, of one crib; with *log*, the start of each call is committed there."""
     broker = CredentialBroker(vault=vault, clients={"github": Client("id", "a-client-secret")})
     tools = [Tool(TINY.fn, name="without"), Tool(TINY.fn, name="with", auth=ToolAuth("github", scopes=["repo"]))]
-    async with Crib(tools, broker=broker) as crib:
+    async with Crib(tools, broker=broker, store=log) as crib:
         bench = crib.workbench(_CALLER)
 
         def loop(name: str) -> Loop:

@@ -271,11 +271,12 @@ async def credentials(effort: Effort) -> None:
         for title, work in ((credential_calls.SEALED, sealed), (credential_calls.CACHED, cached)):
             say(event="doing", what=title)
             report(title, await in_turns({BARE: work}, effort.rounds, effort.batch_s), [BARE])
-        say(event="doing", what=credential_calls.AUTHORIZED)
-        async with credential_calls.calls(vault) as (without, authorized):
-            near = {FLOOR: without, BARE: authorized}
-            await _answers_are_right(TINY, near, {})
-            report(credential_calls.AUTHORIZED, await in_turns(near, effort.rounds, effort.batch_s), near)
+        for title, log in ((credential_calls.AUTHORIZED, None), (credential_calls.LOGGED, store)):
+            say(event="doing", what=title)
+            async with credential_calls.calls(vault, log) as (without, authorized):
+                near = {FLOOR: without, BARE: authorized}
+                await _answers_are_right(TINY, near, {})
+                report(title, await in_turns(near, effort.rounds, effort.batch_s), near)
 
 
 async def gateway(effort: Effort) -> None:

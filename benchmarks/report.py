@@ -153,6 +153,7 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("a sealed grant in SQLite", BARE): _at_most_us(40),
     ("a cached grant", BARE): _at_most_us(4),
     ("tiny async tool that needs a token", BARE): _above_floor(6, 4),
+    ("tiny async tool that needs a token, start committed in the call log", BARE): _above_floor(20, 10),
     ("call over HTTP, tiny async tool", BARE): _at_most_times(2, "a bare Starlette route"),
     ("search among 10,000 tools", BARE): _median_at_most_us(10_000),
     (WARM, BARE): _at_most_us(500),

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from toolcrib.auth import DatabaseVault, Grant, MemoryVault, Owner, Vault, sealed
 from toolcrib.auth.vault import Authorization
 from toolcrib.core import StoreError
 from toolcrib.store import Store
+from toolcrib.store.tables import Schema, table
 
 NOW = datetime(2040, 1, 1, tzinfo=UTC)
 ALICES, BOBS = (Owner(name, "default", "idp", "oauth2") for name in ("alice", "bob"))
@@ -110,18 +113,61 @@ async def test_one_at_a_time_does_something_for_an_owner(vault: Vault) -> None:
         pass
 
 
-async def test_what_was_decrypted_is_kept_until_any_process_changes_the_store(tmp_path: Path, store: Store) -> None:
-    vault, other = DatabaseVault(store), Store(tmp_path / "store.db", key=tmp_path / "store.key")
-    await vault.put(ALICES, GRANT, version=None)
-    await vault.get(BOBS)
+@pytest.fixture
+def shared(url: str, tmp_path: Path) -> Iterator[tuple[Store, Store]]:
+    """Two processes' stores of one database."""
+    stores = Store(url, key=tmp_path / "store.key"), Store(url, key=tmp_path / "store.key")
+    yield stores
+    for store in stores:
+        store.close()
+
+
+async def test_what_was_decrypted_is_kept_until_any_process_changes_that_grant(shared: tuple[Store, Store]) -> None:
+    (store, other), notes = shared, table("toolcrib_notes", "n", key=("n",))
+    for used in shared:
+        used.use(Schema("notes", [("CREATE TABLE toolcrib_notes (n BIGINT PRIMARY KEY)",)]))
+    vault, others = DatabaseVault(store), DatabaseVault(other)
+    assert await vault.put(ALICES, GRANT, version=None)
+    assert await vault.get(BOBS) is None
     stored = await vault.get(ALICES)
     assert stored is not None
+    for number, writer in enumerate((other, store)):  # as the call log of this process, or of another one
+        await writer.transact(partial(Connection.execute, statement=notes.insert().values(n=number)))
+        assert await vault.get(ALICES) is stored
+    assert await others.put(BOBS, OTHER, version=None)
     assert await vault.get(ALICES) is stored
-    assert await DatabaseVault(other).put(ALICES, OTHER, version=stored.version)
+    assert await store.rotate_key() == 2
+    assert await vault.get(ALICES) is stored
+    assert await others.put(ALICES, OTHER, version=stored.version)
     changed = await vault.get(ALICES)
     assert changed is not None
     assert changed.grant == OTHER
-    other.close()
+    assert await others.remove(ALICES)
+    assert await vault.get(ALICES) is None
+
+
+async def test_a_grant_that_was_revoked_while_the_store_was_closed_is_not_given(shared: tuple[Store, Store]) -> None:
+    store, other = shared
+    vault, others = DatabaseVault(store), DatabaseVault(other)
+    for owner in (ALICES, BOBS):
+        await vault.put(owner, GRANT, version=None)
+    for owner in (BOBS, ALICES):
+        assert await vault.get(owner) is not None
+    store.close()
+    assert await others.remove(ALICES)
+    assert await vault.get(BOBS) is not None  # opens the store again
+    assert await vault.get(ALICES) is None
+
+
+async def test_the_cache_of_a_vault_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed, "_MAX_CACHED", 5)
+    vault, owners = DatabaseVault(store), [replace(ALICES, principal=f"user-{number}") for number in range(12)]
+    for owner in owners:
+        await vault.put(owner, GRANT, version=None)
+    for owner in owners:
+        stored = await vault.get(owner)
+        assert await vault.get(owner) is stored  # the newest always fits
+        assert len(vault._cached) <= 5  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_who_refreshes_holds_a_grant_for_as_long_as_it_takes(

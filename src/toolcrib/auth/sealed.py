@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam
+from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core import StoreError
@@ -67,7 +67,8 @@ AUTH = Schema(
 )
 
 _g, _a = GRANTS.c, AUTHORIZATIONS.c
-_ONE = GRANTS.select().where(*(_g[name] == bindparam(name) for name in _OWNER))
+_IS_OWNERS = [_g[name] == bindparam(name) for name in _OWNER]
+_ONE, _VERSION = GRANTS.select().where(*_IS_OWNERS), select(_g.version).where(*_IS_OWNERS)
 _OF_PRINCIPAL = GRANTS.select().where(_g.principal == bindparam("principal"))
 _BY_STATE = AUTHORIZATIONS.select().where(_a.state == bindparam("state"), _a.expires_at > bindparam("now"))
 _OPEN = AUTHORIZATIONS.select().where(
@@ -76,7 +77,10 @@ _OPEN = AUTHORIZATIONS.select().where(
 
 
 class DatabaseVault:
-    """A Vault in *store*. What was decrypted is kept in memory until any process changes the store.
+    """A Vault in *store*. What was decrypted is kept in memory until any process changes that grant.
+
+    Each use asks the store for that: on SQLite whether anything was written, and if so the version of the grant, on
+    PostgreSQL its version. So a grant that any process revokes is given to no call that begins after that.
 
     A process that is killed during a refresh keeps others from it for *lease_s* seconds.
     """
@@ -86,22 +90,28 @@ class DatabaseVault:
         self._leases = Leases(store)
         self._lease_s = lease_s
         self._holder = secrets.token_hex(8)
-        self._cached: dict[Owner, StoredGrant] = {}
-        self._cached_at: int | None = None
+        # With what `changes` returned before it was read.
+        self._cached: dict[Owner, tuple[StoredGrant, int | None]] = {}
         store.use(AUTH)
 
     async def get(self, owner: Owner, /) -> StoredGrant | None:
         at = self._store.changes()
-        if at is None or at != self._cached_at:
-            self._cached, self._cached_at = {}, at
-        elif (cached := self._cached.get(owner)) is not None:
-            return cached
+        if (cached := self._cached.get(owner)) is not None:
+            stored_grant, cached_at = cached
+            if at is not None and at == cached_at:
+                return stored_grant
+            rows = await self._store.read(_VERSION, _key(owner))
+            if rows and rows[0]["version"] == stored_grant.version:
+                self._cached[owner] = stored_grant, at
+                return stored_grant
         rows = await self._store.read(_ONE, _key(owner))
         if not rows:
+            self._cached.pop(owner, None)
             return None
         stored_grant = self._opened(rows[0])
-        if at is not None and at == self._cached_at and len(self._cached) < _MAX_CACHED:
-            self._cached[owner] = stored_grant
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
+        self._cached[owner] = stored_grant, at
         return stored_grant
 
     async def put(self, owner: Owner, grant: Grant, /, *, version: int | None) -> bool:

@@ -7,6 +7,7 @@ store's. PostgreSQL reads and writes on a few threads. Nothing here holds up an 
 import asyncio
 import os
 import random
+import secrets
 import sqlite3
 import threading
 import time
@@ -137,8 +138,8 @@ class Database:
         return process.transact(work, write=lock)
 
     def changes(self) -> int | None:
-        """Return a number that is another one after any process has changed the store: for those who cache what they
-        read.
+        """Return a number that is another one after any process has changed the store, or this one has opened it again:
+        for those who cache what they read.
 
         None where that costs as much as a look-up (on PostgreSQL), and before the first `read`.
         """
@@ -242,6 +243,7 @@ class _Process:
         self._engine: Engine | None = None
         self._raw: Any = None
         self._version: Any = None
+        self._first_version = secrets.randbits(62)  # each connection counts from 1
         self._compiled: dict[Executable, Any] = {}
         self._identity: tuple[int, int] | None = None  # of the file that is open
         self._looked_at = 0.0
@@ -331,7 +333,7 @@ class _Process:
                 version: int = self._version.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error as error:  # in place of `_errors`: each call with credentials comes here
             raise _store_error(error, self._place) from None
-        return version
+        return self._first_version + version
 
     def close(self) -> None:
         self._threads.shutdown()
