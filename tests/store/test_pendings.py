@@ -1,8 +1,10 @@
 """What waits, and what was answered, in a database: bounded, shared by processes, sealed, and used once."""
 
 import logging
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
+from sqlalchemy.pool import Pool
 
 from toolcrib import Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
 from toolcrib.core import AnswerError, StoreError
 from toolcrib.machinery import PendingStore, StoredPending
 from toolcrib.store import DatabasePendings, Store
+from toolcrib.store.keys import KeyFile
+from toolcrib.store.tables import encode_time
 from toolcrib.workbench import MemoryPendings, Rule, Rules
 
 NOW = datetime.fromtimestamp(1000, UTC)
@@ -60,6 +65,98 @@ async def test_one_question_of_one_call_is_open_once(make_pendings: MakePendings
     later = pending("6", digest="d", expires_at=NOW + timedelta(seconds=120))
     assert await pendings.open(later, now=NOW + timedelta(seconds=60)) == later
     assert await pendings.waiting(now=NOW + timedelta(seconds=60)) == [later]
+
+
+async def test_what_one_principal_waits_for_is_listed_alone(
+    make_pendings: MakePendings, caplog: pytest.LogCaptureFixture
+) -> None:
+    pendings = make_pendings()
+    for number, principal in enumerate(("bob", "eve", "bob", "ann\\")):
+        await pendings.open(pending(str(number), principal=principal), now=NOW)
+    await pendings.answer("0", Approve(), by="alice", now=NOW)
+    names = ("bob", "eve", "ann\\", "carl", "")
+    own = [[item.id for item in await pendings.waiting(now=NOW, principal=name)] for name in names]
+    assert own == [["2"], ["1"], ["3"], [], []]
+    assert await pendings.waiting(now=NOW + timedelta(seconds=60), principal="bob") == []
+
+
+async def test_a_list_opens_only_the_rows_that_it_shows_and_not_on_the_loop(
+    store: Store, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("bob", "eve"):
+        await DatabasePendings(store).open(pending(name, principal=name), now=NOW)
+    await execute(store, "UPDATE toolcrib_pendings SET body = 'x' WHERE id = 'eve'")
+    threads: list[int] = []
+
+    def keys() -> Sequence[bytes]:
+        threads.append(threading.get_ident())
+        return KeyFile(tmp_path / "store.key")()
+
+    other = Store(url, key=keys)
+    with caplog.at_level(logging.WARNING):
+        assert [item.id for item in await DatabasePendings(other).waiting(now=NOW, principal="bob")] == ["bob"]
+        assert (caplog.text, len(threads), threading.get_ident() in threads) == ("", 1, False)
+        assert [item.id for item in await DatabasePendings(other).waiting(now=NOW)] == ["bob"]
+    assert "is ignored" in caplog.text
+    other.close()
+
+
+async def test_what_opening_costs_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    def count(connection: Any, _: object) -> None:
+        connection.set_progress_handler(step, 10)
+
+    event.listen(Pool, "connect", count)
+    store = Store(tmp_path / "steps.db")
+    try:
+        pendings, costs = DatabasePendings(store), []
+        for number in range(1_500):
+            steps = 0
+            await pendings.open(pending(f"p{number}", principal=f"user-{number}"), now=NOW)
+            costs.append(steps)
+        assert max(costs[-20:]) <= max(costs[20:40]) + 5
+    finally:
+        event.remove(Pool, "connect", count)
+        store.close()
+
+
+@pytest.mark.parametrize("bounds", [{"size": 6}, {"size_bytes": 600}])
+async def test_bounds_hold_for_all_processes_together(make_store: MakeStore, bounds: dict[str, int]) -> None:
+    one, other = (DatabasePendings(make_store(), **bounds) for _ in range(2))
+    sums = text("SELECT count(*), sum(size_bytes) FROM toolcrib_pendings")
+    for number in range(20):
+        for who, pendings in (("a", one), ("b", other)):
+            with suppress(ToolError):  # who comes last pays where all hold the same
+                await pendings.open(pending(f"{who}{number}", principal=f"{who}{number}"), now=NOW)
+            count, size = await make_store().transact(lambda connection: tuple(connection.execute(sums).one()))
+            assert (count <= bounds.get("size", count), size <= bounds.get("size_bytes", size)) == (True, True)
+    assert len(await one.waiting(now=NOW)) >= 5
+    # What others have ended is room again, although it was counted here.
+    for item in await other.waiting(now=NOW):
+        await other.answer(item.id, Deny(), by="x", now=NOW)
+        await other.take(item.digest, "approval", "", now=NOW)
+    names = [f"c{number}" for number in range(5)]
+    for name in names:
+        await one.open(pending(name, principal=name), now=NOW)
+    assert [item.id for item in await other.waiting(now=NOW)] == names
+
+
+async def test_what_a_failed_opening_had_deleted_is_still_counted(store: Store) -> None:
+    pendings = DatabasePendings(store, size=3)
+    before, later = NOW - timedelta(hours=2), NOW + timedelta(hours=1)
+    for name, ends in (("old1", before), ("old2", before), ("taken", later)):
+        await pendings.open(pending(name, principal=name, expires_at=ends), now=before - timedelta(seconds=1))
+    with pytest.raises(StoreError):  # the id is taken, so nothing is deleted after all
+        await pendings.open(pending("taken", principal="new", digest="other"), now=NOW)
+    await execute(store, "UPDATE toolcrib_pendings SET expires_at = :later", later=encode_time(later))
+    with pytest.raises(ToolError, match="Too many calls wait"):
+        await pendings.open(pending("new", principal="new"), now=NOW)
+    assert await store.transact(lambda c: c.execute(text("SELECT count(*) FROM toolcrib_pendings")).scalar()) == 3
 
 
 async def test_an_answer_goes_from_open_to_answered_to_taken_and_back(

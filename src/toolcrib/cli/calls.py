@@ -28,6 +28,7 @@ _AGE = re.compile(r"(\d{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 _PendingId = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib pending list.")]
+_Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls of this caller.")]
 _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
 
 
@@ -35,10 +36,10 @@ _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
 
 
 @command(pending, "list", takes=TAKES)
-async def list_pending(session: Session) -> None:
+async def list_pending(session: Session, principal: _Principal = None) -> None:
     """List the calls that wait, the oldest first."""
     async with session.crib() as crib:
-        data = [question.to_dict() for question in await crib.pendings()]
+        data = [question.to_dict() for question in await crib.pendings(principal=principal)]
     session.show(data, columns=("id", "kind", "principal", "tool", "message"))
 
 
@@ -94,7 +95,6 @@ class _Status(StrEnum):
 
 
 _Tool = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only calls of this tool.")]
-_Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls of this caller.")]
 _WithStatus = Annotated[
     _Status | None,
     typer.Option("--status", metavar="STATUS", help=f"Only calls with this status: {', '.join(_Status)}."),

@@ -188,6 +188,6 @@ class PendingStore(Protocol):
         """Change to `answered` again, for the next call to take; it need not have been in the store before."""
         ...
 
-    async def waiting(self, *, now: datetime) -> Sequence[Pending]:
-        """Return what is open and not expired, the oldest first."""
+    async def waiting(self, *, now: datetime, principal: str | None = None) -> Sequence[Pending]:
+        """Return what is open and not expired, the oldest first: of *principal*, or of all callers."""
         ...

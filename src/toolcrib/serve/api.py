@@ -71,7 +71,8 @@ class _API:
 
     async def pendings(self, request: Request) -> Response:
         bench = await self._bench(request)
-        visible = [pending for pending in await bench.pendings() if await _may_see(bench, pending)]
+        own = None if bench.crib.options["may_answer"] is not None else bench.caller.principal
+        visible = [item for item in await bench.pendings(principal=own) if await _may_see(bench, item)]
         return _json({"pending": [pending.to_dict() for pending in visible]})
 
     async def answer(self, request: Request) -> Response:

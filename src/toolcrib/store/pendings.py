@@ -4,6 +4,7 @@ Of a row, only what opens is believed. One that was damaged, moved or marked as 
 answer: it is logged, and the call asks again.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Update, bindparam, case, func, select
+from sqlalchemy import Connection, Update, bindparam, func, select
 
 from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
 from ..machinery import StoredPending, room_for
@@ -35,9 +36,8 @@ _ABOUT = (
     .where(_t.state == bindparam("state"), _t.expires_at > bindparam("now"))
     .order_by(_t.number)
 )
-_WAITING = (
-    PENDINGS.select().where(_t.state == "open", _t.expires_at > bindparam("now")).order_by(_t.number)
-)  # the oldest first
+_WAITING = PENDINGS.select().where(_t.state == "open").order_by(_t.number)  # the oldest first
+_SUMS = select(func.max(_t.number), func.count(), func.sum(_t.size_bytes)).where(_t.number > bindparam("last"))
 
 
 class DatabasePendings:
@@ -60,6 +60,8 @@ class DatabasePendings:
         self._per_principal = per_principal
         self._size_bytes = size_bytes
         self._now = datetime.min.replace(tzinfo=UTC)  # that was seen last
+        # The highest number, and at most so many rows and bytes up to it. What any process adds has higher numbers.
+        self._sums = (0, 0, 0)
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
         now = await self._see(now)
@@ -68,14 +70,15 @@ class DatabasePendings:
             return entry.pending
         row = self._row(pending, made)
 
-        def insert(connection: Connection) -> Pending:
+        def insert(connection: Connection) -> tuple[Pending, tuple[int, int, int]]:
             for entry, _ in self._decoded(connection.execute(_ABOUT, about).mappings()):
-                return entry.pending
-            self._require_room(connection, row, now)
+                return entry.pending, self._sums
+            sums = self._require_room(connection, row, now)
             connection.execute(PENDINGS.insert(), row)
-            return pending
+            return pending, sums
 
-        return await self._store.transact(insert, lock=_LOCK)
+        stored, self._sums = await self._store.transact(insert, lock=_LOCK)
+        return stored
 
     async def get(self, id: str, /) -> StoredPending | None:  # noqa: A002
         rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
@@ -115,10 +118,12 @@ class DatabasePendings:
 
         await self._store.transact(put, lock=_LOCK)
 
-    async def waiting(self, *, now: datetime) -> Sequence[Pending]:
-        now = await self._see(now)
-        rows = await self._store.read(_WAITING, {"now": encode_time(now)})
-        return [entry.pending for entry, _ in self._decoded(rows)]
+    async def waiting(self, *, now: datetime, principal: str | None = None) -> Sequence[Pending]:
+        query = _WAITING.where(_t.expires_at > encode_time(await self._see(now)))
+        query = query if principal is None else query.where(_t.principal == encode_name(principal))
+        rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
+        # In a thread that writes nothing: thousands of rows take as long as a slow call.
+        return await asyncio.to_thread(lambda: [entry.pending for entry, _ in self._decoded(rows)])
 
     def __repr__(self) -> str:
         return f"<DatabasePendings in {self._store.place}>"
@@ -213,11 +218,17 @@ class DatabasePendings:
             except StoreError as error:
                 _log.warning("A pending call in the store %s is ignored: %s", self._store.place, error)
 
-    def _require_room(self, connection: Connection, row: Mapping[str, Any], now: datetime) -> None:
+    def _require_room(self, connection: Connection, row: Mapping[str, Any], now: datetime) -> tuple[int, int, int]:
+        """Delete what makes room for *row*. Return the new `_sums`, which count once this is committed."""
         old = _t.expires_at <= encode_time(now - _REMEMBERED)
         connection.execute(PENDINGS.delete().where(old))
-        if self._has_room(connection, row):
-            return
+        own = connection.execute(select(func.count()).where(_t.principal == row["principal"])).scalar_one()
+        if own < self._per_principal:
+            for known in (self._sums, (0, 0, 0)):  # all are counted where those since the last time might be too many
+                last, count, size = connection.execute(_SUMS, {"last": known[0]}).one()
+                sums = (last or known[0], known[1] + count, known[2] + int(size or 0))
+                if sums[1] < self._size and sums[2] + row["size_bytes"] <= self._size_bytes:
+                    return sums
         has_ended = (_t.expires_at <= encode_time(now)) | _t.state.in_(("taken", "expired"))
         connection.execute(PENDINGS.delete().where(has_ended))
         columns = select(_t.number, _t.principal, _t.size_bytes, _t.state == "open").order_by(_t.number)
@@ -232,13 +243,7 @@ class DatabasePendings:
             )
         for number in going:
             connection.execute(PENDINGS.delete().where(_t.number == number))
-
-    def _has_room(self, connection: Connection, row: Mapping[str, Any]) -> bool:
-        is_theirs = case((_t.principal == row["principal"], 1), else_=0)
-        sums = select(func.count(), func.coalesce(func.sum(is_theirs), 0), func.coalesce(func.sum(_t.size_bytes), 0))
-        count, own_count, size = connection.execute(sums.select_from(PENDINGS)).one()
-        fits = int(size) + row["size_bytes"] <= self._size_bytes
-        return bool(count < self._size and own_count < self._per_principal and fits)
+        return (0, 0, 0)
 
 
 def _about(digest: str, kind: PendingKind, key: str, state: str, now: datetime) -> dict[str, Any]:

@@ -189,6 +189,8 @@ STORE = Schema(
             """CREATE TABLE toolcrib_leases (
                 name TEXT PRIMARY KEY, owner TEXT NOT NULL, fence BIGINT NOT NULL, expires_at BIGINT NOT NULL)""",
         ),
+        # With what bounds count: they are counted without a look at the rows.
+        ("CREATE INDEX toolcrib_pendings_principal ON toolcrib_pendings (principal, number, state, size_bytes)",),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),

@@ -73,10 +73,11 @@ class MemoryPendings:
         with self._lock:
             self._stored[stored.pending.id] = replace(stored, state="answered")
 
-    async def waiting(self, *, now: datetime) -> Sequence[Pending]:
+    async def waiting(self, *, now: datetime, principal: str | None = None) -> Sequence[Pending]:
         with self._lock:
             self._see(now)
-            return [entry.pending for entry in self._current("open")]
+            pendings = [entry.pending for entry in self._current("open")]
+            return [pending for pending in pendings if principal in (None, pending.principal)]
 
     def __repr__(self) -> str:
         return f"<MemoryPendings: {len(self._stored)}>"

@@ -204,9 +204,9 @@ class Crib(Startable):
         return await self.pending.answer(pending_id, answer_from(answer), by=by)
 
     @at_home
-    async def pendings(self) -> Sequence[Pending]:
-        """Return what waits for an answer, the oldest first, of all callers."""
-        return await self.pending.store.waiting(now=self.pending.clock())
+    async def pendings(self, *, principal: str | None = None) -> Sequence[Pending]:
+        """Return what waits for an answer, the oldest first: of *principal*, or of all callers."""
+        return await self.pending.store.waiting(now=self.pending.clock(), principal=principal)
 
     @at_home
     async def authorize(self, tools: Iterable[str], caller: Caller) -> list[Pending]:
@@ -818,11 +818,11 @@ class Workbench(Startable):
         return await waits.answer(pending_id, answer_from(answer), by=self.caller.principal if by is None else by)
 
     @at_home
-    async def pendings(self) -> Sequence[Pending]:
-        """Return what waits for an answer in the store of this workbench, the oldest first, of all callers that share
-        it.
+    async def pendings(self, *, principal: str | None = None) -> Sequence[Pending]:
+        """Return what waits for an answer in the store of this workbench, the oldest first: of *principal*, or of all
+        callers that share it.
         """
-        return await self._runtime.pending.store.waiting(now=self.now())
+        return await self._runtime.pending.store.waiting(now=self.now(), principal=principal)
 
     @at_home
     async def stored_result(self, handle: str) -> tuple[Content, ...]:
