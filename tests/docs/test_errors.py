@@ -145,7 +145,7 @@ async def timeout_() -> Result[Any]:
         await asyncio.sleep(to)
         return to
 
-    bench = Workbench([count])
+    bench = Workbench([Tool(count, read_only=True)])
     message = error_message(await bench.call(Call("count", {"to": 60}, timeout_s=0.2)), "timeout")
     assert message == "Tool 'count' did not answer in time. Ask for less, or try again later."
     return await bench.call("count", {"to": 0})
@@ -215,7 +215,7 @@ async def failed() -> Result[Any]:
             raise ConnectionError("db.internal refused admin")
         return "rows"
 
-    bench = Workbench([fetch])
+    bench = Workbench([Tool(fetch, read_only=True)])
     message = error_message(await bench.call("fetch"), "failed")
     assert "ConnectionError" in message
     assert "admin" not in message
@@ -263,7 +263,7 @@ async def conflict() -> Result[Any]:
 
 async def lost() -> Result[Any]:
     """What the message says is true: what was done is done. The next call has another process."""
-    async with Workbench([Tool(die, isolation="process")]) as bench:
+    async with Workbench([Tool(die, isolation="process", idempotent=True)]) as bench:
         with NamedTemporaryFile() as file:
             message = error_message(await bench.call("die", {"note": file.name, "dies": True}), "lost")
             assert message.endswith("exited with status 3. What it had done by then is done.")
@@ -312,7 +312,7 @@ async def test_a_tool_may_raise_every_code_itself() -> None:
     def fail(code: str) -> None:
         raise ToolError("In my own words.", code)
 
-    bench = Workbench([fail])
+    bench = Workbench([Tool(fail, read_only=True)])
     for code in CODES:
         assert error_message(await bench.call("fail", {"code": code}), code) == "In my own words."
 

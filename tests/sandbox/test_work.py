@@ -242,7 +242,7 @@ async def test_a_worker_that_dies_takes_no_other_call_with_it(tools: str, how: s
         other = asyncio.create_task(bench.call("nap", {"seconds": 1}))
         result = await bench.call("die", {"how": how})
         assert result.error is not None
-        assert (result.error.code, result.error.retry, reason in result.text) == ("lost", "later", True)
+        assert (result.error.code, result.error.retry, reason in result.text) == ("lost", "never", True)
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
         assert (await other).value == "slept"
 
@@ -327,7 +327,7 @@ async def test_a_blocked_worker_is_stopped_on_time(tools: str, name: str, lives:
         result = await bench.call(name, {"seconds": 60} if name == "nap" else {})
         assert time.monotonic() - started < 50
         assert result.error is not None
-        assert result.text == f"Tool '{name}' did not answer in time. Ask for less, or try again later."
+        assert result.text.startswith(f"Tool '{name}' did not answer in time. Whether it took effect is unknown")
         assert not await lives(pid)
 
 

@@ -117,7 +117,7 @@ async def test_what_a_tool_does_wrong_ends_its_call_and_not_the_server(connect_h
         for name, kind in [("crash", "RuntimeError"), ("leave", "SystemExit"), ("leave_inline", "SystemExit")]:
             failed = await call(client, name)
             assert texts(failed)[0].startswith(f"Tool '{name}' failed: {kind} (reference ")
-            assert failed["_meta"] == {"toolcrib/error": {"code": "failed", "retry": "later"}}
+            assert failed["_meta"] == {"toolcrib/error": {"code": "failed", "retry": "never"}}
             assert SECRET not in json.dumps(failed)
         assert texts(await call(client, "greet", {"name": "Ada"})) == ["Hello, Ada"]
 

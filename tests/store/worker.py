@@ -3,9 +3,11 @@
 import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
+from os import getpid
 
 from toolcrib import Pending
-from toolcrib.store import DatabasePendings, Leases, Store
+from toolcrib.machinery import LedgerEntry
+from toolcrib.store import DatabaseLedger, DatabasePendings, Leases, Store
 
 NOW = datetime.fromtimestamp(1000, UTC)
 
@@ -32,6 +34,16 @@ async def job(name: str, store: Store, argument: str) -> str:
         case "hold":  # until it is killed
             print((await leases.acquire("github", argument, for_s=1)) is not None, flush=True)
             await asyncio.sleep(600)
+        case "claim":
+            entry = LedgerEntry(f"run_{getpid()}", "bob", argument, "d", "pay", "t", False, NOW)
+            return str((await store.ledger.claim(entry)).is_own)
+        case "hold key":  # frozen before it ends
+            ledger = DatabaseLedger(store, lease_s=1)
+            held = await ledger.claim(LedgerEntry("run_held", "bob", argument, "d", "pay", "t", True, NOW))
+            print(held.is_own, flush=True)
+            while (await ledger.find("bob", argument) or held).fence == held.fence:
+                await asyncio.sleep(0.01)
+            return str(await ledger.finish(held, {"text": "late"}))
         case "write":  # until it is killed
             for number in range(1_000_000):
                 await pendings.open(pending(f"{argument}-{number}", f"d-{number}"), now=NOW)

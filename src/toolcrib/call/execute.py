@@ -469,9 +469,10 @@ class Bounded:
             return cancelled(self.tool, still)
         if begun is None:
             return ToolError(f"Tool '{self.tool}' has not run: its deadline passed before it could begin.", "timeout")
-        return ToolError(
-            f"Tool '{self.tool}' did not answer in time.{still} Ask for less, or try again later.", "timeout"
-        )
+        way_out = "Ask for less, or try again later."
+        if not may_be_repeated(begun.spec):
+            way_out = "Whether it took effect is unknown: find out before you ask for less."
+        return ToolError(f"Tool '{self.tool}' did not answer in time.{still} {way_out}", "timeout")
 
 
 def _call(step: Callable[..., Any], *values: Any) -> Any:

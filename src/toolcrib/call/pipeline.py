@@ -53,7 +53,8 @@ from ..machinery import (
 )
 from .arguments import CheckedArguments
 from .events import EventStream
-from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, leave_value, retry
+from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, leave_value, may_be_repeated, retry
+from .once import Claim, Recalled
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
 from .runtime import Runtime, Trail
@@ -62,6 +63,8 @@ _log = logging.getLogger("toolcrib")
 
 NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
+_UNCERTAIN = frozenset({"timeout", "cancelled", "failed", "lost"})
+"""How work ends that may have had its effect."""
 
 
 async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -> Result[Any]:
@@ -98,12 +101,13 @@ async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -
     except BaseException as raised:
         try:
             result = await _end(raised, call, runtime, started_at, trail, trail)
-        except asyncio.CancelledError:
-            if runtime.recorders:
-                await _record_given_up(call, runtime, started_at, trail)
+        except BaseException as given_up:
+            await _record_given_up(given_up, call, runtime, started_at, trail)
             raise
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
+    if call.idempotency_key is not None and trail.claim is not None:
+        result = await trail.claim.finish(result)
     if runtime.recorders:
         await record_finished(call, runtime, started_at, result, trail)
     return result  # type: ignore[no-any-return]  # of a coroutine that is driven by hand
@@ -137,16 +141,22 @@ async def _steps(
             raise
         if repairs:
             trail.repairs += repairs
-        if runtime.policy is not None or runtime.records_content:
+        claim = None
+        if runtime.policy is not None or runtime.records_content or call.idempotency_key is not None:
             document = CheckedArguments(tool, call, arguments)
             if call is request:
                 outer.arguments = document
             if runtime.policy is not None:
                 decision = _ask_policy(runtime.policy, tool, document, runtime)
                 trail.decision = decision if isinstance(decision, Decision) else await decision
-                if trail.decision.do != "allow":
-                    await _settle(trail.decision, document, runtime, trail)
+            if call.idempotency_key is not None and outer.claim is None:
+                claim = await _recalled(document, runtime, trail)
+            if trail.decision is not None and trail.decision.do != "allow":
+                await _settle(trail.decision, document, runtime, trail, claim)
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
+        if claim is not None:
+            await claim.make(trail.decision, partial(_verify, tool, call, runtime, credentials, trail, outer))
+            outer.claim = claim
         if runtime.start_recorders:
             await record_started(request, tool, runtime, started_at, trail, outer)
         if outer.error is not None:  # a policy that swallows its cancellation must not let the work begin
@@ -314,13 +324,18 @@ async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail) -
 # Approve
 
 
-async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> None:
-    """Let a person decide where the policy asks one.
+async def _settle(
+    decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail, claim: Claim | None
+) -> None:
+    """Let a person decide where the policy asks one, and none has decided yet.
 
     Raises ToolError `denied`, and Suspended where a person has not answered yet.
     """
     if decision.do == "deny":
         raise _denied_by(decision, checked.tool)
+    if claim is not None and claim.approved_by is not None:
+        trail.decision = replace(decision, by=claim.approved_by)
+        return
     trail.decision = await _approve(decision, checked, runtime, trail)
 
 
@@ -402,6 +417,31 @@ async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runti
     if questions.approved_arguments is not None:
         checked.become(questions.approved_arguments)
     return replace(decision, by=entry.by)
+
+
+# At most once
+
+
+async def _recalled(document: CheckedArguments, runtime: Runtime, trail: Trail) -> Claim | None:
+    """Return the claim of a call with an idempotency key, which has been looked up, unless the call is denied anyway.
+
+    Raises Recalled where the call was made already.
+    """
+    if trail.decision is not None and trail.decision.do == "deny":
+        return None
+    if runtime.ledger is None:
+        raise ToolError("An idempotency key needs a store, and this workbench has none: store=...", "unavailable")
+    claim = Claim(document, runtime, runtime.ledger)
+    await claim.recall()
+    return claim
+
+
+async def _verify(
+    tool: Tool, call: Call, runtime: Runtime, credentials: Mapping[str, Credential], trail: Trail, outer: Trail
+) -> Any:
+    """Return what the `verify` of *tool* says of the key of *call*; None where it does not know."""
+    assert tool.verify is not None
+    return await execute(tool.verify, {"key": call.idempotency_key}, call, runtime, None, credentials, trail, outer)
 
 
 # Authorize
@@ -507,6 +547,9 @@ async def _end(
 ) -> Result[Any]:
     """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up."""
     redaction = runtime.redaction
+    if isinstance(raised, Recalled):
+        trail.decision = None  # the result has the first call's
+        return raised.result
     if outer.error is None and (pending := pending_of(raised)) is not None:
         pending = replace(
             pending, message=redacted(pending.message, redaction), url=pending.url and redacted(pending.url, redaction)
@@ -522,7 +565,7 @@ async def _end(
     to_error = partial(
         to_tool_error, raised, call.tool, show=runtime.show_errors, redaction=redaction, cut_short=cut_short
     )
-    error = await in_thread(to_error, is_cleanup=True) if is_long(raised.args) else to_error()
+    error = _advised(await in_thread(to_error, is_cleanup=True) if is_long(raised.args) else to_error(), outer)
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)
     if runtime.handles is not None:
@@ -532,12 +575,33 @@ async def _end(
     return error_result(call, error, started_at, trail.repairs)
 
 
-async def _record_given_up(call: Call, runtime: Runtime, started_at: datetime, trail: Trail) -> None:
+def _advised(error: ToolError, outer: Trail) -> ToolError:
+    """Return *error*, which does not advise to repeat work that may have had its effect, and would have it again."""
+    if (
+        error.retry == "later"
+        and error.code in _UNCERTAIN
+        and outer.begun is not None
+        and not may_be_repeated(outer.begun.spec)
+    ):
+        error.retry = "never"
+    return error
+
+
+async def _record_given_up(
+    given_up: BaseException, call: Call, runtime: Runtime, started_at: datetime, trail: Trail
+) -> None:
     """Record the end of a call whose caller has given up, and does not wait for that."""
-    error = ToolError(f"The caller of '{call.tool}' has given up.", "cancelled")
+    if not isinstance(given_up, asyncio.CancelledError):
+        if trail.claim is not None:
+            trail.claim.give_up()
+        return
+    error = _advised(ToolError(f"The caller of '{call.tool}' has given up.", "cancelled"), trail)
     result = error_result(call, error, started_at, trail.repairs)
-    keep(asyncio.ensure_future(record_finished(call, runtime, started_at, result, trail)))
-    await asyncio.sleep(0)  # most recorders end in their first step
+    if trail.claim is not None:
+        keep(asyncio.ensure_future(trail.claim.finish(result)))
+    if runtime.recorders:
+        keep(asyncio.ensure_future(record_finished(call, runtime, started_at, result, trail)))
+        await asyncio.sleep(0)  # most recorders end in their first step
 
 
 def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tuple[Repair, ...] = ()) -> Result[Any]:

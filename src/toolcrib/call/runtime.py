@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from annotated_doc import Doc
 from annotated_types import Ge
@@ -24,9 +24,12 @@ from ..core import (
     Tool,
     ToolError,
 )
-from ..machinery import ErrorMessage, Globs, Overrides, ResultHandles, compile_globs, current_client
+from ..machinery import ErrorMessage, Globs, Ledger, Overrides, ResultHandles, compile_globs, current_client
 from .arguments import CheckedArguments
 from .pending import PendingCalls, Questions
+
+if TYPE_CHECKING:
+    from .once import Claim
 
 T = TypeVar("T")
 
@@ -109,6 +112,8 @@ class Runtime:
     handles: ResultHandles | None = None
     records_content: bool = False
     """Whether any recorder sees arguments and results."""
+    ledger: Ledger | None = None
+    """Where calls with an idempotency key are stored."""
     redact_also: Callable[[Iterable[str]], None] = lambda secrets: None
     """Takes up secrets that are given out while a call runs."""
 
@@ -145,6 +150,8 @@ class Trail:
     """The attempts that failed."""
     record: CallRecord | None = None
     """The record of the start of the work."""
+    claim: "Claim | None" = None
+    """The claim of a call with an idempotency key, once it is made."""
     begun: Tool | None = None
     """The tool, once its work has begun."""
     error: ToolError | None = None

@@ -67,7 +67,8 @@ class Call:
     *arguments* is JSON text or a mapping of JSON values; None means no arguments. *timeout_s* is the longest it may
     take, in seconds, in addition to the limits of the tool and the workbench. *cancellation* cancels it, from anywhere.
     *data* is the host's, for this one call: a tool finds it in `Context.call.data`; no model sees or sets it.
-    *traceparent* (W3C Trace Context) is the trace that the call is a part of.
+    *traceparent* (W3C Trace Context) is the trace that the call is a part of. Of the calls of one principal with the
+    same *idempotency_key* (1 to 255 printable characters of ASCII) one is made; the others get its result.
     Treat it as a value. (Not frozen: one is made for every call, and freezing makes that three times as slow.)
     """
 
@@ -78,6 +79,7 @@ class Call:
     cancellation: CancellationToken | None = None
     data: Mapping[str, Any] | None = field(default=None, repr=False)
     traceparent: str | None = None
+    idempotency_key: str | None = None
 
 
 convert_when_read(Call, "id", id_of_call)

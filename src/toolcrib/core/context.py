@@ -102,6 +102,11 @@ class Context:
         return self.host.variables
 
     @property
+    def idempotency_key(self) -> str | None:
+        """The key of the call, to pass on to services that take one."""
+        return self.call.idempotency_key
+
+    @property
     def log(self) -> logging.Logger:
         log = logging.getLogger(f"toolcrib.tool.{self.call.tool}")
         log.addFilter(_above.filter)  # once: secrets are redacted there, and a filter concerns no logs below

@@ -83,7 +83,9 @@ class Tool(Protocol):
     *work* is awaited with the checked arguments and, unless `needs_context` is False, the Context of the call.
     `lock`, a Semaphore, admits its calls one at a time, where they have to be. `retries` is how often a failed call is
     made again; None where the tool does not say. `handles` are the arguments that take the handle of a large
-    result, with the schemas of their values. `source` is the source whose life the tool shares.
+    result, with the schemas of their values. `source` is the source whose life the tool shares. `verify` finds out
+    whether the call with an idempotency key, its argument `key`, took effect: True, False, or None where that is
+    unknown; any other value is the result of that call.
     """
 
     spec: ToolSpec
@@ -97,6 +99,7 @@ class Tool(Protocol):
     retries: int | None = None
     handles: Mapping[str, Any] | None = None
     source: Any = None
+    verify: Any = None
 
     def body(self) -> str:
         """Return the identity of what the tool does, as far as it is known.

@@ -110,6 +110,7 @@ class ToolSpec:
     `names` are groups of names that a call may use for one member, at any depth: a field's own name and its aliases.
     `icons` are as MCP has them: `{"src": ...}`, and `mimeType` and `sizes` where these are known.
     `deferred`: a model is not shown it until it searches, where its provider can do that.
+    `once`: an agent gives each request of a model an idempotency key of its own.
     `kind`: what is called. A resource that is read is a call of 'resources/read URI', a prompt that is filled in one of
     'prompts/get NAME': no model is shown these, and policies, limits and records see them as calls.
     """
@@ -129,6 +130,7 @@ class ToolSpec:
     names: Sequence[frozenset[str]] = ()
     icons: Sequence[Mapping[str, Any]] = ()
     deferred: bool = False
+    once: bool = False
     kind: Kind = "tool"
 
     @classmethod

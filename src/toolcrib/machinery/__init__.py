@@ -13,6 +13,7 @@ from ..core.cancel import (
 )
 from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
 from ..core.display import escaped, one_line
+from ..core.engine import Ledger, LedgerEntry
 from ..core.pending import StillPending, StoredPending, Suspended
 from ..core.protocols import (
     Asker,
@@ -28,7 +29,7 @@ from ..core.protocols import (
     PendingStore,
     Work,
 )
-from .digest import call_digest, canonical
+from .digest import call_digest, canonical, key_digest
 from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import (
@@ -78,6 +79,8 @@ __all__ = [
     "Handed",
     "Host",
     "LONG_CHARS",
+    "Ledger",
+    "LedgerEntry",
     "LoopEnded",
     "MIN_RESULT_CHARS",
     "MayAnswer",
@@ -116,6 +119,7 @@ __all__ = [
     "in_thread_if_long",
     "is_handle",
     "is_long",
+    "key_digest",
     "lazy_names",
     "leaves",
     "log_failure",

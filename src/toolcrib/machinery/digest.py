@@ -44,6 +44,11 @@ def call_digest(caller: Caller, tool: Tool, arguments: str) -> str:
     return _sha256(caller.principal, caller.profile, caller.thread, spec.name, definition, arguments)
 
 
+def key_digest(profile: str, tool: str, arguments: str) -> str:
+    """Return the digest of what an idempotency key stands for, whatever the conversation and the tool's definition."""
+    return _sha256(profile, tool, arguments)
+
+
 def _sha256(*parts: Any) -> str:
     import hashlib  # OpenSSL: who only defines tools needs none
 

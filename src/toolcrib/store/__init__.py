@@ -1,4 +1,4 @@
-"""One database: SQLite by default, PostgreSQL by URL. Sealed rows, versioned tables, leases, pending calls, results.
+"""One database: SQLite by default, PostgreSQL by URL. Sealed rows, versioned tables, and what calls keep in them.
 
 Needs the extra `toolcrib[store]`: importing this without it raises SetupError.
 """
@@ -9,10 +9,20 @@ from ..machinery import raise_missing_extra
 try:
     from .keys import KeySource
     from .leases import Lease, Leases
+    from .ledger import DatabaseLedger
     from .pendings import DatabasePendings
     from .results import DatabaseResults
     from .store import Store
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "The store needs", "store")
 
-__all__ = ["DatabasePendings", "DatabaseResults", "KeySource", "Lease", "Leases", "Store", "StoreError"]
+__all__ = [
+    "DatabaseLedger",
+    "DatabasePendings",
+    "DatabaseResults",
+    "KeySource",
+    "Lease",
+    "Leases",
+    "Store",
+    "StoreError",
+]

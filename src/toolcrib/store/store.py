@@ -3,6 +3,7 @@
 from functools import cached_property
 
 from .database import Database
+from .ledger import DatabaseLedger
 from .pendings import DatabasePendings
 from .results import DatabaseResults
 
@@ -27,3 +28,8 @@ class Store(Database):
     def results(self) -> DatabaseResults:
         """Large results, in this database."""
         return DatabaseResults(self)
+
+    @cached_property
+    def ledger(self) -> DatabaseLedger:
+        """Calls with an idempotency key, in this database."""
+        return DatabaseLedger(self)

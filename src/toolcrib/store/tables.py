@@ -136,9 +136,9 @@ def decode_bytes(value: object) -> bytes:
     return value
 
 
-# The tables of this room: pending calls, large results, leases.
+# The tables of this room: pending calls, large results, leases, the ledger of calls with a key.
 #
-# Sealed are what a call would run with and asks, what was answered, and the content of results. In clear are the
+# Sealed are what a call runs with and asks, what was answered, and results. In clear are the
 # columns that rows are found by: names of tools, principals and threads, digests, times and states. Each envelope is
 # bound to the clear columns of its row, but for the state of a pending call, which an answer that opens must bear out.
 
@@ -154,6 +154,12 @@ RESULTS = table(
     key=("number",),
 )
 LEASES = table("toolcrib_leases", "name", "owner", "fence", "expires_at", key=("name",))
+LEDGER = table(
+    "toolcrib_ledger",
+    *("id", "principal", "key", "digest", "tool", "thread", "idempotent", "state", "owner", "fence", "lease_until"),
+    *("started_at", "expires_at", "body", "result"),
+    key=("id",),
+)
 
 
 def of_pending(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -167,6 +173,15 @@ def of_answer(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def of_result(row: Mapping[str, Any]) -> tuple[str, ...]:
     return ("result", *(str(row[name]) for name in ("handle", "principal", "thread", "tool", "stored_at")))
+
+
+def of_entry(row: Mapping[str, Any]) -> tuple[str, ...]:
+    names = ("id", "principal", "key", "digest", "tool", "thread", "idempotent", "started_at")
+    return ("entry", *(str(row[name]) for name in names))
+
+
+def of_end(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("end", *of_entry(row))
 
 
 STORE = Schema(
@@ -191,10 +206,21 @@ STORE = Schema(
         ),
         # With what bounds count: they are counted without a look at the rows.
         ("CREATE INDEX toolcrib_pendings_principal ON toolcrib_pendings (principal, number, state, size_bytes)",),
+        (
+            """CREATE TABLE toolcrib_ledger (
+                id TEXT PRIMARY KEY, principal TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,
+                tool TEXT NOT NULL, thread TEXT NOT NULL, idempotent BIGINT NOT NULL, state TEXT NOT NULL,
+                owner TEXT NOT NULL, fence BIGINT NOT NULL, lease_until BIGINT NOT NULL, started_at BIGINT NOT NULL,
+                expires_at BIGINT NOT NULL, body {bytes} NOT NULL, result {bytes}, UNIQUE (principal, key))""",
+            "CREATE INDEX toolcrib_ledger_expiry ON toolcrib_ledger (expires_at)",
+            "CREATE INDEX toolcrib_ledger_running ON toolcrib_ledger (owner) WHERE state = 'running'",
+        ),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),
         Sealed(PENDINGS, "answer", of_answer),
         Sealed(RESULTS, "content", of_result),
+        Sealed(LEDGER, "body", of_entry),
+        Sealed(LEDGER, "result", of_end),
     ),
 )

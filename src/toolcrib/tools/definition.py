@@ -37,6 +37,9 @@ class ToolOptions(TypedDict, total=False):
     - `timeout_s`: how long a call may take, in seconds.
     - `serial`: whether its calls run one at a time, in order of arrival.
     - `retries`: how often a failed call is made again; only for a tool that is idempotent or reads only.
+    - `once`: whether an agent gives each request of a model an idempotency key of its own; needs a store.
+    - `verify`: a function of the idempotency key that finds out whether its call took effect, where that is unknown:
+      True, False (then it runs), None, or the result. It may take a Context and dependencies.
     - `isolation`: `"process"` runs it in a worker process, which is stopped at the deadline with all it started. The
       function has to be importable: at the top of a module.
     - `available`: whether a caller may see and call it; plain or async, given the Caller.
@@ -60,6 +63,8 @@ class ToolOptions(TypedDict, total=False):
     timeout_s: float | None
     serial: bool
     retries: int | None
+    once: bool
+    verify: Callable[..., Any] | None
     isolation: Literal["process"] | None
     available: Availability | None
     strict: bool | None
@@ -135,6 +140,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "timeout_s": (_is_duration, "a number of seconds above 0, or None for no limit"),
     "retries": (_is_count, "how often a failed call is made again: 0 or more"),
     "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
+    "verify": (callable, "a function of the idempotency key, as in def verify(key: str) -> bool | None"),
     "available": (callable, "a function that is given the Caller"),
     "auth": (_is_auth, 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"]), a Secret, or a list of them'),
     "icons": (_are_icons, 'a list of URLs, https or data:image, or of mappings with one, as in {"src": "https://..."}'),
@@ -253,6 +259,7 @@ def spec_of(
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
         timeout_s=options.get("timeout_s"),
+        once=options.get("once") is True,
         names=names,
         icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
     )

@@ -83,6 +83,7 @@ class Tool(Generic[P, R]):
     requires: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What it needs beside credentials, as JSON data, where it runs in the sandbox: hosts, mounts, limits."""
     source: Any = None
+    verify: "Tool[..., Any] | None" = None
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of arguments in the schema, by the names of parameters that differ from them."""
     code: tuple[Any, ...] = ()
@@ -268,6 +269,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "retries": options.get("retries"),
         "handles": handles,
         "lock": Semaphore(1) if options.get("serial") else None,
+        "verify": _verifier(options.get("verify"), label),
         "aliases": aliases,
         "code": (fn, *code),
     }
@@ -292,6 +294,19 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         except Exception as error:
             raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
     return parts
+
+
+def _verifier(verify: Any, label: str) -> "Tool[..., Any] | None":
+    """Return *verify* as a Tool of the argument `key`. Raises DefinitionError for another signature."""
+    if verify is None:
+        return None
+    verifier: Tool[..., Any] = Tool(verify, name="verify")
+    if list(verifier.spec.input_schema.get("properties", ())) != ["key"]:
+        raise DefinitionError(
+            f"{label}: verify is a function of the idempotency key, and of what is provided, as in "
+            "def verify(key: str, context: Context) -> bool | None."
+        )
+    return verifier
 
 
 class Definition:
@@ -460,7 +475,7 @@ def _name(fn: Any, options: ToolOptions) -> str:
 
 def _adapted(tool: AnyTool) -> Tool[..., Any]:
     """Return a Tool that does what *tool* of another kind does. What it lacks is as the protocol has it."""
-    optional = ("at_deadline", "needs_context", "available", "lock", "retries", "handles", "source")
+    optional = ("at_deadline", "needs_context", "available", "lock", "retries", "handles", "source", "verify")
     adapted: Tool[..., Any] = Tool.of_parts(
         spec=tool.spec,
         fn=tool.work,

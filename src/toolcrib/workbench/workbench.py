@@ -255,6 +255,7 @@ class Crib(Startable):
             policy=self._rules or options["policy"],
             broker=options["broker"],
             timeout_s=options["timeout_s"],
+            ledger=getattr(self.store, "ledger", None),
             retries=tuple(options["retries"]) or None,
             redaction=redaction,
             recorders=recorders,
@@ -700,7 +701,14 @@ class Workbench(Startable):
     # Calls
 
     @overload
-    async def call(self, tool: str, arguments: str | bytes | Mapping[str, Any] | None = None, /) -> Result[Any]: ...
+    async def call(
+        self,
+        tool: str,
+        arguments: str | bytes | Mapping[str, Any] | None = None,
+        /,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Result[Any]: ...
     @overload
     async def call(self, tool: Call, /) -> Result[Any]: ...
     @overload
@@ -713,6 +721,9 @@ class Workbench(Startable):
         Always returns a Result, also for a tool that is not there, or cannot be started. Raises only what the program
         itself did wrong (UnknownToolError for a function that is not a tool of this workbench, SetupError after
         `stop`), and CancelledError when the task that waits is cancelled.
+
+        Of the calls of a principal with one *idempotency_key* one is made, over all processes that share the store, and
+        the others get its result, marked as `repeated` in its metadata. Without a database that is a SetupError.
         """
         if type(tool) is str and self._direct_on is _get_running_loop() and not kwargs:
             return run(Call(tool, args[0]) if len(args) == 1 else Call(tool, *args), self._runtime)
@@ -767,7 +778,14 @@ class Workbench(Startable):
         return await _call_each(self.call, queue, (limit or len(queue)) if parallel else 1, stop_on_error=stop_on_error)
 
     @overload
-    def call_sync(self, tool: str, arguments: str | bytes | Mapping[str, Any] | None = None, /) -> Result[Any]: ...
+    def call_sync(
+        self,
+        tool: str,
+        arguments: str | bytes | Mapping[str, Any] | None = None,
+        /,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Result[Any]: ...
     @overload
     def call_sync(self, tool: Call, /) -> Result[Any]: ...
     @overload
@@ -1120,13 +1138,15 @@ class Workbench(Startable):
     def _call_of(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if isinstance(tool, str):
             try:
-                return Call(str(tool), *args, **kwargs)
+                tool = Call(str(tool), *args, **kwargs)
             except TypeError:
                 raise TypeError(
                     f"The arguments of {str(tool)!r} are one mapping, or JSON text: call({str(tool)!r}, {{...}}). "
                     "Keyword arguments are for a tool that is passed as its function."
                 ) from None
         if isinstance(tool, Call):
+            if tool.idempotency_key is not None and self._runtime.ledger is None:
+                raise SetupError("An idempotency key needs a database: Workbench([...], store=...), or Crib's store=.")
             return tool
         fn = getattr(tool, "fn", tool)
         if (own_tool := next((own for own in self.registry if own is tool or own.fn == fn), None)) is not None:

@@ -156,7 +156,9 @@ async def test_a_call_that_takes_too_long_ends_in_time():
 
     result = await bench(wait, timeout_s=0.2).call_tool("wait")
     assert result == text(
-        "wait", "Tool 'wait' did not answer in time. Ask for less, or try again later.", is_error=True
+        "wait",
+        "Tool 'wait' did not answer in time. Whether it took effect is unknown: find out before you ask for less.",
+        is_error=True,
     )
 
 

@@ -1,0 +1,272 @@
+"""At most once: a call with an idempotency key is claimed in the ledger before its work, and answered from it later.
+
+The key is looked up once the arguments are checked and no rule denies the call: so the first result is given to those
+alone who may make the call now, and no person is asked about what has run. It is claimed just before the work. Where
+the process of the first call died on the way, only an idempotent tool runs again; of another one it is unknown whether
+it took effect, until its `verify` or a person has settled that.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from secrets import token_hex
+from typing import Any
+
+from ..core import (
+    Call,
+    Content,
+    Data,
+    Decision,
+    Result,
+    StoreError,
+    Text,
+    ToolError,
+    content_from_dict,
+    content_of,
+    content_to_dict,
+)
+from ..machinery import (
+    Ledger,
+    LedgerEntry,
+    call_digest,
+    current_deadline,
+    in_thread_if_long,
+    key_digest,
+    log_failure,
+    redacted_json,
+)
+from .arguments import CheckedArguments
+from .execute import may_be_repeated
+from .runtime import Runtime
+
+MAX_KEY_CHARS = 255
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+"""How large a result is stored. Of a larger one, the ledger has only that the call took effect."""
+FINISH_TIMEOUT_S = 10.0
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.25
+_SPARE_S = 0.1
+"""How long before its deadline a call says that the first one still runs."""
+
+
+class Recalled(Exception):
+    """Ends a call with the *result* of the first one with its key."""
+
+    def __init__(self, result: Result[Any]) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Claim:
+    """The claim of one call with an idempotency key. *document* is what it runs with.
+
+    `approved_by` is who has approved it already: its process died before it ended, and another run is the same call.
+    """
+
+    __slots__ = ("approved_by", "document", "entry", "ledger", "runtime")
+
+    def __init__(self, document: CheckedArguments, runtime: Runtime, ledger: Ledger) -> None:
+        call, caller = document.call, runtime.caller
+        self.document, self.runtime, self.ledger = document, runtime, ledger
+        self.approved_by: str | None = None
+        self.entry = LedgerEntry(
+            id=f"run_{token_hex(16)}",
+            principal=caller.principal,
+            key=require_key(call.idempotency_key),
+            digest=key_digest(caller.profile, document.tool.spec.name, document.forms.identity),
+            tool=document.tool.spec.name,
+            thread=caller.thread,
+            is_idempotent=may_be_repeated(document.tool.spec),
+            started_at=datetime.now(UTC),
+        )
+
+    async def recall(self) -> None:
+        """Look the key up, before a person is asked. Raises Recalled, and ToolError `conflict` or `lost`."""
+        entry = await self.ledger.find(self.entry.principal, self.entry.key)
+        if entry is not None:
+            entry = await self._wait_for(entry)
+        if entry is not None and entry.is_abandoned and entry.approval == self._approval():
+            self.approved_by = entry.approved_by
+
+    async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:
+        """Claim the call, so that it runs here and now. Raises as `recall` does.
+
+        *verify* asks the tool whether the key took effect, where that is not known.
+        """
+        document, redaction = self.document, self.runtime.redaction
+
+        def arguments() -> str:
+            return redacted_json(document.forms.text, redaction)
+
+        self.entry = replace(self.entry, arguments=await in_thread_if_long(arguments, document.call.arguments))
+        if decision is not None and decision.by is not None:
+            self.entry = replace(self.entry, approved_by=decision.by, approval=self._approval())
+        while not (entry := await self.ledger.claim(self.entry)).is_own:
+            waiting = await self._wait_for(entry)
+            if waiting is not None and waiting.is_lost:
+                await self._settle(waiting, verify)
+        self.entry = entry
+
+    def _approval(self) -> str | None:
+        """Return what an approval is bound to; None where it does not hold for another run."""
+        document = self.document
+        if document.forms.has_made:  # a person has seen defaults that this run does not have
+            return None
+        return call_digest(self.runtime.caller, document.tool, document.forms.identity)
+
+    async def finish(self, result: Result[Any]) -> Result[Any]:
+        """Store how the call ended, before its caller learns it. Return the result for them.
+
+        A call that waits, or may be made again, is released.
+        """
+        call, is_stored = self.document.call, False
+        is_repeatable = result.error is not None and result.error.retry == "later"
+        data = None
+        if result.pending is None and not is_repeatable:
+            parts = [getattr(part, "data", None) or part.text for part in result.content]
+            data = await in_thread_if_long(partial(stored, result), parts)
+        try:
+            async with asyncio.timeout(FINISH_TIMEOUT_S):
+                is_stored = await self.ledger.finish(self.entry, data)
+        except (StoreError, TimeoutError) as error:
+            log_failure(f"The end of a call of '{call.tool}' could not be stored", error, self.runtime.redaction)
+            return _with_error(result, lost(call.tool, self.entry, "Its end could not be stored."))
+        return result if is_stored else await self._overtaken(result)
+
+    def give_up(self) -> None:
+        """Leave it unknown how the call ends: the program is told to stop."""
+        self.ledger.give_up(self.entry)
+
+    async def _overtaken(self, result: Result[Any]) -> Result[Any]:
+        """Return how the run ended that was begun elsewhere while this process seemed to be dead."""
+        try:
+            entry = await self.ledger.find(self.entry.principal, self.entry.key)
+            if entry is not None:
+                await self._wait_for(entry)
+        except Recalled as recalled:
+            return recalled.result
+        except (ToolError, StoreError) as error:
+            return _with_error(result, error if isinstance(error, ToolError) else lost(self.entry.tool, self.entry))
+        return _with_error(result, lost(self.entry.tool, self.entry))
+
+    async def _wait_for(self, entry: LedgerEntry) -> LedgerEntry | None:
+        """Wait until *entry*, the first call with the key, does not run. Return it where the call may go on.
+
+        Raises Recalled with its result; ToolError `conflict` where it is another call, or does not end in time; `lost`
+        where it is not known whether it took effect, and the tool has no `verify`.
+        """
+        call, pause_s = self.document.call, _FIRST_PAUSE_S
+        current: LedgerEntry | None = entry
+        while current is not None:
+            if current.digest != self.entry.digest:
+                raise conflict(call.tool, current)
+            if current.result is not None:
+                raise Recalled(restored(current.result, call))
+            if current.is_lost and getattr(self.document.tool, "verify", None) is None:
+                raise lost(call.tool, current)
+            if current.state == "released" or current.is_abandoned:
+                break
+            deadline = current_deadline.get()
+            if deadline is not None and deadline.left_s < pause_s + _SPARE_S:
+                raise ToolError(
+                    f"A call of '{call.tool}' with this idempotency key is still running. Call again with the same key "
+                    "and arguments for its result.",
+                    "conflict",
+                    retry="later",
+                    details={"retry_after_s": 1},
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
+            current = await self.ledger.find(self.entry.principal, self.entry.key)
+        return current
+
+    async def _settle(self, entry: LedgerEntry, verify: Callable[[], Awaitable[Any]]) -> None:
+        """Settle a lost *entry* by what `verify` says: False and it may run, None and it stays unknown."""
+        try:
+            verdict = await verify()
+        except Exception as error:
+            log_failure(f"Whether a call of '{entry.tool}' took effect was not verified", error, self.runtime.redaction)
+            verdict = None
+        if verdict is None:
+            raise lost(entry.tool, entry)
+        content = (Text(took_effect(entry)),) if verdict is True else content_of(verdict, self.document.tool.encode)
+        data = None if verdict is False else stored(Result(None, content, started_at=entry.started_at))
+        await self.ledger.settle(entry, data)
+
+
+def require_key(key: Any) -> str:
+    """Return *key*. Raises ToolError `invalid_arguments` where it is not 1 to 255 printable characters of ASCII."""
+    if isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS and key.isascii() and key.isprintable():
+        return key
+    raise ToolError(
+        f"An idempotency key is 1 to {MAX_KEY_CHARS} printable characters of ASCII, such as a UUID. "
+        "Send the same one with each retry of a call, and another one with each new call.",
+        "invalid_arguments",
+    )
+
+
+def conflict(tool: str, entry: LedgerEntry) -> ToolError:
+    of_tool = "" if entry.tool == tool else f", of '{entry.tool}',"
+    return ToolError(
+        f"This idempotency key was used for another call{of_tool} with other arguments. Use a key of its own for each "
+        "call.",
+        "conflict",
+        retry="never",
+    )
+
+
+def lost(tool: str, entry: LedgerEntry, reason: str = "Its process ended before it did.") -> ToolError:
+    return ToolError(
+        f"{reason} Whether this call of '{tool}' took effect is unknown. Do not repeat it: let a person find out, and "
+        f"settle it (toolcrib calls settle {entry.id} --done or --not-done).",
+        "lost",
+        retry="never",
+        details={"id": entry.id},
+    )
+
+
+def took_effect(entry: LedgerEntry, by: str | None = None) -> str:
+    """Return the text of the result of a call that has taken effect, and whose own result is not known."""
+    settled_by = "" if by is None else f", as '{by}' has settled"
+    return f"This call of '{entry.tool}' took effect{settled_by}. Its result is not known."
+
+
+def _with_error(result: Result[Any], error: ToolError) -> Result[Any]:
+    return replace(result, value=None, content=(Text(error.message),), error=error, pending=None)
+
+
+# Results as the ledger has them
+
+
+def stored(result: Result[Any]) -> dict[str, Any]:
+    """Return *result* as JSON data. Of one that is too large, only that the call took effect."""
+    content, error = result.content, result.error
+    if sum(len(getattr(part, "data", None) or part.text) for part in content) > MAX_RESULT_BYTES:
+        message = f"This call of '{result.tool}' took effect. Its result is too large to be given twice."
+        content, error = (Text(message),), ToolError(message, "too_large", retry="never")
+    return {
+        "content": [content_to_dict(part, exact=True) for part in content],
+        "error": error and error.to_dict(),
+        "metadata": json.loads(json.dumps(result.metadata, default=str)),
+        "times": [result.started_at.isoformat(), result.finished_at.isoformat()],
+    }
+
+
+def restored(data: Mapping[str, Any], call: Call) -> Result[Any]:
+    """Return the result of *call* that `stored` wrote, marked as `repeated`. Its value is the JSON of its content."""
+    content = tuple(content_from_dict(part) for part in data["content"])
+    error, value = data["error"], None
+    if error is not None:
+        error = ToolError(error["message"], error["code"], retry=error["retry"], details=error.get("details"))
+    else:
+        values = [part.value if isinstance(part, Data) else _text_or_part(part) for part in content]
+        value = values[0] if len(values) == 1 else values
+    started_at, finished_at = map(datetime.fromisoformat, data["times"])
+    metadata = {**data["metadata"], "repeated": True}
+    return Result(value, content, error, (), started_at, finished_at, call.id, call.tool, None, metadata)
+
+
+def _text_or_part(part: Content) -> Any:
+    return part.text if isinstance(part, Text) else part

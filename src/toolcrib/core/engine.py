@@ -1,0 +1,72 @@
+"""Calls that outlive their process: what a ledger stores of one, and what stores them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+EntryState = Literal["running", "ended", "released"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One call with an idempotency key, as a ledger has it.
+
+    `running`, until it has `ended` with its *result*, as JSON data; `released` where it did not take place, or may be
+    made again. *digest* is that of the tool and the arguments. *is_idempotent*: another run changes nothing more.
+    *fence* counts its runs. *is_own*: it was claimed just now, to be run here. *is_abandoned*: its process has not been
+    heard of within its lease, so it is not known how far it came. *approved_by* is the person who approved it, and
+    *approval* the digest of what they approved. *arguments* are JSON text, secrets redacted.
+    """
+
+    id: str
+    principal: str
+    key: str
+    digest: str
+    tool: str
+    thread: str
+    is_idempotent: bool
+    started_at: datetime
+    approved_by: str | None = None
+    approval: str | None = field(default=None, repr=False)
+    arguments: str = field(default="{}", repr=False)
+    state: EntryState = "running"
+    fence: int = 1
+    is_abandoned: bool = False
+    is_own: bool = False
+    result: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is unknown if the call took effect, until that is settled."""
+        return self.is_abandoned and not self.is_idempotent
+
+
+class Ledger(Protocol):
+    """Stores calls by principal and idempotency key, so that each takes effect at most once, over all processes.
+
+    Every change is a compare-and-set on one row. Time is the database's.
+    """
+
+    async def find(self, principal: str, key: str, /) -> LedgerEntry | None:
+        """Return the entry of *key*; None where it is unknown, or has expired."""
+        ...
+
+    async def claim(self, entry: LedgerEntry, /) -> LedgerEntry:
+        """Store *entry* and return it, for this process to run: also in place of one that may run again.
+
+        One that may is released, or abandoned and idempotent, and has the same digest. Return any other as it is.
+        """
+        ...
+
+    async def finish(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
+        """Store how *entry*, which this process has claimed, ended; None releases it. False where another has it."""
+        ...
+
+    def give_up(self, entry: LedgerEntry, /) -> None:
+        """Let the lease of *entry* run out: this process does not know how it ends."""
+        ...
+
+    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
+        """Do as `finish`, for an abandoned *entry* of another process. False where it is not abandoned any more."""
+        ...

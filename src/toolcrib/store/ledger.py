@@ -1,0 +1,292 @@
+"""A Ledger in a database: of the calls with one key, one has its effect, over all processes and restarts.
+
+A row is inserted before the work and ended after it, each in a transaction of its own. In between its process holds a
+lease, which a thread renews: of a process that died or hangs the lease runs out. The *fence* counts the runs, so that
+what an overtaken process writes is refused.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from os import getpid
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, TextClause, Update, bindparam, select, text
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from ..core import SetupError, StoreError
+from ..machinery import LedgerEntry, log_failure
+from .tables import LEDGER, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_end, of_entry
+
+if TYPE_CHECKING:
+    from .database import Database, Row
+
+_log = logging.getLogger("toolcrib")
+
+DEFAULT_KEEP_S = 7 * 24 * 3600.0
+DEFAULT_LEASE_S = 15.0
+_PRUNE_INTERVAL = 256
+"""After how many claims what has expired is deleted."""
+
+_NOW = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+}
+"""Now in microseconds since 1970, by the clock of the database."""
+
+
+class _Now(FunctionElement[int]):
+    name = "now"
+    inherit_cache = True
+
+
+@compiles(_Now)
+def _compile_now(_element: _Now, compiler: Any, **_: Any) -> str:
+    return _NOW[compiler.dialect.name]
+
+
+_IN_BODY = ("arguments", "approved_by", "approval")
+
+_t = LEDGER.c
+_COLUMNS = [column.name for column in LEDGER.columns]
+_IS_LATE = _t.lease_until <= _Now()
+_SELECT = select(*LEDGER.columns, _IS_LATE.label("is_late"))
+_FIND = _SELECT.where(
+    _t.principal == bindparam("principal"), _t.key == bindparam("key"), _t.expires_at > _Now()
+).with_for_update()
+_BY_ID = _SELECT.where(_t.id == bindparam("id"))
+_END = (
+    LEDGER.update()
+    .where(_t.id == bindparam("entry"), _t.state == "running", _t.fence == bindparam("run"))
+    .values(state=bindparam("end"), result=bindparam("sealed"), expires_at=_Now() + bindparam("keep"))
+)
+_END_OWN = _END.where(_t.owner == bindparam("process"))
+_END_LATE = _END.where(_IS_LATE)
+_LOST = _SELECT.where(_t.state == "running", _t.idempotent == 0, _IS_LATE).order_by(_t.started_at)
+
+
+def _insertion(now: str) -> TextClause:
+    names = [name for name in _COLUMNS if name != "result"]
+    values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep"}
+    return text(
+        f"INSERT INTO toolcrib_ledger ({', '.join(names)}) "  # noqa: S608 - names of this file
+        f"VALUES ({', '.join(values.get(name, f':{name}') for name in names)}) ON CONFLICT (principal, key) DO NOTHING"
+    )
+
+
+_INSERT = {dialect: _insertion(now) for dialect, now in _NOW.items()}
+
+
+class DatabaseLedger:
+    """A Ledger in *store*. A key is known for *keep_s* seconds after its call has ended.
+
+    *lease_s* is after how many seconds a process that does not renew its leases is taken for dead.
+    """
+
+    def __init__(self, store: "Database", *, keep_s: float = DEFAULT_KEEP_S, lease_s: float = DEFAULT_LEASE_S) -> None:
+        if not keep_s > 0 or not lease_s > 0:
+            raise SetupError("The times of DatabaseLedger, keep_s and lease_s, are above 0.")
+        self._store = store
+        self._keep = int(keep_s * 1e6)
+        self._lease_s = lease_s
+        self._heartbeats: dict[int, _Heartbeat] = {}
+        self._claims = 0
+
+    async def find(self, principal: str, key: str, /) -> LedgerEntry | None:
+        rows = await self._store.read(_FIND, {"principal": encode_name(principal), "key": key})
+        return self._decode(rows[0]) if rows else None
+
+    async def find_id(self, id: str, /) -> LedgerEntry | None:  # noqa: A002
+        """Return the entry with *id*."""
+        rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
+        return self._decode(rows[0]) if rows else None
+
+    async def lost(self) -> Sequence[LedgerEntry]:
+        """Return the calls of which it is not known whether they took effect, the oldest first."""
+        rows = await self._store.transact(lambda c: c.execute(_LOST).mappings().fetchall(), write=False)
+        return [self._decode(row) for row in rows]
+
+    async def claim(self, entry: LedgerEntry, /) -> LedgerEntry:
+        heartbeat = self._heartbeat()
+        heartbeat.begin()
+        try:
+            current = await self._store.transact(lambda connection: self._claim(connection, entry, heartbeat.owner))
+        except BaseException:
+            heartbeat.end(entry)  # it may have been stored all the same
+            raise
+        if not current.is_own:
+            heartbeat.end()
+        return current
+
+    async def finish(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
+        heartbeat = self._heartbeat()
+        try:
+            is_stored = await self._end(_END_OWN, entry, result, process=heartbeat.owner)
+        except BaseException:
+            heartbeat.end(entry)
+            raise
+        heartbeat.end()
+        return is_stored
+
+    def give_up(self, entry: LedgerEntry, /) -> None:
+        self._heartbeat().end(entry)
+
+    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
+        return await self._end(_END_LATE, entry, result)
+
+    def __repr__(self) -> str:
+        return f"<DatabaseLedger in {self._store.place}>"
+
+    def _heartbeat(self) -> "_Heartbeat":
+        pid = getpid()  # a thread does not survive a fork
+        return self._heartbeats.get(pid) or self._heartbeats.setdefault(pid, _Heartbeat(self._store, self._lease_s))
+
+    def _claim(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry:
+        row = self._row(entry, owner)
+        self._claims += 1
+        if self._claims % _PRUNE_INTERVAL == 1:
+            is_running = (_t.state == "running") & ~_IS_LATE
+            connection.execute(LEDGER.delete().where(_t.expires_at <= _Now(), ~is_running))
+        for _ in range(2):
+            if connection.execute(_INSERT[connection.dialect.name], row).rowcount:
+                return replace(entry, is_own=True)
+            current = connection.execute(_FIND, {name: row[name] for name in ("principal", "key")}).mappings().first()
+            if current is not None:
+                break
+            has_key = (_t.principal == row["principal"], _t.key == row["key"])
+            connection.execute(LEDGER.delete().where(*has_key, _t.expires_at <= _Now()))
+        else:
+            raise StoreError(f"A key in the store {self._store.place} changes all the time. Try again later.")
+        stored = self._decode(current)
+        may_run = stored.state == "released" or (stored.is_abandoned and stored.is_idempotent)
+        if stored.digest != entry.digest or not may_run:
+            return stored
+        entry = replace(entry, id=stored.id, fence=stored.fence + 1, is_own=True)
+        values = {name: value for name, value in self._row(entry, owner).items() if name in _COLUMNS}
+        lease = _Now() + int(self._lease_s * 1e6)
+        connection.execute(LEDGER.update().where(_t.id == current["id"]).values(values | {"lease_until": lease}))
+        return entry
+
+    async def _end(self, update: Update, entry: LedgerEntry, result: Mapping[str, Any] | None, **names: str) -> bool:
+        row = _clear(entry)
+        envelope = None if result is None else self._store.keys.seal(json.dumps(result).encode(), *of_end(row))
+        values = {
+            "entry": row["id"],
+            "run": entry.fence,
+            "end": "released" if result is None else "ended",
+            "sealed": envelope,
+            "keep": self._keep,
+            **names,
+        }
+        return await self._store.transact(lambda connection: connection.execute(update, values).rowcount == 1)
+
+    def _row(self, entry: LedgerEntry, owner: str) -> dict[str, Any]:
+        row = _clear(entry)
+        body = json.dumps({name: getattr(entry, name) for name in _IN_BODY})
+        return row | {
+            "state": entry.state,
+            "owner": owner,
+            "fence": entry.fence,
+            "lease": int(self._lease_s * 1e6),
+            "keep": self._keep,
+            "body": self._store.keys.seal(body.encode(), *of_entry(row)),
+        }
+
+    def _decode(self, row: "Row") -> LedgerEntry:
+        """Return what *row* has. Raises StoreError where it is not as this class wrote it."""
+        try:
+            state, body, result = row["state"], {}, None
+            if state == "ended":
+                result = json.loads(self._store.keys.unseal(decode_bytes(row["result"]), *of_end(row)))
+            elif state in ("running", "released"):
+                body = json.loads(self._store.keys.unseal(decode_bytes(row["body"]), *of_entry(row)))
+            else:
+                raise ValueError("an unknown state")
+            return LedgerEntry(
+                id=decode_name(row["id"]),
+                principal=decode_name(row["principal"]),
+                key=row["key"],
+                digest=row["digest"],
+                tool=decode_name(row["tool"]),
+                thread=decode_name(row["thread"]),
+                is_idempotent=bool(row["idempotent"]),
+                started_at=decode_time(row["started_at"]),
+                **body,
+                state=state,
+                fence=int(row["fence"]),
+                is_abandoned=state == "running" and bool(row["is_late"]),
+                result=result,
+            )
+        except (ValueError, TypeError, KeyError, RecursionError, StoreError) as error:
+            raise StoreError(f"A call with a key in the store {self._store.place} is damaged ({error}).") from None
+
+
+def _clear(entry: LedgerEntry) -> dict[str, Any]:
+    """Return the columns of *entry* that its envelopes are bound to."""
+    return {
+        "id": encode_name(entry.id),
+        "principal": encode_name(entry.principal),
+        "key": entry.key,
+        "digest": entry.digest,
+        "tool": encode_name(entry.tool),
+        "thread": encode_name(entry.thread),
+        "idempotent": int(entry.is_idempotent),
+        "started_at": encode_time(entry.started_at),
+    }
+
+
+class _Heartbeat:
+    """Renews the leases of the calls that this process runs, on a thread of its own, while there are any."""
+
+    def __init__(self, store: "Database", lease_s: float) -> None:
+        self.owner = token_hex(8)
+        self._store = store
+        self._lease_s = lease_s
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._running = 0
+        self._given_up: list[LedgerEntry] = []
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._beat, name="toolcrib-leases", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._running += 1
+
+    def end(self, given_up: LedgerEntry | None = None) -> None:
+        with self._lock:
+            self._running -= 1
+            if given_up is not None:
+                self._given_up.append(given_up)
+                self._wake.set()
+
+    def _beat(self) -> None:
+        is_idle = False
+        while True:
+            self._wake.wait(self._lease_s / 3)
+            with self._lock:
+                self._wake.clear()
+                given_up, self._given_up = self._given_up, []
+                if is_idle and not self._running and not given_up:
+                    self._thread = None  # the next call starts another
+                    return
+                is_idle = not self._running
+            if given_up or not is_idle:
+                try:
+                    self._store.write(partial(self._renew, given_up))
+                except Exception as error:
+                    log_failure("The leases of running calls could not be renewed", error, None)
+
+    def _renew(self, given_up: Sequence[LedgerEntry], connection: Connection) -> None:
+        own = LEDGER.update().where(_t.owner == self.owner, _t.state == "running")
+        connection.execute(own.where(_t.lease_until > 0).values(lease_until=_Now() + int(self._lease_s * 1e6)))
+        for entry in given_up:
+            connection.execute(own.where(_t.id == encode_name(entry.id)).values(lease_until=0))
