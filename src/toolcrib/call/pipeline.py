@@ -466,7 +466,7 @@ async def _authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, C
         store, now = runtime.pending.store, runtime.pending.clock()
         raise Suspended(await store.open(answer, now=now) if answer.digest else answer)
     for credential in answer:
-        runtime.redact_also(credential.secrets)
+        runtime.redact_also(credential)
     return {credential.provider: credential for credential in answer}
 
 

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -15,6 +15,7 @@ from ..core import (
     Caller,
     CallRecord,
     CancellationToken,
+    Credential,
     Decision,
     Middleware,
     Policy,
@@ -114,7 +115,7 @@ class Runtime:
     """Whether any recorder sees arguments and results."""
     ledger: Ledger | None = None
     """Where calls with an idempotency key are stored."""
-    redact_also: Callable[[Iterable[str]], None] = lambda secrets: None
+    redact_also: Callable[[Credential], None] = lambda credential: None
     """Takes up secrets that are given out while a call runs."""
 
     def resource(self, factory: Callable[[], T], /) -> T:

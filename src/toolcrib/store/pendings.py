@@ -222,13 +222,8 @@ class DatabasePendings:
         """Delete what makes room for *row*. Return the new `_sums`, which count once this is committed."""
         old = _t.expires_at <= encode_time(now - _REMEMBERED)
         connection.execute(PENDINGS.delete().where(old))
-        own = connection.execute(select(func.count()).where(_t.principal == row["principal"])).scalar_one()
-        if own < self._per_principal:
-            for known in (self._sums, (0, 0, 0)):  # all are counted where those since the last time might be too many
-                last, count, size = connection.execute(_SUMS, {"last": known[0]}).one()
-                sums = (last or known[0], known[1] + count, known[2] + int(size or 0))
-                if sums[1] < self._size and sums[2] + row["size_bytes"] <= self._size_bytes:
-                    return sums
+        if (sums := self._sums_with_room(connection, row)) is not None:
+            return sums
         has_ended = (_t.expires_at <= encode_time(now)) | _t.state.in_(("taken", "expired"))
         connection.execute(PENDINGS.delete().where(has_ended))
         columns = select(_t.number, _t.principal, _t.size_bytes, _t.state == "open").order_by(_t.number)
@@ -244,6 +239,18 @@ class DatabasePendings:
         for number in going:
             connection.execute(PENDINGS.delete().where(_t.number == number))
         return (0, 0, 0)
+
+    def _sums_with_room(self, connection: Connection, row: Mapping[str, Any]) -> tuple[int, int, int] | None:
+        """Return the new `_sums` where there is room for *row*; None where there is none."""
+        own_count = select(func.count()).where(_t.principal == row["principal"])
+        if connection.execute(own_count).scalar_one() >= self._per_principal:
+            return None
+        for base in (self._sums, (0, 0, 0)):  # all are counted where those since the last time might be too many
+            last, count, size = connection.execute(_SUMS, {"last": base[0]}).one()
+            sums = (last or base[0], base[1] + count, base[2] + int(size or 0))
+            if sums[1] < self._size and sums[2] + row["size_bytes"] <= self._size_bytes:
+                return sums
+        return None
 
 
 def _about(digest: str, kind: PendingKind, key: str, state: str, now: datetime) -> dict[str, Any]:

@@ -579,7 +579,7 @@ class Offers:
             return None
         if isinstance(credentials, Pending):
             return None
-        self._runtime.redact_also(credentials[0].secrets)
+        self._runtime.redact_also(credentials[0])
         return credentials[0]  # type: ignore[no-any-return]
 
     async def _of_sources(self, method: str) -> list[Any]:

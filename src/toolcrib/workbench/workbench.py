@@ -48,8 +48,7 @@ from ..core import (
 )
 from ..core import Tool as AnyTool
 from ..machinery import Asker, Semaphore, log_failure, redacted
-from ..record import Redactor
-from ..record.redact import redact_log
+from ..record.redact import CallerRedactors, Redactor, redact_log
 from ..sandbox import Processes
 from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool, as_tool, offered_by
 from . import sync
@@ -142,8 +141,7 @@ class Crib(Startable):
         self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
         self.is_stopped = False
         self.recorders = self._recorders()
-        self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
-        self._given: dict[str, Redactor] = {}  # by principal: those who were given secrets
+        self._redactors = CallerRedactors(redactor)
         self._processes = doubles.processes
         if self._processes is not None:
             self.executors.set(Processes, self._processes)
@@ -269,7 +267,7 @@ class Crib(Startable):
             variables={**(options["variables"] or {}), **(variables or {})},
             show_errors=options["show_errors"],
             error_message=options["error_message"],
-            redact_also=partial(self._redact_also, caller.principal, redaction),
+            redact_also=partial(self._redactors.give, caller.principal, redaction),
             **parts,
         )
 
@@ -565,22 +563,7 @@ class Crib(Startable):
         """Return what redacts for *caller*: with a broker, each principal has secrets of their own."""
         if self.redaction is None or self.options["broker"] is None:
             return self.redaction
-        with self._lock:
-            redactor = self._redactors.get(caller.principal)
-            if redactor is None:
-                redactor = self._redactors[caller.principal] = self.redaction.copy()
-            return redactor
-
-    def _redact_also(self, principal: str, redactor: Redactor | None, secrets: Iterable[str]) -> None:
-        """Redact *secrets* for *principal* too, as long as the crib runs: a workbench may be gone before."""
-        if redactor is None:
-            return
-        for secret in secrets:
-            redactor.add_recent(secret)
-        if principal not in self._given:
-            with self._lock:
-                if self._given.setdefault(principal, redactor) is redactor:
-                    redact_log(redactor)
+        return self._redactors.of(caller.principal)
 
     def __repr__(self) -> str:
         return f"<Crib of {len(self.registry)} tools>"
