@@ -16,6 +16,7 @@ from toolcrib import Source, Workbench
 from toolcrib.cli.sources import open_sources
 from toolcrib.core import LoadError
 from toolcrib.tools import Permissions, openapi_source
+from toolcrib.tools.lock import Lock, LockedSource, definition_of, locked_hash
 from toolcrib.tools.watch import Change, Watched, WatchedDocument, WatchedSandboxed
 from toolcrib.workbench.settings import find_settings, read_settings
 
@@ -504,3 +505,44 @@ async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, m
 
 async def serves(bench: Workbench, wanted: set[str]) -> None:
     await until(lambda: {spec.name for spec in bench.specs()} == wanted)
+
+
+SAYS = """from toolcrib import tool
+import words
+
+@tool
+def say() -> str:
+    \"\"\"Say a word.\"\"\"
+    return words.WORD
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "changed"),
+    [("say.py", "say.py"), ("say.py", "words.py"), ("tools", "tools/words.py"), ("echo", "echo/tool.toml")],
+)
+async def test_what_is_locked_is_not_loaded_again_with_other_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, changed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "words", raising=False)
+    code = {"say.py": SAYS, "words.py": 'WORD = "locked"\n'}
+    for name, content in (code | {f"tools/{name}": text for name, text in code.items()} | tool_files("echo")).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    (tmp_path / "toolcrib.toml").write_text(f'[[source]]\nfrom = "{source}"\n')
+    settings = read_settings(find_settings(None))
+    tools = open_sources((), settings, example="").bench.registry
+    locked = LockedSource(f"./{source}", None, locked_hash(source), {t.spec.name: definition_of(t) for t in tools})
+    Lock(tmp_path / "toolcrib.lock").with_source(locked).write()
+
+    before = (tmp_path / changed).read_text()
+    async with open_sources((), settings, example="", follow=True).bench as bench:
+        old = [*bench.registry]
+        save(tmp_path / changed, before.replace("locked", "other") + "# more\n")
+        await until(lambda: any("has changed since it was locked" in str(problem) for problem in bench.problems))
+        assert (len(bench.problems), [*bench.registry]) == (1, old)
+        assert source == "echo" or (await bench.call("say")).text == "locked"
+        save(tmp_path / changed, before)
+        await until(lambda: not bench.problems)
+        assert [tool.spec for tool in bench.registry] == [tool.spec for tool in old]

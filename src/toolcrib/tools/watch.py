@@ -59,6 +59,9 @@ class _FileSource(Source):
     keeps_tools = True
     """Whether a unit with problems keeps those of its old tools that it no longer has."""
 
+    require_locked: Callable[[], object] | None = None
+    """Raises LoadError where the files are not those of the lock, so that none of them is loaded."""
+
     def __init__(self, path: Path, label: str, settle_s: float) -> None:
         self._label = label
         self._path = path.resolve()
@@ -99,7 +102,7 @@ class _FileSource(Source):
     @property
     def problems(self) -> Sequence[LoadProblem]:
         """What is wrong with the files, as they were last loaded."""
-        problems = [problem for unit in self._units.values() for problem in unit.problems]
+        problems = [*dict.fromkeys(problem for unit in self._units.values() for problem in unit.problems)]
         return problems if self._missing is None else [*problems, self._missing]
 
     async def start(self) -> None:
@@ -184,11 +187,14 @@ class _FileSource(Source):
                 return None
             before, old_problems, is_first = self.tools(), self.problems, self._content is None
             units = self._list_units()
-            results = self._load(units, paths)
+            refusal = None if is_first else self._refusal()
+            results = self._load(units, paths) if refusal is None else dict.fromkeys(units, refusal)
             old = {path: self._units[path] for path in units if path in self._units}
             loaded_units = {path: self._kept(old.get(path), result) for path, result in results.items()}
             self._units = {path: (old | loaded_units)[path] for path in units if path in old or path in loaded_units}
             self._content = {**self._look(), **content}  # with the paths that are known only now
+            if refusal is not None:
+                self._content = dict.fromkeys(self._content)  # all is loaded when it is as it was locked again
             self._missing = None
             if not units:
                 self._missing = LoadProblem(str(self._path), self._missing_reason(was_there=not is_first))
@@ -197,6 +203,15 @@ class _FileSource(Source):
             files = tuple(path for path, result in results.items() if not result.failed)
             new = tuple(problem for problem in self.problems if problem not in old_problems)
             return _change(before, self.tools(), files, new)
+
+    def _refusal(self) -> Loaded | None:
+        """Return the problem of files that are not those of the lock; None where they are."""
+        try:
+            if self.require_locked is not None:
+                self.require_locked()
+        except LoadError as error:
+            return Loaded(problems=[LoadProblem(str(self._path), str(error))])
+        return None
 
     def _kept(self, old: Loaded | None, new: Loaded) -> Loaded:
         """Return *new* and the tools of *old* that stay because of its problems."""

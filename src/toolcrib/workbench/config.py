@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,8 @@ def _load(
         pinned: Any = named.source if lock is None else lock.pinned(named.source)
         if followed is not None:
             pinned = followed(pinned, named)
+            if lock is not None and hasattr(pinned, "require_locked"):
+                pinned.require_locked = partial(lock.pinned, named.source)
         content = load(named.granted(pinned))
         problems = [*map(str, (*content.problems, *getattr(content.source, "problems", ())))]
         # A source that changes stays itself; of any other the tools are enough.
