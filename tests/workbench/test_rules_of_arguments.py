@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import AliasChoices, Base64Bytes, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, AliasPath, Base64Bytes, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from toolcrib import Caller, SetupError, Tool, ToolError, ToolSpec, Workbench, tool
@@ -21,6 +21,7 @@ class Order(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
     amount: int = Field(1, validation_alias=AliasChoices("amt", "sum"))
     note: str = Field("", alias="Note")
+    weight: int = Field(1, validation_alias=AliasChoices("grams", AliasPath("sizes", 0, "grams")))
     inner: "Order | None" = None
 
 
@@ -73,6 +74,11 @@ ALIASES: list[tuple[str, Any, Any]] = [
     ),
     *((f"/order/inner/{written}", 5, {"order": {"inner": {"sum": 5}}}) for written in ("amount", "amt", "sum")),
     *((f"/order/{written}", "secret", {"order": {"Note": "secret"}}) for written in ("note", "Note")),
+    *(
+        (f"/order/{written}", {"gt": 4}, {"order": sent})
+        for written in ("weight", "grams")
+        for sent in ({"grams": 5}, {"sizes": [{"grams": 5}]}, {"inner": None, "sizes": [{"grams": 5}]})
+    ),
     *((f"/{written}", 5, {"sum_total": 5}) for written in ("total", "sum_total")),
     *((f"/line/{written}", "a*", {"line": {"article": "abc"}}) for written in ("item", "article")),
     *((f"/person/{written}", "a*", {"person": {"Name": "abc"}}) for written in ("name", "Name")),

@@ -27,6 +27,7 @@ from .view import SchemaView, pointer
 
 MASK = "**********"
 _SECRETS = (SecretStr, SecretBytes, Secret)
+_ALL = ("judged", "all")
 _ENCODED = frozenset({"base64", "base64url"})
 _LONG_NUMBER = re.compile(r"\d[\d.]{15}|\d[eE]")
 """What every number has that a float cannot hold."""
@@ -62,13 +63,13 @@ class Document:
 
     @cached_property
     def views(self) -> Sequence[Mapping[str, Any]]:
-        """The document, and the same with the scalars and keys that the tool gets of it, where they differ."""
+        """The document with what fields get from inside other members, and the same with the scalars and keys that the
+        tool gets of it, where they differ.
+        """
         if self._plan is None:
             return [self.values]
-        as_received = self._read("all", is_received=True)
-        return (
-            [self.values] if canonical_json(as_received) == canonical_json(self.values) else [self.values, as_received]
-        )
+        views = [self._read("judged", is_received=is_received) for is_received in (False, True)]
+        return views[: 1 + (canonical_json(views[0]) != canonical_json(views[1]))]
 
     @cached_property
     def text(self) -> str:
@@ -115,8 +116,10 @@ class Document:
         return document | {name: written(value, mask=mask, strict=False) for name, value in missing.items()}
 
 
-Defaults = Literal["all", "fixed", "made", "none"]
-"""Which defaults are filled in: all, those that are the same in each call, those made for this one, or none."""
+Defaults = Literal["judged", "all", "fixed", "made", "none"]
+"""Which defaults are filled in: all (when *judged* also what a field gets from inside another member), those that are the
+same in each call, those made for this one, or none.
+"""
 
 
 class _Reader:
@@ -170,7 +173,7 @@ class _Reader:
         """Return the items of a list, and the defaults of a named tuple that was sent as a shorter one."""
         pairs = enumerate(zip(document, value, strict=False))
         items = [self._read(item, inner, _items_of(views, index)) for index, (item, inner) in pairs]
-        more = value[len(document) :] if self._defaults == "all" and has_fields else ()
+        more = value[len(document) :] if self._defaults in _ALL and has_fields else ()
         return items + [written(default, mask=self._mask, strict=False) for default in more]
 
     def _object(
@@ -199,14 +202,14 @@ class _Reader:
             default = value.get(field.name, field.default)
             if default is ABSENT or isinstance(default, Iterator) or not self._fills(field):
                 continue
-            if name not in read and field.inside.isdisjoint(document):
+            if name not in read if field.inside.isdisjoint(document) else self._defaults == "judged":
                 read[name] = written(default, mask=self._mask, strict=False)
         return read
 
     def _fills(self, field: Field) -> bool:
         if self._defaults == "made":
             return field.is_made and bool(field.names)
-        return self._defaults == "all" or (self._defaults == "fixed" and not field.is_made)
+        return self._defaults in _ALL or (self._defaults == "fixed" and not field.is_made)
 
     def _mapping(self, document: Mapping[str, Any], value: Mapping[Any, Any], views: Sequence[SchemaView]) -> Any:
         """Return the members of a mapping, or of a TypedDict: its class is not in the value."""
