@@ -65,6 +65,10 @@ async def test_a_command_with_its_environment_its_names_and_its_filters(tmp_path
         rename = {{ echo = "say" }}
     """
     assert (await tools_of(tmp_path, text))[0] == ["say", "wrong"]
+    text = f"[[source]]\ncommand = {command('lies')}\n"
+    assert (await tools_of(tmp_path, f"{text}tools = []"))[0] == []
+    names, problems = await tools_of(tmp_path, f'{text}without = ["ecko"]')
+    assert (names, "There is no tool 'ecko'. Did you mean 'echo'?" in problems) == ([], True)
 
 
 def test_what_a_source_cannot_be(tmp_path: Path) -> None:

@@ -49,6 +49,13 @@ def test_a_filter_takes_by_name_tag_and_hint() -> None:
     assert names(filtered(USERS, "delete_*")) == []
 
 
+@pytest.mark.parametrize("without", ["get_users", "Get_user", ["set_user", "get-user"]])
+def test_a_name_that_is_left_out_has_to_be_there_and_a_pattern_may_match_nothing(without: Any) -> None:
+    with pytest.raises(UnknownToolError, match=r"There is no tool '[Gg]et.user.*'. Did you mean 'get_user'?"):
+        Workbench([filtered(USERS, without=without)])
+    assert names(filtered(USERS, without=["delete_*", "get_user"])) == ["set_user", "find_user"]
+
+
 async def test_a_renamed_tool_does_the_same_work_and_speaks_of_itself_by_its_new_name() -> None:
     view = renamed(USERS, {"get_user": ("fetch", "Fetch somebody."), "find_user": "look_up"})
     async with Workbench([view]) as bench:

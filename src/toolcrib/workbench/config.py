@@ -23,7 +23,7 @@ from ..tools.remote import MCPSource, is_remote, remote_names
 from .credentials import configured
 from .options import Options
 from .settings import SOURCES, NamedSource, Settings, find_settings, read_settings
-from .views import View, filtered, loaded_from
+from .views import View, loaded_from
 
 AnyTool = Tool[..., Any]
 
@@ -175,7 +175,8 @@ def _load(
         source, problems = (), [_placed(error, named)]
     own_tools, conflicts = _firsts(tools, origins, named)
     if conflicts:
-        source = filtered(source, without=[tool.spec.name for tool in tools if tool not in own_tools])
+        taken = {tool.spec.name for tool in tools if tool not in own_tools}
+        source = View(str(source), (source,), lambda tools: [tool for tool in tools if tool.spec.name not in taken])
     return LoadedSource(
         named, source, tuple(own_tools), tuple(map(settings.redact, [*problems, *conflicts])), is_listed_at_start
     )

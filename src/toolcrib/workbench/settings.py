@@ -32,7 +32,7 @@ from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULTS, FileOptions, Seconds
 from .rules import Hint, Names, Rule, Rules, unknown_of_limit
-from .views import filtered, prefixed, renamed
+from .views import filtered, only_named, prefixed, renamed
 
 NAME = "toolcrib.toml"
 PROJECT = "pyproject.toml"
@@ -135,10 +135,13 @@ class SourceTable(Strict):
         default_factory=OpenAPITable, description="How it is read, where it is an OpenAPI document."
     )
     tools: Globs | None = Field(
-        default=None, description="Only these: patterns of tool names, as in 'db_*'. A name without * ? [ must exist."
+        default=None,
+        description="Only these: patterns of tool names, as in 'db_*'. A name without * ? [ must exist. [] for none.",
     )
-    without: Globs | None = Field(default=None, description="All but these: patterns of tool names.")
-    tags: Globs | None = Field(default=None, description="Only tools that have one of these tags.")
+    without: Globs | None = Field(
+        default=None, description="All but these: patterns of tool names. A name without * ? [ must exist."
+    )
+    tags: Names | None = Field(default=None, description="Only tools that have one of these tags.")
     hint: Hint | None = Field(default=None, description="Only tools that have this hint.")
     resources: Globs | None = Field(
         default=None, description="Only resources at these URIs: patterns, as in 'docs://*'; [] for none."
@@ -191,6 +194,8 @@ class SourceTable(Strict):
 
     def view(self, source: Any) -> Any:
         """Return *source* filtered, then renamed, then prefixed."""
+        if self.tools == []:
+            return only_named(source, ())
         patterns = [self.tools] if isinstance(self.tools, str) else self.tools or ()
         if patterns or self.without or self.tags or self.hint:
             source = filtered(source, *patterns, without=self.without or (), tags=self.tags or (), hint=self.hint)

@@ -66,7 +66,7 @@ def filtered(
     """Return the tools of *source* whose names fit one of *patterns* (all, if there are none) and none of *without*.
 
     Of these, with *tags* only the tools that have one of the tags; with *hint*, as "read_only", only those that are
-    declared so. A pattern without `*`, `?` or `[` is the name of a tool, and has to be there.
+    declared so. A pattern without `*`, `?` or `[`, also of *without*, is the name of a tool, and has to be there.
     """
     included = compile_globs(patterns, of="a filter") if patterns else None
     excluded = compile_globs(without, of="without") if without else None
@@ -77,13 +77,16 @@ def filtered(
         suggestion = did_you_mean(closest_match(str(hint), Hints.__slots__))
         raise SetupError(f"There is no hint {hint!r}.{suggestion} There are: {', '.join(Hints.__slots__)}.")
 
-    literal = {pattern for pattern in patterns if not set(pattern) & set("*?[")}
+    literal, left_out = map(_literal, (patterns, [without] if isinstance(without, str) else without))
 
     def fits(name: str) -> bool:
         return (included is None or bool(included.fullmatch(name))) and not (excluded and excluded.fullmatch(name))
 
     def change(tools: list[AnyTool]) -> list[AnyTool]:
-        _require([pattern for pattern in patterns if pattern in literal], tools)
+        _require(literal, tools)
+        # Until a caller has logged in to a server, its tools are not known.
+        if not any(getattr(tool.source, "connecting", None) == tool.origin for tool in tools):
+            _require(left_out, tools)
         return [
             tool
             for tool in tools
@@ -93,7 +96,7 @@ def filtered(
         ]
 
     def known(names: set[str]) -> set[str]:
-        return set(filter(fits, names | literal))
+        return set(filter(fits, names.union(literal)))
 
     return View(f"filtered({_name_of(source)})", (source,), change, known)
 
@@ -179,6 +182,10 @@ def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
             )
         names_by_fold[name.replace("-", "_")] = name
     return tools
+
+
+def _literal(patterns: Iterable[str]) -> list[str]:
+    return [pattern for pattern in patterns if not set(pattern) & set("*?[")]
 
 
 def _require(names: Iterable[str], tools: Sequence[AnyTool]) -> None:
