@@ -237,6 +237,22 @@ async def test_a_rule_that_can_match_is_not(where: dict[str, Any]) -> None:
         pass
 
 
+@pytest.mark.parametrize(("more", "is_open"), [({}, False), ({"additionalProperties": True}, True)])
+async def test_an_argument_that_a_schema_does_not_list_is_misspelt_unless_it_takes_others(
+    more: dict[str, Any], is_open: bool
+) -> None:
+    @tool(parameters={"type": "object", "properties": {"amount": INTEGER}, **more})
+    def send(**arguments: Any) -> str:
+        return "sent"
+
+    bench = Workbench([send], policy=Rules([Rule(do="deny", tools="send", where={"/Amount": {"gt": 100}})]))
+    if is_open:
+        assert (await bench.call("send", {"Amount": 101})).status == "error"
+    else:
+        with pytest.raises(SetupError, match=r"'send' takes nothing at '/Amount'\. Did you mean 'amount'"):
+            await bench.start()
+
+
 async def test_a_pattern_of_names_is_about_the_tools_that_have_the_argument() -> None:
     def pay_other() -> str:
         return "paid"

@@ -176,6 +176,26 @@ async def test_a_server_does_not_get_rid_of_a_rule_by_another_name_for_its_tool(
         assert [await outcome(bench, name) for name in ("wipe", "delete_order")] == ["success", "pending"]
 
 
+async def test_a_tool_that_no_longer_has_the_tag_of_a_rule_is_withheld() -> None:
+    @tool(name="delete_order")
+    async def untagged() -> str:
+        return "deleted"
+
+    server = Server(delete_order)
+    async with Workbench([server, read], policy=Rules([Rule(do="ask", tags="shop")])) as bench:
+        assert await outcome(bench, "delete_order") == "pending"
+        server.offer(untagged)
+        assert [await outcome(bench, name) for name in ("delete_order", "read")] == ["denied", "success"]
+        server.offer(delete_order)
+        assert await outcome(bench, "delete_order") == "pending"
+
+
+@pytest.mark.parametrize("condition", [{"groups": []}, {"groups": ""}, {"tags": []}, {"tags": [""]}])
+def test_a_condition_that_lists_nothing_is_refused_and_does_not_hold_for_all(condition: dict[str, Any]) -> None:
+    with pytest.raises(SetupError, match=rf"'{next(iter(condition))}.*expected at least 1"):
+        Rule(do="allow", **condition)
+
+
 def test_a_file_that_cannot_be_loaded_does_not_make_rules_about_its_tools_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

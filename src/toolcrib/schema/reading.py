@@ -117,8 +117,9 @@ class Document:
 
 
 Defaults = Literal["judged", "all", "fixed", "made", "none"]
-"""Which defaults are filled in: all (when *judged* also what a field gets from inside another member), those that are the
-same in each call, those made for this one, or none.
+"""Which defaults are filled in: all, those that are the same in each call, those made for this one, or none.
+
+Where rules judge, all, and what a field gets from inside another member.
 """
 
 

@@ -193,8 +193,8 @@ class _FileSource(Source):
             loaded_units = {path: self._kept(old.get(path), result) for path, result in results.items()}
             self._units = {path: (old | loaded_units)[path] for path in units if path in old or path in loaded_units}
             self._content = {**self._look(), **content}  # with the paths that are known only now
-            if refusal is not None:
-                self._content = dict.fromkeys(self._content)  # all is loaded when it is as it was locked again
+            if refusal is not None:  # all is loaded once it is as it was locked
+                self._content.update(dict.fromkeys(self._content))
             self._missing = None
             if not units:
                 self._missing = LoadProblem(str(self._path), self._missing_reason(was_there=not is_first))

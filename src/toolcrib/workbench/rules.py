@@ -79,14 +79,12 @@ class Rule:
         Hint | NotHint | None, Doc("Tools that have this hint; with 'not ' before it, tools that do not have it.")
     ] = None
     principals: Annotated[Names, Doc("Globs of the names of callers, one or several.")] = "*"
-    groups: Annotated[
-        str | Sequence[str], Doc("Globs of groups, one or several: callers that are in one of them.")
-    ] = ()
+    groups: Annotated[Names, Doc("Globs of groups, one or several: callers that are in one of them.")] = ()
     claims: Annotated[
         Mapping[str, Names],
         Doc("Claims that the caller's token must have, each with one or several globs: { org = 'acme' }."),
     ] = field(default_factory=dict[str, Names])
-    tags: Annotated[str | Sequence[str], Doc("Tools that have one of these tags.")] = ()
+    tags: Annotated[Names, Doc("Tools that have one of these tags.")] = ()
     where: Annotated[
         Mapping[str, Any],
         Doc(
@@ -376,7 +374,7 @@ class GuardedRules:
         self._rules = rules
         self._specs = specs
         self._doors = doors
-        self._decided: frozenset[str] = frozenset()
+        self._decided: frozenset[tuple[str, frozenset[str]]] = frozenset()  # names and tags
         self._known: Sequence[ToolSpec] | None = None
         self._unknown: dict[str, str] = {}
         self._checked: dict[str, ToolSpec] = {}
@@ -392,7 +390,7 @@ class GuardedRules:
 
     def start(self) -> Sequence[str]:
         """Take the tools that are there for those of the start. Returns what `check` does."""
-        self._decided = frozenset(spec.name for spec in self._specs())
+        self._decided = frozenset((spec.name, spec.tags) for spec in self._specs())
         return self.check()
 
     def check(self, *more: ToolSpec) -> Sequence[str]:
@@ -402,9 +400,10 @@ class GuardedRules:
         denials: dict[str, Decision] = {}
         if unknown:
             denial = Decision("deny", next(iter(unknown)), "a rule names a tool or tag that does not exist.")
-            denials = dict.fromkeys({spec.name for spec in present} - self._decided - {*self._doors()}, denial)
+            later = {spec.name for spec in present if (spec.name, spec.tags) not in self._decided}
+            denials = dict.fromkeys(later - {*self._doors()}, denial)
         else:
-            self._decided |= {spec.name for spec in present}
+            self._decided |= {(spec.name, spec.tags) for spec in present}
         problems: list[str] = []
         for label, rule in self._rules.named():
             if mismatches := rule.mismatches(specs.values()):
@@ -555,7 +554,7 @@ def _members(view: SchemaView, part: str, spec: ToolSpec) -> Iterator[SchemaView
         return
     yield from patterns
     # Objects that list their members do not get others: models leave them out, whatever their schema has.
-    if view.additional is not None or not view.members or view is view.root:
+    if view.additional is not None or not view.members:
         yield view.additional or _ANYTHING
 
 
