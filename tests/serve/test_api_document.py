@@ -23,7 +23,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
                 assert takes(one["schema"], "a") or one["name"] in ("offset", "limit")
     assert found == {
         "/api/tools/{name}": [("name", True)],
-        "/api/tools/{name}/call": [("name", True)],
+        "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
         "/api/pending/{id}/answer": [("id", True)],
         "/api/results/{handle}": [("handle", True), *((name, False) for name in ("pointer", "offset", "limit"))],
     }

@@ -39,7 +39,7 @@ def fail(code: str) -> None:
 def policy(spec, arguments, caller):
     return Ask("Drop it?") if spec.hints.destructive else "allow"
 
-crib = Crib([add, echo, rows, drop, fail], policy=policy, max_result_chars=1000)
+crib = Crib([add, echo, rows, drop, fail], policy=policy, max_result_chars=1000, store="calls.db")
 asyncio.run(serve_http(crib, port=0, ready=lambda url: print(url.removesuffix("/mcp"), flush=True)))
 """
 # One operation stands for the calls of all tools: what its schema allows may not be what a tool takes, hence 422.
@@ -65,7 +65,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "hooks.py").write_text(HOOKS)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     chosen = ["--max-examples", str(fuzz.cases(60)), "--seed", str(fuzz.seed(1))]
-    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
         assert server.stdout is not None
         try:
             url = server.stdout.readline().strip()

@@ -3,6 +3,7 @@
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import may_be_repeated, within
+from .once import require_key
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
@@ -18,6 +19,7 @@ __all__ = [
     "check",
     "error_result",
     "may_be_repeated",
+    "require_key",
     "resolved",
     "run",
     "streamed",

@@ -14,10 +14,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..core import Call, Emitted, Event, Progress, Result
+from ..core import Call, Emitted, Event, Progress, Result, ToolError
 from ..schema.json_text import LIMIT_BYTES
 from ..workbench import Workbench
-from .callers import Callers
+from .callers import Callers, require_key_for
 from .problems import Refused, problem
 from .wire import TooLarge, header, part_bytes, read_body, result_bytes, to_bytes
 
@@ -45,7 +45,10 @@ async def bench_for(callers: Callers, scope: Scope) -> Workbench:
 
 
 class CallEndpoint:
-    """An ASGI application that makes the call of a request. A client that leaves cancels it."""
+    """An ASGI application that makes the call of a request.
+
+    A client that leaves cancels it, unless it has an idempotency key: then it comes back for the result.
+    """
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -56,20 +59,21 @@ class CallEndpoint:
             body = await _arguments(scope, receive)
         except EOFError:
             return
-        trace = header(scope, b"traceparent") or None
-        call = Call(unquote(scope["path_params"]["name"]), body, traceparent=trace)
-        connection = _Watched(receive)
+        trace, key = header(scope, b"traceparent") or None, _idempotency_key(bench, scope)
+        call = Call(unquote(scope["path_params"]["name"]), body, traceparent=trace, idempotency_key=key)
+        connection = _Watched(receive) if key is None else None
         try:
             if _wants_events(header(scope, b"accept")):
                 await _send_events(bench, call, scope, receive, send)
             else:
                 await answer_to(await bench.call(call))(scope, receive, send)
         except asyncio.CancelledError:
-            if not connection.is_gone:
+            if connection is None or not connection.is_gone:
                 raise
             connection.task.uncancel()
         finally:
-            connection.end()
+            if connection is not None:
+                connection.end()
 
 
 class _Watched:
@@ -101,15 +105,33 @@ class _Watched:
             self._watching.cancel()
 
 
+def _kind_of(error: ToolError) -> tuple[int, str] | None:
+    """Return the status and title of *error*; None where it is no problem of the request."""
+    if error.code == "lost" and "id" in error.details:  # a call with a key, to be settled
+        return 409, "Unknown whether it took effect"
+    return STATUSES.get(error.code)
+
+
 def answer_to(result: Result[Any]) -> Response:
     """Return the answer with *result*: the problem, where it is one of the request."""
     error = result.error
-    if error is None or error.code not in STATUSES:
+    if error is None or (kind := _kind_of(error)) is None:
         return Response(result_bytes(result), media_type="application/json")
-    status, title = STATUSES[error.code]
-    fields = {"call_id": result.call_id, "tool": result.tool, "code": error.code, "retry": error.retry}
+    status, title = kind
+    fields: dict[str, Any] = {"call_id": result.call_id, "tool": result.tool, "code": error.code, "retry": error.retry}
+    if "repeated" in result.metadata:
+        fields["repeated"] = True
     own = {name: value for name, value in error.details.items() if name not in ("status", "title", "detail", "type")}
     return problem(status, title, error.message, **{**own, **fields})
+
+
+def _idempotency_key(bench: Workbench, scope: Scope) -> str | None:
+    """Return the idempotency key of a request; None where it has none. Raises Refused."""
+    keys = {value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"}
+    try:
+        return require_key_for(bench, keys.pop() if len(keys) == 1 else None) if keys else None
+    except ToolError as error:
+        raise Refused(400, "Invalid idempotency key", error.message, code=error.code, retry=error.retry) from None
 
 
 async def _arguments(scope: Scope, receive: Receive) -> bytes | None:
@@ -156,7 +178,7 @@ async def _send_events(bench: Workbench, call: Call, scope: Scope, receive: Rece
     events = cast(AsyncGenerator[Event | Result[Any]], bench.stream(call))
     async with aclosing(_with_pauses(events, _HEARTBEAT_INTERVAL_S)) as stream:
         async for event in stream:
-            if isinstance(event, Result) and not is_begun and event.error and event.error.code in STATUSES:
+            if isinstance(event, Result) and not is_begun and event.error and _kind_of(event.error):
                 await answer_to(event)(scope, receive, send)
                 return
             if not is_begun:

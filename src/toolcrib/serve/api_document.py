@@ -48,6 +48,10 @@ def _path(name: str, description: str) -> _Object:
     return {"name": name, "in": "path", "required": True, "description": description, "schema": _NAME}
 
 
+def _header(name: str, description: str, **schema: Any) -> _Object:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
 def _query(name: str, description: str, **schema: Any) -> _Object:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
@@ -70,6 +74,7 @@ _SCHEMAS: _Object = {
             retry={"enum": ["changed", "later", "never"]},
             call_id=_TEXT,
             tool=_TEXT,
+            repeated={"type": "boolean", "description": "It is the error of an earlier call with the same key."},
             retry_after_s={"type": "number"},
             reason={
                 "description": "Why an answer was not accepted.",
@@ -189,8 +194,19 @@ _PATHS: _Object = {
     "/api/tools/{name}/call": {
         "post": {
             "operationId": "call_tool",
-            "summary": "Call a tool. A client that closes the connection cancels the call.",
-            "parameters": [_TOOL],
+            "summary": "Call a tool. A client that closes the connection cancels the call, unless it has a key.",
+            "parameters": [
+                _TOOL,
+                _header(
+                    "Idempotency-Key",
+                    "Calls of the caller with one key take effect once; the others get the result of the first one, "
+                    "with `repeated` in its metadata.",
+                    type="string",
+                    minLength=1,
+                    maxLength=255,
+                    pattern="^[!-~]([ -~]*[!-~])?$",
+                ),
+            ],
             "requestBody": {
                 "description": "The arguments. Without a body there are none.",
                 "required": False,

@@ -14,7 +14,8 @@ from weakref import WeakSet
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from ..core import Caller, SetupError, ToolcribError
+from ..call import require_key
+from ..core import Caller, SetupError, ToolcribError, ToolError
 from ..machinery import Shares
 from ..workbench import Crib, Workbench
 from .hosts import is_loopback
@@ -122,6 +123,16 @@ async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> 
             f"identify returned {type(caller).__name__}, not a Caller. Raise where there is no such caller."
         )
     return caller
+
+
+def require_key_for(bench: Workbench, key: object) -> str:
+    """Return *key*, the idempotency key of a call in *bench*. Raises ToolError where there can be no such key."""
+    if getattr(bench.crib.store, "ledger", None) is None:
+        message = (
+            "An idempotency key needs a store, and this server has none: url in [store], --store, or Crib(store=...)."
+        )
+        raise ToolError(message, "unavailable", retry="never")
+    return require_key(key)
 
 
 async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify: Identify) -> Caller:

@@ -24,7 +24,7 @@ from ..workbench import Crib, Workbench
 from ..workbench.search import FINDERS
 from . import mcp_resources as offered
 from .authentication import Authentication
-from .callers import Callers, Identify, local_caller, log_unidentified
+from .callers import Callers, Identify, local_caller, log_unidentified, require_key_for
 from .changes import Changes, following
 from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
@@ -44,6 +44,7 @@ _COUNTED = frozenset(
     )
 )
 _MAX_PARTIAL_CHARS = 2000
+_KEY = "toolcrib/idempotencyKey"
 _OLD = ("2024-11-05", "2025-03-26")
 
 
@@ -122,13 +123,16 @@ class _Handlers:
     ) -> wire.CallToolResult | wire.InputRequiredResult:
         async with self._request(context, params) as (request, state):
             bench = request.bench
+            key = _idempotency_key(bench, params)
             # Before the call: a tool may be replaced while it runs.
             tool = self._crib.registry.find(params.name)
 
             def call() -> Any:
                 # By its token the call has a task of its own: one that is cancelled later ends no server.
                 own_task, trace = CancellationToken(), _traceparent(context, params)
-                call = Call(params.name, arguments_of(params), cancellation=own_task, traceparent=trace)
+                call = Call(
+                    params.name, arguments_of(params), cancellation=own_task, traceparent=trace, idempotency_key=key
+                )
                 return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
 
             result = await settled(request, self._crib, call, state)
@@ -336,6 +340,16 @@ def _traceparent(context: _Context, params: wire.CallToolRequestParams) -> str |
     headers = getattr(context.request, "headers", None) or {}
     traceparent: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
     return traceparent if isinstance(traceparent, str) else None
+
+
+def _idempotency_key(bench: Workbench, params: wire.CallToolRequestParams) -> str | None:
+    """Return the idempotency key in the `_meta` of a call; None where there is none. Raises MCPError."""
+    meta: Mapping[str, Any] = params.meta or {}
+    try:
+        return require_key_for(bench, meta[_KEY]) if _KEY in meta else None
+    except ToolError as error:
+        data = {"toolcrib/error": form.error_data(error)}
+        raise MCPError(wire.INVALID_PARAMS, error.message, data) from None
 
 
 def _progress_token(context: _Context) -> Any:

@@ -1,0 +1,201 @@
+"""Idempotency keys at the doors of the server: the header of the HTTP API, and `_meta` in both eras of MCP."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from toolcrib import Approve, Caller, Crib, ToolError, tool
+from toolcrib.machinery import LedgerEntry, key_digest
+from toolcrib.serve import api_calls as module
+from toolcrib.serve import asgi_app, server
+from toolcrib.store import Store
+from toolcrib.workbench import Rule, Rules
+
+from .test_api_raw import GONE, ask, piece, status
+
+ERAS = ["legacy", "2026-07-28"]
+KEY: dict[str, Any] = {"idempotency-key": "k"}
+
+
+@dataclass
+class Bank:
+    """A tool whose effects are counted."""
+
+    paid: list[int] = field(default_factory=list)
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @tool
+    async def pay(self, amount: int) -> dict[str, int]:
+        """Pay."""
+        self.paid.append(amount)
+        await self.hold.wait()
+        if amount == 13:
+            raise ToolError("Not thirteen.", "denied")
+        return {"paid": amount}
+
+
+@pytest.fixture
+def bank() -> Bank:
+    bank = Bank()
+    bank.hold.set()
+    return bank
+
+
+def keyed(key: object) -> Any:
+    """Return the `_meta` of a call with *key*."""
+    return {"toolcrib/idempotencyKey": key}
+
+
+@asynccontextmanager
+async def client(bank: Bank, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
+    app = asgi_app(Crib([bank], **options), lambda headers: Caller(headers["user"]))
+    transport, headers = httpx2.ASGITransport(app), {"user": "ada"}
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost:8642", headers=headers) as opened,
+    ):
+        yield opened
+
+
+async def pay(api: httpx2.AsyncClient, amount: int, *keys: str, **headers: str) -> httpx2.Response:
+    sent = [*headers.items(), *(("Idempotency-Key", key) for key in keys)]
+    return await api.post("/api/tools/pay/call", json={"amount": amount}, headers=sent)
+
+
+async def leave_lost(path: Path, principal: str) -> LedgerEntry:
+    """Leave the call `pay(amount=3)` with the key `k` as a process that died in its middle has left it."""
+    store = Store(path)
+    digest = key_digest("default", "pay", '[{"amount":3},{"amount":3}]')
+    entry = LedgerEntry("run_1", principal, "k", digest, "pay", "default", False, datetime.now(UTC))
+    try:
+        claimed = await store.ledger.claim(entry)
+        store.ledger.give_up(claimed)
+        while not await store.ledger.lost():
+            await asyncio.sleep(0.01)
+        return claimed
+    finally:
+        store.close()
+
+
+async def test_a_retry_over_http_gets_the_first_result_and_others_their_own(bank: Bank, tmp_path: Path) -> None:
+    async with client(bank, store=tmp_path / "s.db") as api:
+        first, again = [await pay(api, 3, "k") for _ in range(2)]
+        other = await pay(api, 3, "k", user="bob")
+        conflict = await pay(api, 4, "k")
+        problems = [await pay(api, 13, "p") for _ in range(2)]
+        events = await pay(api, 3, "k", accept="text/event-stream")
+    assert (first.json()["content"], "repeated" in first.json().get("metadata", {})) == (again.json()["content"], False)
+    assert (again.status_code, again.json()["metadata"]["repeated"], other.json().get("metadata")) == (200, True, None)
+    assert '"repeated":true' in events.text
+    assert (conflict.status_code, conflict.json()["code"], conflict.json()["retry"]) == (409, "conflict", "never")
+    assert "retry-after" not in conflict.headers
+    assert [problem.status_code for problem in problems] == [403, 403]
+    assert [problem.json().get("repeated") for problem in problems] == [None, True]
+    assert bank.paid == [3, 3, 13]
+
+
+@pytest.mark.parametrize(
+    ("keys", "code"),
+    [
+        ([""], 400),
+        (["k" * 256], 400),
+        (["schl\xfcssel"], 400),
+        (["a\tb"], 400),
+        (["one", "two"], 400),
+        (["k" * 255], 200),
+        (["same", "same"], 200),
+    ],
+)
+async def test_a_key_over_http_is_one_and_printable_ascii(
+    bank: Bank, tmp_path: Path, keys: list[str], code: int
+) -> None:
+    async with client(bank, store=tmp_path / "s.db") as api:
+        sent = [(b"idempotency-key", key.encode("latin-1")) for key in keys]
+        answer = await api.post("/api/tools/pay/call", json={"amount": 3}, headers=sent)
+    assert answer.status_code == code, answer.text
+    assert code == 200 or answer.json()["code"] == "invalid_arguments"
+    assert len(bank.paid) == (code == 200)
+
+
+async def test_without_a_store_the_answer_names_the_setting(bank: Bank) -> None:
+    async with client(bank) as api:
+        answer = await pay(api, 3, "k")
+        assert (await pay(api, 3)).status_code == 200
+    assert (answer.status_code, answer.json()["code"], bank.paid) == (400, "unavailable", [3])
+    assert "url in [store]" in answer.json()["detail"]
+
+
+async def test_over_http_a_call_that_still_runs_is_tried_again_later_and_a_lost_one_never(tmp_path: Path) -> None:
+    bank, path = Bank(), tmp_path / "s.db"
+    entry = await leave_lost(path, "eve")
+    async with client(bank, store=path, timeout_s=0.5) as api:
+        first = asyncio.create_task(pay(api, 3, "k"))
+        while not bank.paid:
+            await asyncio.sleep(0)
+        later = await pay(api, 3, "k")
+        bank.hold.set()
+        await first
+        lost = await pay(api, 3, "k", user="eve")
+    assert (later.status_code, later.json()["retry"], later.headers["retry-after"]) == (409, "later", "1")
+    assert (lost.status_code, lost.json()["code"], lost.json()["retry"]) == (409, "lost", "never")
+    assert entry.id in lost.json()["detail"]
+    assert bank.paid == [3]
+
+
+async def test_a_client_that_leaves_comes_back_for_the_result_of_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNWATCHED_INTERVAL_S", 0)
+    bank, path = Bank(), "/api/tools/pay/call"
+    app = asgi_app(Crib([bank], store=tmp_path / "s.db"))
+    async with app.lifespan():
+        leaving = asyncio.create_task(ask(app, piece(b'{"amount": 3}'), GONE, path=path, **KEY))
+        while not bank.paid:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        bank.hold.set()
+        await leaving
+        sent = await ask(app, piece(b'{"amount": 3}'), path=path, **KEY)
+    assert status(sent) == 200
+    assert b'"repeated":true' in sent[1]["body"]
+    assert bank.paid == [3]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_over_mcp_a_retry_gets_the_first_result(bank: Bank, tmp_path: Path, mode: str) -> None:
+    crib = Crib([bank], store=tmp_path / "s.db")
+    async with crib, Client(server(crib), mode=mode) as mcp:
+        first, again = [await mcp.call_tool("pay", {"amount": 3}, meta=keyed("k")) for _ in range(2)]
+        conflict = await mcp.call_tool("pay", {"amount": 4}, meta=keyed("k"))
+        for key in (7, "", "k" * 256, "zwei\nzeilen"):
+            with pytest.raises(MCPError, match="printable characters of ASCII"):
+                await mcp.call_tool("pay", {"amount": 3}, meta=keyed(key))
+    assert (first.structured_content, "toolcrib/repeated" in (first.meta or {})) == (again.structured_content, False)
+    assert (again.meta or {})["toolcrib/repeated"] is True
+    assert (conflict.meta or {})["toolcrib/error"] == {"code": "conflict", "retry": "never"}
+    assert bank.paid == [3]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_over_mcp_a_key_needs_a_store_and_survives_an_approval(bank: Bank, tmp_path: Path, mode: str) -> None:
+    crib = Crib([bank])
+    async with crib, Client(server(crib), mode=mode) as mcp:
+        with pytest.raises(MCPError, match=r"url in \[store\]"):
+            await mcp.call_tool("pay", {"amount": 3}, meta=keyed("k"))
+    crib = Crib([bank], store=tmp_path / "s.db", policy=Rules([Rule(tools="pay", do="ask")]))
+    async with crib, Client(server(crib), mode=mode) as mcp:
+        waiting = await mcp.call_tool("pay", {"amount": 3}, meta=keyed("k"))
+        await crib.answer((waiting.meta or {})["toolcrib/pending"]["id"], Approve(), by="bob")
+        results = [await mcp.call_tool("pay", {"amount": 3}, meta=keyed("k")) for _ in range(2)]
+    assert [result.structured_content for result in results] == [{"paid": 3}] * 2
+    assert bank.paid == [3]
