@@ -178,6 +178,18 @@ def test_what_a_locked_file_imports_beside_it_is_locked_with_it(
         assert lock.pinned(source) == source
 
 
+@pytest.mark.parametrize("locked", ["tools.py", "tools.py:go", "package"])
+def test_a_lock_holds_a_path_in_all_of_its_spellings(
+    imports: Path, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    monkeypatch.chdir(imports.parent)
+    before = Lock(Path(LOCK).absolute())
+    lock = before.with_source(LockedSource(before.key(locked), sha256="0" * 64))
+    for spelling in (locked, f"./{locked}", f"package/../{locked}", str(Path(locked).absolute())):
+        with pytest.raises(LoadError, match="has changed since it was locked"):
+            lock.pinned(spelling)
+
+
 COMPUTED = ["import importlib\nimportlib.import_module(__name__)", "from importlib import import_module as other"]
 
 

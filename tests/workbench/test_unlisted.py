@@ -141,7 +141,7 @@ async def test_a_prompt_with_the_name_of_a_tool_is_not_that_tool() -> None:
             "db://public/./../secret/1",
         ),
         *("db://public/%2e%2E/secret/1", "db://public/%252e%252e/secret/1", "db://sec\tret/1", "db:\\\\secret/1"),
-        *("db://%2Fsecret/1", " db://secret/1", "db://secret/1\x00"),
+        *("db://%2Fsecret/1", "db://secret%5C1", " db://secret/1", "db://secret/1\x00"),
     ],
 )
 async def test_no_spelling_of_a_uri_passes_a_rule(uri: str) -> None:

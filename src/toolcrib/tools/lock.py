@@ -129,7 +129,8 @@ class Lock:
             return source if "://" in where else DOCUMENT + self.key(where)
         if isinstance(source, MCPSource) or is_remote(source):
             return f"mcp:{str(source).removeprefix('mcp:')}"
-        return self._relative(source) if Path(source).expanduser().exists() else source
+        path, name = split_name(Path(source).expanduser())
+        return f"{self._relative(str(path))}{':' * bool(name)}{name}" if path.exists() else source
 
     def find(self, source: str | MCPSource) -> LockedSource | None:
         return self.sources.get(self.key(source))

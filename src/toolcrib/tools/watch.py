@@ -59,7 +59,7 @@ class _FileSource(Source):
     keeps_tools = True
     """Whether a unit with problems keeps those of its old tools that it no longer has."""
 
-    require_locked: Callable[[], object] | None = None
+    require_locked: Callable[[], object] = staticmethod(lambda: None)
     """Raises LoadError where the files are not those of the lock, so that none of them is loaded."""
 
     def __init__(self, path: Path, label: str, settle_s: float) -> None:
@@ -207,8 +207,7 @@ class _FileSource(Source):
     def _refusal(self) -> Loaded | None:
         """Return the problem of files that are not those of the lock; None where they are."""
         try:
-            if self.require_locked is not None:
-                self.require_locked()
+            self.require_locked()
         except LoadError as error:
             return Loaded(problems=[LoadProblem(str(self._path), str(error))])
         return None

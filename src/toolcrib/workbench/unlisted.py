@@ -40,9 +40,9 @@ def spec_of(kind: Kind, method: str, name: str) -> ToolSpec:
 
 
 def spellings(spec: ToolSpec) -> tuple[str, ...]:
-    """Return the names by which rules know what is called: of a resource its URI, also percent-decoded."""
+    """Return the names by which rules know what is called: of a resource its URI, and decoded, with slashes only."""
     name = spec.name.partition(" ")[2]
-    return (name, unquote(name)) if spec.kind == "resource" and "%" in name else (name,)
+    return (name, unquote(name).replace("\\", "/")) if spec.kind == "resource" and "%" in name else (name,)
 
 
 def unknown(kind: Kind, name: str) -> ToolError:
