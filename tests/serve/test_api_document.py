@@ -25,6 +25,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
         "/api/tools/{name}": [("name", True)],
         "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
         "/api/pending/{id}/answer": [("id", True)],
+        "/api/calls/{id}/settle": [("id", True)],
         "/api/results/{handle}": [("handle", True), *((name, False) for name in ("pointer", "offset", "limit"))],
     }
 

@@ -71,11 +71,11 @@ async def pay(api: httpx2.AsyncClient, amount: int, *keys: str, **headers: str) 
     return await api.post("/api/tools/pay/call", json={"amount": amount}, headers=sent)
 
 
-async def leave_lost(path: Path, principal: str) -> LedgerEntry:
+async def leave_lost(path: Path, principal: str, **fields: Any) -> LedgerEntry:
     """Leave the call `pay(amount=3)` with the key `k` as a process that died in its middle has left it."""
     store = Store(path)
     digest = key_digest("default", "pay", '[{"amount":3},{"amount":3}]')
-    entry = LedgerEntry("run_1", principal, "k", digest, "pay", "default", False, datetime.now(UTC))
+    entry = LedgerEntry("run_1", principal, "k", digest, "pay", "default", False, datetime.now(UTC), **fields)
     try:
         claimed = await store.ledger.claim(entry)
         store.ledger.give_up(claimed)
@@ -137,8 +137,8 @@ async def test_without_a_store_the_answer_names_the_setting(bank: Bank) -> None:
 async def test_over_http_a_call_that_still_runs_is_tried_again_later_and_a_lost_one_never(tmp_path: Path) -> None:
     bank, path = Bank(), tmp_path / "s.db"
     entry = await leave_lost(path, "eve")
-    async with client(bank, store=path, timeout_s=0.5) as api:
-        first = asyncio.create_task(pay(api, 3, "k"))
+    async with Crib([bank], store=path) as crib, client(bank, store=path, timeout_s=0.5) as api:
+        first = asyncio.create_task(crib.workbench(Caller("ada")).call("pay", {"amount": 3}, idempotency_key="k"))
         while not bank.paid:
             await asyncio.sleep(0)
         later = await pay(api, 3, "k")
@@ -199,3 +199,67 @@ async def test_over_mcp_a_key_needs_a_store_and_survives_an_approval(bank: Bank,
         results = [await mcp.call_tool("pay", {"amount": 3}, meta=keyed("k")) for _ in range(2)]
     assert [result.structured_content for result in results] == [{"paid": 3}] * 2
     assert bank.paid == [3]
+
+
+# Settled by a person
+
+
+async def settle(api: httpx2.AsyncClient, id: str, data: Any, user: str) -> httpx2.Response:
+    return await api.post(f"/api/calls/{id}/settle", json=data, headers={"user": user})
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_who_may_approve_a_lost_call_lists_and_settles_it_once(bank: Bank, tmp_path: Path, is_done: bool) -> None:
+    path = tmp_path / "s.db"
+    entry = await leave_lost(path, "ada", arguments='{"amount": 3}', approved_by="bob")
+    async with client(bank, store=path, may_answer=lambda pending, by: by in ("ada", "bob")) as api:
+        lists = {
+            user: (await api.get("/api/calls/lost", headers={"user": user})).json()["lost"]
+            for user in ("ada", "bob", "eve")
+        }
+        own = await settle(api, entry.id, {"done": is_done}, "ada")  # another person has approved it
+        foreign = await settle(api, entry.id, {"done": is_done}, "eve")
+        unknown = await settle(api, "run_2", {"done": is_done}, "bob")
+        settled = await settle(api, entry.id, {"done": is_done}, "bob")
+        again = await settle(api, entry.id, {"done": not is_done}, "bob")
+        retry = (await pay(api, 3, "k")).json()
+        rest = (await api.get("/api/calls/lost", headers={"user": "bob"})).json()
+        while not (log := (await api.get("/api/calls", params={"tool": "calls/settle"})).json()["calls"]):
+            await asyncio.sleep(0.01)
+    assert lists == {"ada": [entry.to_dict()], "bob": [entry.to_dict()], "eve": []}
+    answers = (own, foreign, unknown, settled, again)
+    assert [answer.status_code for answer in answers] == [403, 403, 404, 200, 409]
+    assert [answer.json().get("reason") for answer in answers] == ["foreign", "foreign", "unknown", None, "replayed"]
+    assert rest == {"lost": []}
+    assert bank.paid == ([] if is_done else [3])
+    if is_done:
+        assert retry["metadata"] == {"settled_by": "bob", "repeated": True}
+        assert retry["content"][0]["text"] == (
+            "This call of 'pay' took effect, as 'bob' has settled. Its result is not known."
+        )
+    row = {name: log[0][name] for name in ("call_id", "principal", "decision", "answered_by", "status")}
+    assert (len(log), row) == (
+        1,
+        {
+            "call_id": entry.id,
+            "principal": "ada",
+            "decision": "done" if is_done else "not done",
+            "answered_by": "bob",
+            "status": "success",
+        },
+    )
+
+
+async def test_without_may_answer_a_caller_settles_only_their_own(bank: Bank, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    entry = await leave_lost(path, "ada")
+    async with client(bank, store=path) as api:
+        assert (await api.get("/api/calls/lost", headers={"user": "bob"})).json() == {"lost": []}
+        assert (await settle(api, entry.id, {"done": False}, "bob")).status_code == 403
+        for data in ({}, {"done": "yes"}, {"done": 1}, {"done": True, "by": "bob"}, []):
+            assert (await settle(api, entry.id, data, "ada")).status_code == 422
+        assert (await settle(api, entry.id, {"done": False}, "ada")).status_code == 200
+        assert (await pay(api, 3, "k")).json()["content"] == [{"type": "data", "data": {"paid": 3}}]
+    async with client(bank) as api:
+        assert (await api.get("/api/calls/lost")).json() == {"lost": []}
+        assert (await settle(api, entry.id, {"done": True}, "ada")).status_code == 404

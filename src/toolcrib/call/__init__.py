@@ -3,7 +3,7 @@
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import may_be_repeated, within
-from .once import require_key
+from .once import require_key, settle
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
@@ -22,6 +22,7 @@ __all__ = [
     "require_key",
     "resolved",
     "run",
+    "settle",
     "streamed",
     "needs_approval",
     "within",

@@ -8,7 +8,7 @@ it took effect, until its `verify` or a person has settled that.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,9 +17,12 @@ from typing import Any
 
 from ..core import (
     Call,
+    Caller,
+    CallRecord,
     Content,
     Data,
     Decision,
+    Recorder,
     Result,
     StoreError,
     Text,
@@ -194,6 +197,28 @@ class Claim:
         content = (Text(took_effect(entry)),) if verdict is True else content_of(verdict, self.document.tool.encode)
         data = None if verdict is False else stored(Result(None, content, started_at=entry.started_at))
         await self.ledger.settle(entry, data)
+
+
+async def settle(
+    ledger: Ledger, entry: LedgerEntry, *, is_done: bool, by: str, recorders: Iterable[Recorder] = ()
+) -> bool:
+    """Settle a lost *entry* in the name of *by*, who knows whether its call took effect. False where it is not lost.
+
+    It is in the log of *recorders* as `calls/settle`, a call of the principal whose call it was.
+    """
+    now = datetime.now(UTC)
+    content = (Text(took_effect(entry, by)),)
+    result = Result(None, content, None, (), entry.started_at, now, metadata={"settled_by": by})
+    if not entry.is_lost or not await ledger.settle(entry, stored(result) if is_done else None):
+        return False
+    record = CallRecord(entry.id, "calls/settle", Caller(entry.principal, thread=entry.thread), now, "success")
+    record.decision, record.answered_by = "done" if is_done else "not done", by
+    for recorder in recorders:
+        try:
+            await recorder.finished(record)
+        except Exception as error:
+            log_failure(f"That '{by}' has settled a call of '{entry.tool}' could not be recorded", error, None)
+    return True
 
 
 def require_key(key: Any) -> str:

@@ -22,6 +22,7 @@ from ..core import (
     Result,
     ToolAuth,
     ToolcribError,
+    ToolError,
 )
 from .app import Session, command, group
 from .arguments import CallWords, Source, ToolName, read_arguments, read_words, require_tool, to_json
@@ -51,6 +52,10 @@ def call(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Calls with one key take effect once; the others get its result."),
+    ] = None,
 ) -> int:
     """Call a tool and print its result.
 
@@ -64,6 +69,8 @@ def call(
     arguments = read_arguments(read.arguments, tool=name)
     if save_to is not None:
         _require_writable(save_to)
+    if key is not None:
+        _require_key(key)
     transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
     # At a terminal sits the developer, who is shown where the tool failed.
     log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause)
@@ -75,20 +82,25 @@ def call(
         defaults={"max_result_chars": None},
         ask=prompter.ask_at_once,
         caller=session.caller,
+        needs_store=key is not None,
     )
     sources.echo_problems()
     bench = sources.bench
+    if key is not None and bench.crib.database is None:
+        raise UsageError("--key needs a store, and its packages are missing: pip install 'toolcrib[auth]'.")
 
     async def work() -> int:
         async with bench:
             if sources.has_servers and name not in bench.registry:
                 await _connect(bench, prompter, transcript)
             schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
-            to_make = Call(name, to_json(arguments, schema) if schema else None)
+            to_make = Call(name, to_json(arguments, schema) if schema else None, idempotency_key=key)
             result = await answered_call(bench, to_make, prompter, transcript)
             if session.as_json:
                 output.json(result.to_dict())
             else:
+                if "repeated" in result.metadata:
+                    echo("Repeated: the result of an earlier call with this key. The tool did not run again.")
                 _echo_repairs(result.repairs, schema.get("properties", ()), by_key=arguments.json is None)
             if result.error is not None:
                 if not session.as_json:
@@ -171,6 +183,16 @@ async def _streamed(bench: "Workbench", call: Call, transcript: CallTranscript) 
     finally:
         transcript.pause()
     raise AssertionError("a stream ends with a result")
+
+
+def _require_key(key: str) -> None:
+    """Raise UsageError for a key that no call can have."""
+    from ..call import require_key
+
+    try:
+        require_key(key)
+    except ToolError as error:
+        raise UsageError(f"--key: {error.message}") from None
 
 
 def _require_writable(path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from getpass import getuser
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -142,6 +143,44 @@ async def show_call(
     if record is None:
         raise ToolcribError(f"There is no call '{one_line(id)[:100]}' in the log. See: toolcrib calls list")
     session.show(call_data(record, with_content=True))
+
+
+@command(calls, "lost", takes=TAKES)
+async def list_lost(session: Session) -> None:
+    """List calls with a key of which it is unknown whether they took effect, the oldest first."""
+    with session.opened_store() as store:
+        data = [entry.to_dict() for entry in await store.ledger.lost()]
+    session.show(data, columns=("id", "started_at", "principal", "tool", "key", "arguments"))
+
+
+@command(calls, "settle", takes=TAKES)
+async def settle_call(
+    session: Session,
+    id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls lost.")],  # noqa: A002
+    is_done: Annotated[bool | None, typer.Option("--done/--not-done", help="Whether it took effect.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; by default you.")] = None,
+) -> None:
+    """Settle a lost call. Where it was not done, it runs when it is made again with its key."""
+    from ..call import settle
+
+    if is_done is None:
+        raise UsageError("Say whether the call took effect: --done or --not-done.")
+    async with session.crib() as crib:
+        ledger = crib.store.ledger
+        entry, by = await ledger.find_id(id), by or _user()
+        if entry is None or not await settle(ledger, entry, is_done=is_done, by=by, recorders=crib.recorders):
+            raise ToolcribError(f"There is no lost call '{one_line(id)[:100]}'. See: toolcrib calls lost")
+    outcome = "Done: that is the result" if is_done else "Not done: it runs"
+    text = f"{outcome} when '{entry.principal}' calls '{entry.tool}' again with the same key."
+    session.show({**entry.to_dict(), "done": is_done, "settled_by": by}, text=text)
+
+
+def _user() -> str:
+    """Return the name of the user of this process, as in the log."""
+    try:
+        return getuser()
+    except (KeyError, OSError, ImportError):  # as in a container without a name for its user
+        return "local"
 
 
 @command(calls, "follow", takes=TAKES)

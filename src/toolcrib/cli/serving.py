@@ -98,7 +98,7 @@ def _serve(
         _log_json()
     report: Callable[[str], None] = logging.getLogger("toolcrib.serve").info if is_json else echo
     with prints_to_stderr():
-        parts = session.open(sources, only=tools, serves=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
+        parts = session.open(sources, only=tools, needs_store=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
     if shows_calls:
         parts.record_lines()
     for problem in parts.problems:

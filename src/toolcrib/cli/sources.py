@@ -102,7 +102,7 @@ def open_sources(
     only: Sequence[str] = (),
     defaults: Mapping[str, Any] | None = None,
     follow: bool = False,
-    serves: bool = False,
+    needs_store: bool = False,
     may_wait: bool = False,
     store: str | None = None,
     **options: Any,
@@ -110,7 +110,7 @@ def open_sources(
     """Open all tools of *sources*, or where there are none, of the *settings*; of these *only* the named.
 
     *store* and *options* go before the settings, and these before *defaults*. With *follow* the workbench keeps up with
-    what is saved in files; with *serves* there is a store for what waits.
+    what is saved in files; with *needs_store* there is a store for what waits.
 
     Raises UsageError, showing *example*, where no source is named, and ToolcribError where none could be loaded; a file
     that is followed *may_wait* until it is repaired.
@@ -130,7 +130,7 @@ def open_sources(
         raise ToolcribError("\n".join(problems))
     return Opened(
         [source.source for source in listings],
-        {**_credentials(listings, settings, store, serves=serves), **settings.options(defaults, **options)},
+        {**_credentials(listings, settings, store, needs_store=needs_store), **settings.options(defaults, **options)},
         problems,
         has_servers=has_servers,
     )
@@ -163,13 +163,13 @@ def log_lines(name: str, formatter: logging.Formatter) -> None:
 
 
 def _credentials(
-    listings: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, serves: bool
+    listings: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, needs_store: bool
 ) -> dict[str, Any]:
     """Return the options `store` and `broker`, where a call may need them: their imports take a while."""
     from ..workbench.credentials import configured
 
     needs_store = (
-        serves
+        needs_store
         or bool(settings.values.rule)
         or any(
             source.is_listed_at_start or any(tool.spec.auth or tool.needs_context for tool in source.tools)

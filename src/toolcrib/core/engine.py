@@ -41,6 +41,12 @@ class LedgerEntry:
         """Whether it is unknown if the call took effect, until that is settled."""
         return self.is_abandoned and not self.is_idempotent
 
+    def to_dict(self) -> dict[str, str]:
+        """Return what a person sees of the call who is to settle it, as JSON data."""
+        names = ("id", "principal", "thread", "tool", "key", "arguments", "approved_by")
+        data = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {**data, "started_at": self.started_at.isoformat()}
+
 
 class Ledger(Protocol):
     """Stores calls by principal and idempotency key, so that each takes effect at most once, over all processes.

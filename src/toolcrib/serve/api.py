@@ -5,6 +5,7 @@ Everything is for the caller of the request: tools are those that they see, resu
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -13,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ..call import settle
 from ..core import AnswerError, Pending, ToolError, ToolSpec
-from ..machinery import LONG_CHARS, in_thread, is_handle
+from ..machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
 from ..schema.json_text import JSONError, parse_json
 from ..workbench import Workbench
 from ..workbench.read_result import ResultContent, read_part
@@ -48,6 +50,8 @@ def api_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/tools", api.tools),
         Route("/api/pending", api.pendings),
         Route("/api/pending/{id}/answer", api.answer, methods=["POST"]),
+        Route("/api/calls/lost", api.lost),
+        Route("/api/calls/{id}/settle", api.settle, methods=["POST"]),
         Route("/api/results/{handle}", api.result),
         Route("/api/openapi.json", api.openapi),
     ]
@@ -88,6 +92,31 @@ class _API:
             status, title = _REASONS[error.reason]
             raise Refused(status, title, str(error), reason=error.reason) from None
         return _json(outcome.to_dict())
+
+    async def lost(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        store = bench.crib.database
+        entries = [] if store is None else await store.ledger.lost()
+        return _json({"lost": [entry.to_dict() for entry in entries if await _may_see(bench, _to_settle(entry))]})
+
+    async def settle(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        data = await _json_object(request)
+        if data.keys() != {"done"} or not isinstance(data["done"], bool):
+            raise Refused(422, "Invalid answer", 'Whether it took effect is a JSON object: {"done": true}.')
+        store, by = bench.crib.database, bench.caller.principal
+        entry = None if store is None else await store.ledger.find_id(request.path_params["id"])
+        if store is None or entry is None:
+            raise Refused(404, "Unknown call", "There is no call with a key under this id.", reason="unknown")
+        pending = _to_settle(entry)
+        if not await _may_see(bench, pending) or not await bench.crib.pending.allows(pending, by):
+            raise Refused(
+                403, "Not yours to settle", "This is for others to settle: see `may_answer`.", reason="foreign"
+            )
+        recorders = bench.crib.recorders
+        if not await settle(store.ledger, entry, is_done=data["done"], by=by, recorders=recorders):
+            raise Refused(409, "Not lost", "This call is not lost, or not any more. Make it again.", reason="replayed")
+        return _json(entry.to_dict())
 
     async def result(self, request: Request) -> Response:
         """Return the whole of a result, or where the query asks for it, a part."""
@@ -143,6 +172,17 @@ async def _may_see(bench: Workbench, pending: Pending) -> bool:
         return True
     # Where the host has not said who may answer, only the caller may whose call waits.
     return bench.crib.options["may_answer"] is not None and await bench.crib.pending.allows(pending, by)
+
+
+def _to_settle(entry: LedgerEntry) -> Pending:
+    """Return what `may_answer` is asked about a lost call: who may approve it may settle it.
+
+    What another person has approved is not for its caller to settle.
+    """
+    others_only = entry.approved_by not in (None, entry.principal)
+    message = f"Whether this call of '{entry.tool}' took effect is unknown."
+    who, at = (entry.principal, entry.thread), datetime.max.replace(tzinfo=UTC)
+    return Pending(entry.id, "approval", message, "", entry.tool, *who, at, entry.arguments, others_only=others_only)
 
 
 async def _json_object(request: Request) -> dict[str, Any]:

@@ -157,6 +157,12 @@ _SCHEMAS: _Object = {
             },
         ],
     },
+    "Lost": _object(
+        ["id", "principal", "thread", "tool", "key", "arguments", "started_at"],
+        **dict.fromkeys(("id", "principal", "thread", "tool", "key", "arguments", "approved_by"), _TEXT),
+        started_at=_MOMENT,
+    ),
+    "Settlement": {**_object(done={"type": "boolean"}), "additionalProperties": False},
     "StoredResult": {
         **_object(
             ["handle"],
@@ -233,6 +239,23 @@ _PATHS: _Object = {
             "parameters": [_path("id", "The id of what is pending.")],
             "requestBody": {"required": True, "content": _json(_ref("Answer"))},
             "responses": _answer("What was answered.", _ref("Pending")),
+        }
+    },
+    "/api/calls/lost": {
+        "get": {
+            "operationId": "list_lost",
+            "summary": "Calls with a key of which it is unknown whether they took effect: the caller's, and those that "
+            "the caller may settle.",
+            "responses": _answer("The oldest first.", _object(lost={"type": "array", "items": _ref("Lost")})),
+        }
+    },
+    "/api/calls/{id}/settle": {
+        "post": {
+            "operationId": "settle_call",
+            "summary": "Say whether a lost call took effect. If not, it runs when it is made again with its key.",
+            "parameters": [_path("id", "The id of the lost call.")],
+            "requestBody": {"required": True, "content": _json(_ref("Settlement"))},
+            "responses": _answer("What was settled.", _ref("Lost")),
         }
     },
     "/api/results/{handle}": {
