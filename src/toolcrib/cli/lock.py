@@ -10,7 +10,7 @@ import typer
 from ..core import LoadError, ToolcribError
 from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, locked_hash, read_lock
-from ..tools.remote import MCPSource, is_remote
+from ..tools.remote import MCPSource, is_remote, placed
 from ..workbench.config import lock_file
 from ..workbench.settings import NamedSource, Settings
 from .app import Session, command, group
@@ -139,7 +139,7 @@ def _from_here(key: str, file: Path) -> str:
         return str(parse_git_address(key).beside(file.parent))
     if key.startswith(DOCUMENT):
         return DOCUMENT + _from_here(key.removeprefix(DOCUMENT), file)
-    return str(file.parent / key) if key.startswith(("./", "../")) else key
+    return str(file.parent / key) if key.startswith(("./", "../")) else placed(key, file.parent)
 
 
 def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool, check: bool) -> _Look:

@@ -27,7 +27,7 @@ from .function import Tool
 from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
 from .loading import split_name
 from .modules import LoadProblem, require_static_imports, source_hash
-from .remote import MCPSource, is_remote
+from .remote import MCPSource, is_remote, locked_text
 
 _VERSION = 1
 _HEAD = (
@@ -128,7 +128,7 @@ class Lock:
             where = source.removeprefix(DOCUMENT)
             return source if "://" in where else DOCUMENT + self.key(where)
         if isinstance(source, MCPSource) or is_remote(source):
-            return f"mcp:{str(source).removeprefix('mcp:')}"
+            return locked_text(source, self._relative)
         path, name = split_name(Path(source).expanduser())
         return f"{self._relative(str(path))}{':' * bool(name)}{name}" if path.exists() else source
 

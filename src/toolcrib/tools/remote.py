@@ -10,7 +10,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,21 @@ def placed(source: str, folder: Path) -> str:
     """Return *source* with the file that it names, if it does, as a path from *folder*."""
     file, name = _in_file(source)
     return source if file is None else f"{_PREFIX}{folder / Path(file).expanduser()}{name and '#'}{name}"
+
+
+def locked_text(source: "str | MCPSource", relative: Callable[[str], str]) -> str:
+    """Return the one text for all spellings of *source*, with the path of a client's file as *relative* has it."""
+    if isinstance(source, MCPSource):
+        return str(source)
+    file, name = _in_file(source)
+    if file is not None:
+        if not name and has_servers(Path(file).expanduser()) and len(names := remote_names(source)) == 1:
+            name = names[0].rpartition("#")[2]
+        return f"{_PREFIX}{relative(file)}{name and '#'}{name}"
+    text = source.removeprefix(_PREFIX).strip()
+    with suppress(ValueError):  # of a command that cannot be read
+        text = text if _URL.match(text) else shlex.join(shlex.split(text))
+    return f"{_PREFIX}{text}"
 
 
 def remote_source(source: "str | MCPSource") -> "MCPUpstream":
