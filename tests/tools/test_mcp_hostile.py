@@ -60,14 +60,15 @@ async def test_a_definition_that_is_none_costs_itself_alone(source: Any) -> None
         tool("described", description=5),
         {"name": "of_text", "inputSchema": {"type": "string"}},
         tool("annotated", annotations={"readOnlyHint": "maybe"}),
-        tool("last"),
+        tool("last-one"),
+        tool("last_one"),
     ]
     async with Workbench([source(says)]) as bench:
-        assert [spec.name for spec in bench.specs()] == ["good", "last"]
+        assert [spec.name for spec in bench.specs()] == ["good", "last-one"]
         assert (await bench.call("good", {})).text == "fine"
         reasons = [problem.reason for problem in bench.problems]
-        assert len(reasons) == 8
-        assert reasons[0] == "Tool 'no_schema' is not defined as MCP requires: inputSchema: Field required"
+        assert len(reasons) == 9
+        assert "Tool 'no_schema' is not defined as MCP requires: inputSchema: Field required" in reasons
 
 
 async def test_a_resource_or_prompt_that_is_none_costs_itself_alone(source: Any) -> None:

@@ -153,17 +153,18 @@ class MCPUpstream(MCPOffers, Source):
             )
         for definition in listed[: TOOLS.max_items]:
             name = definition.name
-            before = self._offered.get(name)
+            key = name.replace("-", "_")  # as a workbench compares names
+            before = self._offered.get(key)
             try:
                 if isinstance(definition, Malformed):
                     raise ToolcribError(f"Tool '{name}' is not defined as MCP requires: {definition.reason}")
-                if name in current:
-                    raise ToolcribError(f"Two of its tools have the name '{display_name(name)}'.")
+                if key in current:
+                    raise ToolcribError(f"Two of its tools have the name '{display_name(name)}', with - and _ as one.")
                 tool = before[1] if before and before[0] == definition else self._tool_of(definition)
             except ToolcribError as error:
                 problems.append(LoadProblem(self.name, str(error)))
             else:
-                current[name] = (definition, tool)
+                current[key] = (definition, tool)
         return current, problems
 
     def _take(self, current: dict[str, tuple[wire.Tool, AnyTool]], problems: list[LoadProblem]) -> None:
