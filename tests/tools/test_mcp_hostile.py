@@ -132,6 +132,16 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once(source: Any) ->
         assert (await bench.call("noise", {})).text == "fine"  # a line of a log is no answer
 
 
+async def test_an_error_by_the_code_of_a_session_that_ended_is_told_with_its_words(source: Any) -> None:
+    refusal = '{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"The quota is used up."}}'
+    async with Workbench([source(tools(spends=refusal))]) as bench:
+        result = await bench.call("spends", {})
+        assert result.error is not None
+        assert (result.error.code, result.text) == ("failed", "'scripted' failed: The quota is used up")
+    async with Workbench([source({"initialize": refusal})]) as bench:
+        assert "The quota is used up" in str(bench.problems)
+
+
 async def test_what_is_no_json_and_no_media_type_goes_no_further(source: Any) -> None:
     start = '{"jsonrpc":"2.0","id":ID,"result":{"content":%s}}'
     image = '[{"type":"image","data":"AAAA","mimeType":"text/html\\r\\nX: y"}]'

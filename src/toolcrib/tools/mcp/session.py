@@ -185,7 +185,7 @@ class Session:
         if isinstance(error, MCPError):
             if self._refusal is not None:
                 return Refused(str(self), *self._refusal)
-            reason = "it ended" if error.code == wire.CONNECTION_CLOSED else one_line(error.message)
+            reason = "it ended" if _has_ended(error) else one_line(error.message)
             return LoadError(f"{reason}.{words}")
         if isinstance(error, FileNotFoundError | PermissionError) and self._target.command:
             return LoadError(f"there is no command '{self._target.command[0]}'.")
@@ -296,6 +296,8 @@ class Session:
             key = "busy" if data["status"] == 429 else "answered" if "answered" in data else "unreachable"
         elif error.code == wire.INVALID_REQUEST and error.message == "Session terminated":
             key = "terminated"
+        elif key == wire.CONNECTION_CLOSED and not _has_ended(error):
+            key = "refused"
         code, text = _FAILURES.get(key, ("failed", "'{0}' failed: {1}"))
         if key in _LOST:
             self._on_lost()
@@ -396,3 +398,8 @@ class Session:
             reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
         return await running.asked(question)
+
+
+def _has_ended(error: MCPError) -> bool:
+    """Return whether the SDK (2.3.0) says that a session or stream ended: servers use its code for errors of theirs."""
+    return error.code == wire.CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream"))
