@@ -4,14 +4,17 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
+from mcp import Client
 
 from toolcrib import Call, Caller, CancellationToken, Crib, Input, Pending, Workbench
 from toolcrib.core import Answer, Progress
+from toolcrib.serve import server
 from toolcrib.tools.remote import MCPSource
 
 SERVER = str(Path(__file__).with_name("scripted_server.py"))
@@ -268,3 +271,36 @@ async def test_templates_of_a_server_do_not_hold_up_the_others(source: Any) -> N
     async with Crib([source(says)]) as crib, crib.workbench() as bench:
         async with asyncio.timeout(60):
             assert [each.data for each in (await bench.offers.read("b:/" + "x" * 500)).unwrap()] == ["read"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_what_a_server_lists_reaches_no_client_with_its_key(source: Any, mode: Any) -> None:
+    """Servers name the database or the account that they were given, with the key in its address."""
+    key = "sk-0123456789abcdef"
+    schema = {"type": "object", "properties": {"a": {"type": "string", "description": key, "default": key}}}
+    about = {"name": "one", "title": key, "description": f"Of {key}"}
+    says = tools(plain=text("fine"))
+    says["tools/list"]["tools"] += [
+        {"name": "keyed", "title": key, "description": f"By {key}", "inputSchema": schema, "outputSchema": schema}
+    ]
+    says |= {
+        "resources/list": {"resources": [{"uri": f"db://{key}@host/a", **about}, {"uri": "a:1", **about}]},
+        "resources/templates/list": {"resourceTemplates": [{"uriTemplate": f"db://{key}@host/{{b}}", **about}]},
+        "prompts/list": {"prompts": [{**about, "arguments": [{"name": key, "description": key}]}]},
+        "resources/read a:1": {"contents": [{"uri": f"a:{key}", "text": key}]},
+    }
+    upstream = source(says)
+    upstream.target = replace(upstream.target, env={"DATABASE_KEY": key})
+    async with Crib([upstream]) as crib, Client(server(crib), mode=mode) as client:
+        listed = [
+            await client.list_tools(),
+            await client.list_resources(),
+            await client.list_resource_templates(),
+            await client.list_prompts(),
+            await client.read_resource("a:1"),
+        ]
+        for answer in listed:
+            shown = answer.model_dump_json()
+            assert key not in shown
+            assert "[secret]" in shown
+        assert [each.name for each in listed[0].tools] == ["plain", "keyed"]  # type: ignore[union-attr]

@@ -29,6 +29,7 @@ from ..core import (
     Image,
     NameConflictError,
     Pending,
+    Redaction,
     Result,
     Text,
     Tool,
@@ -454,7 +455,7 @@ class Offers:
             result.error, result.content = (error := unknown(kind, name)), (Text(error.message),)
             result.metadata.clear()
         elif result.status == "success":
-            result.value = list(map(_with_content, result.value, result.content))
+            result.value = list(map(partial(_with_content, self.redaction), result.value, result.content))
         return result
 
     async def _read(self, uri: str) -> Sequence[ResourceContent]:
@@ -670,7 +671,9 @@ def _content_of(item: ResourceContent | PromptMessage) -> Content:
     return Text(item.data) if isinstance(item.data, str) else File(item.data)
 
 
-def _with_content(item: ResourceContent | PromptMessage, content: Content) -> ResourceContent | PromptMessage:
+def _with_content(redaction: Redaction | None, item: Any, content: Content) -> ResourceContent | PromptMessage:
     if isinstance(item, PromptMessage):
         return replace(item, content=content)
-    return replace(item, data=content.text) if isinstance(content, Text) else item
+    data = content.text if isinstance(content, Text) else item.data
+    content_there: ResourceContent = replace(item, uri=redacted(item.uri, redaction), data=data)
+    return content_there

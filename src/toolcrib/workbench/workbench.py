@@ -139,6 +139,9 @@ class Crib(Startable):
         for secret in of_sources:
             redactor.add(secret)
         self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
+        for source in self._sources.order():
+            if hasattr(source, "redaction"):
+                source.redaction = self.redaction
         self.is_stopped = False
         self.recorders = self._recorders()
         self._redactors = CallerRedactors(redactor)

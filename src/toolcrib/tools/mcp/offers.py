@@ -11,7 +11,7 @@ from typing import Any, Literal
 import mcp_types as wire
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated, ServerEvent
 
-from ...core import Caller, ToolError
+from ...core import Caller, Redaction, ToolError
 from ...core.source import (
     OffersChange,
     Prompt,
@@ -25,7 +25,7 @@ from ...machinery import create_lasting_task
 from ...schema.describe import display_name
 from .session import Session
 from .streams import PROMPTS, RESOURCES, TEMPLATES, List
-from .tools import MAX_TITLE, MEDIA_TYPE, bounded, content_of_block, meta_of
+from .tools import MAX_TITLE, MEDIA_TYPE, bounded, content_of_block, meta_of, without_secrets
 
 LIST_TIMEOUT_S = 2.0
 """How long a caller waits for a list."""
@@ -44,6 +44,8 @@ class MCPOffers:
         self._known: dict[str, Sequence[Any]] = {}
         self._listing: dict[str, asyncio.Task[Sequence[Any]]] = {}
         self._session: Session | None = None
+        self.redaction: Redaction | None = None
+        """What the server lists is redacted by, as the crib has set it."""
 
     async def stop(self) -> None:
         session, self._session = self._session, None
@@ -82,7 +84,8 @@ class MCPOffers:
             session = await self._reached()
             if session is None or getattr(session.capabilities, kind) is None:
                 return []
-            items = map(convert, (await session.offered(of))[: of.max_items])
+            on_list = (await session.offered(of))[: of.max_items]
+            items = [convert(without_secrets(item, self.redaction)) for item in on_list]
             return [item for item in items if item is not None]
 
         task = create_lasting_task(read())

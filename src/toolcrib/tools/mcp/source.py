@@ -30,7 +30,7 @@ from .offers import MCPOffers, offers_change
 from .session import Refused, Session
 from .streams import TOOLS, Malformed
 from .targets import Target
-from .tools import RemoteCall, tool_of
+from .tools import RemoteCall, tool_of, without_secrets
 
 R = TypeVar("R")
 AnyTool = Tool[..., Any]
@@ -158,6 +158,7 @@ class MCPUpstream(MCPOffers, Source):
             try:
                 if isinstance(definition, Malformed):
                     raise ToolcribError(f"Tool '{name}' is not defined as MCP requires: {definition.reason}")
+                definition = without_secrets(definition, self.redaction)
                 if key in current:
                     raise ToolcribError(f"Two of its tools have the name '{display_name(name)}', with - and _ as one.")
                 tool = before[1] if before and before[0] == definition else self._tool_of(definition)
@@ -289,6 +290,7 @@ class CallerUpstream(MCPOffers, Source):
         super().__init__()
         self._sessions = sessions
         self._parent = sessions.parent
+        self.redaction = self._parent.redaction
         self._caller = caller
         self.auth = sessions.auth
         """Whose credentials are taken, with the scopes that the server wants of this caller."""

@@ -7,10 +7,11 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp_types as wire
 import pydantic_core
+from pydantic import BaseModel
 
 from ...core import (
     Audio,
@@ -23,10 +24,12 @@ from ...core import (
     Hints,
     Image,
     LoadError,
+    Redaction,
     Text,
     ToolError,
     ToolSpec,
 )
+from ...machinery import redacted_json
 from ...schema.view import Validator, validator
 from ..function import Tool, from_work, stand_in
 
@@ -35,6 +38,8 @@ _MAX_DESCRIPTION = 16 * 1024
 _MAX_SCHEMA = 256 * 1024
 MAX_TITLE = 200
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
+
+M = TypeVar("M", bound=BaseModel)
 
 RemoteCall = Callable[[str, dict[str, Any], Context], Any]
 
@@ -69,6 +74,13 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
         raise LoadError(str(error).replace("parameters=", "its input schema")) from None
     except Exception as error:
         raise LoadError(f"Tool '{name}': its output schema is not a JSON Schema ({type(error).__name__}).") from None
+
+
+def without_secrets(item: M, redaction: Redaction | None) -> M:
+    """Return *item*, which a server lists, with the known secrets redacted."""
+    text = item.model_dump_json(by_alias=True, exclude_unset=True)
+    shown_text = redacted_json(text, redaction)
+    return item if shown_text is text else type(item).model_validate_json(shown_text, by_name=False)
 
 
 def _is_wrapped(output: Mapping[str, Any] | None) -> bool:
