@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import floor
 from typing import Any, Literal
 
@@ -524,10 +524,11 @@ class _Rewrite:
             self.lose(view, word)
         if "object" in types:
             members = {name: [member] for name, member in view.members.items()} if members is None else members
-            required = list(view.required) if required is None else [name for name in required if name in members]
-            required += [name for name in view.required if name not in required]
+            required = [] if required is None else [name for name in required if name in members]
+            required = list(dict.fromkeys([*required, *view.required]))
+            order = {name: place for place, name in enumerate(dict.fromkeys([*members, *required]))}
             write = self._closed_object if accepts.closed else self._open_object
-            out |= write(view, members, sorted(required, key=[*members, *required].index))
+            out |= write(view, members, sorted(required, key=order.__getitem__))
         if "array" in types:
             self._items(view, out)
         if notes and accepts.takes("description"):
@@ -564,7 +565,10 @@ class _Rewrite:
 
     def _listed(self, view: SchemaView, words: list[str]) -> dict[str, Any] | None:
         """Return the values that are listed at *view*: those that are valid under all that it says."""
-        values = [value for value in view.constants or () if view.is_valid(value)]
+        # Under the list itself all of its values are valid, and each would be compared with all.
+        beside = {*words} - {"enum"}
+        judge = partial(view.satisfies, keyword="type") if beside == {"type"} else view.is_valid
+        values = [value for value in view.constants or () if not beside or judge(value)]
         if not values:
             return None
         if any(place.leads_out for place in view.reach()):  # so that not all can be judged
@@ -873,10 +877,14 @@ class Restore:
         while waiting:
             views = waiting.pop()
             groups = [_items(views)]
-            for name in {name for view in views for name in view.members}:
-                groups.append(_members(views, name))
-                absent = [view for view in views if name in self._absent_if_null(view)]
-                nullable = [view.members[name] for view in views.difference(absent) if name in view.members]
+            by_name: dict[str, list[SchemaView]] = {}
+            for view in views:
+                for name in view.members:
+                    by_name.setdefault(name, []).append(view)
+            for name, holders in by_name.items():
+                groups.append(_members(holders, name))
+                absent = {view for view in holders if name in self._absent_if_null(view)}
+                nullable = [view.members[name] for view in holders if view not in absent] if absent else []
                 if absent and (nullable := [member for member in nullable if member.is_valid(None)]):
                     yield nullable[0]
             new = [group for group in groups if group and group not in known_groups]

@@ -13,7 +13,7 @@ import jsonschema_rs
 import pydantic_core
 
 from ..core import DefinitionError
-from .view import SAME_VALUE, SchemaView, steps, validator
+from .view import LEADING, SAME_VALUE, SchemaView, steps, validator
 
 
 def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
@@ -148,11 +148,13 @@ def times_looked(schema: Mapping[str, Any]) -> int:
     waiting: list[tuple[_Applied, frozenset[frozenset[SchemaView]]]] = [(start, frozenset())]
     while waiting and len(states) < _MAX_STATES and most <= MAX_LOOKS:
         applied, above = waiting.pop()
-        places = frozenset(applied)
-        if places in above or (state := frozenset(applied.items())) in states:
+        most = max(most, applied.total())
+        # Without places that only refer on, there are as many kinds of values as definitions, not as references.
+        inner = {place: times for place, times in applied.items() if not place.schema.keys().isdisjoint(LEADING)}
+        places = frozenset(inner)
+        if places in above or (state := frozenset(inner.items())) in states:
             continue
         states.add(state)
-        most = max(most, applied.total())
         for members in _members(applied):
             inside: _Applied = Counter()
             for view, times in members.items():
