@@ -1,16 +1,22 @@
 """A raw JSON Schema is validated offline: whatever its references name, nothing is fetched."""
 
 import contextlib
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from toolcrib import Tool, Workbench
-from toolcrib.core import DefinitionError
+from toolcrib.core import DefinitionError, ToolError
+from toolcrib.schema.view import MAX_LOOKED_AROUND_CHARS, validator
+
+CLOSED = {"additionalProperties": False}
 
 
 @pytest.fixture
@@ -113,3 +119,56 @@ async def test_formats_are_checked(format: str, right: str, wrong: str) -> None:
         error = (await bench.call("use", {"a": wrong})).error
     assert error is not None
     assert error.code == "invalid_arguments"
+
+
+@pytest.mark.parametrize("pattern", [r"(?!x)a+b", r"(?=.*[a-z])(?=.*[A-Z]).{8,}", r"(a+)\1b"])
+@pytest.mark.parametrize(
+    ("schema", "form"),
+    [
+        (lambda pattern: {"properties": {"x": {"pattern": pattern}}}, str),
+        (lambda pattern: {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"pattern": pattern}}}, str),
+        (lambda pattern: {"properties": {"x": {"propertyNames": {"pattern": pattern}}}}, lambda text: {text: 1}),
+        (
+            lambda pattern: {"properties": {"x": {"patternProperties": {pattern: False}, **CLOSED}}},
+            lambda text: {text: 1},
+        ),
+    ],
+    ids=["text", "reference", "name", "pattern of names"],
+)
+def test_a_pattern_that_looks_around_holds_nobody_however_long_the_text_is(
+    pattern: str, schema: Callable[[str], dict[str, Any]], form: Callable[[str], Any]
+) -> None:
+    """APIs have such patterns for passwords and names; a model sends a long text, and no thread runs meanwhile."""
+    tool = Tool(lambda **_: 1, name="take", parameters={"type": "object", **schema(pattern)})
+
+    def time_of(size: int) -> float:
+        started_at = thread_time()
+        with pytest.raises(ToolError):
+            tool.check({"x": form("a" * size)}, False)
+        return thread_time() - started_at
+
+    assert time_of(24_000) < 9 * time_of(6_000) + 0.05  # by pairs, 16 times
+
+
+def test_a_pattern_is_bounded_only_where_it_looks_around_from_every_place() -> None:
+    """The first is what APIs have for text that is not blank; a long description fits it."""
+    long = "a" * (MAX_LOOKED_AROUND_CHARS + 1)
+    for pattern, is_bounded in ((r"^(?!\s*$).+", False), ("a+$", False), (r"(?!^\s*$)", True), ("(a)\\1", True)):
+        judge = validator({"pattern": pattern, "const": long, "enum": [long]}, formats=False)
+        assert judge.is_valid(long) is not is_bounded, pattern
+        assert validator({"pattern": pattern}, formats=False).is_valid(long[1:])
+
+
+def test_a_bounded_pattern_judges_short_texts_as_it_stands() -> None:
+    generator = random.Random(11)
+    parts = ["a", "b", ".", "[^a]", "\\w", "$", "^", "(?=a)", "(?!b)", "(?<=a)", "(?<!b)", "(a|b)", "a+", "b*", "\\1"]
+    count = 0
+    while count < 2_000:
+        pattern = "".join(generator.choices(parts, k=4)) + generator.choice(["", "", "|a", "|$"])
+        try:
+            plain = jsonschema_rs.Draft202012Validator({"pattern": pattern})
+        except (jsonschema_rs.ValidationError, ValueError):
+            continue
+        text = "".join(generator.choices("ab1\n ", k=generator.randint(0, 7)))
+        count += 1
+        assert validator({"pattern": pattern}, formats=False).is_valid(text) == plain.is_valid(text), (pattern, text)

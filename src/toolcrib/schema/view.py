@@ -9,6 +9,7 @@ A view is one place of a schema. Its own keywords are in `schema`; what its `$re
 where listing every error of every branch of nested unions doubles with each level.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -63,7 +64,8 @@ _ONE = frozenset(
 _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 # `dependencies` is of older drafts: jsonschema-rs checks it. Some of what it names are lists of names.
 _NAMED = frozenset(("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"))
-
+LEADING = (_ONE | _LISTS | _NAMED) - SAME_VALUE
+"""Keywords whose schemas may apply to members and items."""
 
 _TYPING = ("type", "$ref", *UNIONS, "allOf", "enum", "const")
 
@@ -443,10 +445,39 @@ class _Document:
     def _validator(self, schema: dict[str, Any], formats: bool) -> Validator | None:
         try:
             if self._registry is None:
-                self._registry = jsonschema_rs.Registry([(self.base, self.root)])
+                self._registry = jsonschema_rs.Registry([(self.base, _with_bounds(self.root))])
+            schema = _with_bounds(schema)
             return Validator(schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value")
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
             return None
+
+
+_LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\\[1-9k]")
+
+MAX_LOOKED_AROUND_CHARS = 5_000
+"""How long a text may be that a pattern looks around in from each place: that takes 0.05 s, ten times as many 5 s."""
+
+_BOUND = rf"^(?!(?:[\s\S](?=[\s\S]|$)){{{MAX_LOOKED_AROUND_CHARS + 1}}})[\s\S]*?"
+
+
+def _with_bounds(part: Any) -> Any:
+    """Return *part* of a schema, in which no pattern holds all threads for longer than a moment."""
+    if isinstance(part, list):
+        return [_with_bounds(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    copy = {key: inner if key in ("const", "enum") else _with_bounds(inner) for key, inner in part.items()}
+    if isinstance(pattern := part.get("pattern"), str):
+        copy["pattern"] = _bounded(pattern)
+    if isinstance(patterns := copy.get("patternProperties"), dict):
+        copy["patternProperties"] = {_bounded(name): inner for name, inner in patterns.items()}
+    return copy
+
+
+def _bounded(pattern: str) -> str:
+    """Return *pattern*, which fits no long text if it looks around from each of its places."""
+    is_anchored = pattern.startswith("^") and "|" not in pattern
+    return pattern if is_anchored or not _LOOKS_AROUND.search(pattern) else f"{_BOUND}(?:{pattern})"
 
 
 def _steps(value: Any) -> Iterable[str | int]:
@@ -465,7 +496,7 @@ def validator(schema: Mapping[str, Any], *, formats: bool) -> Validator:
     Its messages name no values. Raises jsonschema_rs.ValidationError, ReferencingError or ValueError for a schema that
     is not valid.
     """
-    return Validator(dict(schema), validate_formats=formats, offline=True, mask="the value")
+    return Validator(_with_bounds(dict(schema)), validate_formats=formats, offline=True, mask="the value")
 
 
 def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
