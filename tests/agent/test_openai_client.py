@@ -1,5 +1,6 @@
 """OpenAI's models through its own SDK, against a provider on 127.0.0.1."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from toolcrib import Call, Result, SetupError, Text, ToolSpec
-from toolcrib.agent import ModelError, OpenAIChat, OpenAIResponses, Request
+from toolcrib import Call, Result, SetupError, Text, ToolSpec, Workbench, formats
+from toolcrib.agent import Agent, ModelError, OpenAIChat, OpenAIResponses, Request
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User
 
+from ..held import held, seconds_of
 from .wire import Answer, Wire, answer, events, raw, refusal, wire
 
 KEY = "sk-test-0123456789"
@@ -266,3 +268,18 @@ async def test_what_the_sdk_does_not_know_is_sent_as_it_is() -> None:
 def test_what_cannot_be_an_option_is_reported_before_anything_is_asked() -> None:
     with pytest.raises(SetupError, match="max_retries"):
         OpenAIChat("m", api_key=KEY, max_retries=-1)
+
+
+async def test_a_long_answer_is_read_and_traced_in_a_thread() -> None:
+    """A model fills the arguments of a call with nothing but empty lists, and asks again with what it has."""
+    arguments = json.dumps({"a": [[] for _ in range(300_000)]})
+    whole = completion({"tool_calls": [tool_call(function={"name": "add", "arguments": arguments})]}, "tool_calls")
+
+    async def add(a: list[list[int]]) -> int:
+        return len(a)
+
+    with wire(answer(whole), answer(completion({"content": "300,000."}))) as provider:
+        agent = Agent(OpenAIChat("m", api_key=KEY, base_url=provider.url), Workbench([add], secrets=[KEY]))
+        longest_s, outcome = await held(agent.run("Add them."))
+    assert (outcome.text, outcome.trace[0].text) == ("300,000.", "300000")
+    assert longest_s < seconds_of(lambda: formats.openai.reply(whole, SPECS)) / 2

@@ -1,6 +1,7 @@
 """What a recorder sees, and what becomes of a call where the recorder hangs or raises."""
 
 import asyncio
+import json
 import logging
 from typing import Any, Literal
 
@@ -9,6 +10,9 @@ import pytest
 from toolcrib import Call, Caller, CancellationToken, Context, Tool, Workbench, tool
 from toolcrib.call import record
 from toolcrib.core import CallRecord, Recorder
+from toolcrib.record import CallLog
+
+from ..held import held, seconds_of
 
 
 @tool
@@ -259,3 +263,18 @@ async def test_the_arguments_of_a_record_are_as_they_were_written(text: str) -> 
         await bench.call("echo", {"text": text})
     shown = text.encode(errors="replace").decode()
     assert seen.records[0].arguments == f'{{"text": "{shown}"}}'
+
+
+async def test_long_arguments_are_measured_in_a_thread() -> None:
+    """Providers and MCP clients send arguments as objects."""
+    log = CallLog()
+    arguments = {"rows": [{"a": number} for number in range(300_000)]}
+
+    async def count(rows: Any) -> int:
+        return len(rows)
+
+    async with Workbench([count], recorder=log) as bench:
+        await bench.call("count", {"rows": []})
+        longest_s, result = await held(bench.call("count", arguments))
+    assert (result.value, [*log][-1].arguments_bytes) == (300_000, len(json.dumps(arguments)))
+    assert longest_s < seconds_of(lambda: json.dumps(arguments)) / 2

@@ -328,7 +328,7 @@ async def test_a_call_with_a_deadline_runs_where_nobody_can_watch_its_loop(monke
 
 def test_data_are_long_by_their_texts_and_by_their_parts() -> None:
     text = "x" * (LONG_CHARS + 1)
-    many = [1] * LONG_CHARS, (text[:20_000],) * 2
+    many = [1] * LONG_CHARS, (text[:20_000],) * 2, [10**4_000] * 10
     for data in (text, text.encode(), [text], {"a": [{"b": text}]}, {text: 1}, {"a": {text: 1}}, *many):
         assert is_long(data)
     assert not any(map(is_long, (None, 1, "x" * LONG_CHARS, {"a": [1, "x", None]}, [], {"a": object()})))

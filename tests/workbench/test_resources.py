@@ -1,9 +1,14 @@
 """URI templates match as regular expressions, in linear time; values never lead out of a folder."""
 
+import json
+
 import pytest
 
+from toolcrib import Crib
 from toolcrib.core import DefinitionError
 from toolcrib.workbench.resources import URITemplate
+
+from ..held import held, seconds_of
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,13 @@ def test_a_long_uri_that_nearly_matches_is_refused_at_once() -> None:
 def test_what_is_no_template_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError, match="not a URI template"):
         URITemplate(text)
+
+
+async def test_a_long_resource_is_written_in_a_thread() -> None:
+    """A resource of a crib is what somebody else has stored."""
+    rows = [{"a": number} for number in range(300_000)]
+    crib = Crib([])
+    crib.resources.add("db://rows", lambda: rows)
+    longest_s, result = await held(crib.workbench().offers.read("db://rows"))
+    assert result.status == "success"
+    assert longest_s < seconds_of(lambda: json.dumps(rows)) / 2

@@ -207,7 +207,7 @@ class Agent:
         new = await self._results([call for call in run.reply.calls if call.id in waiting], events, token)
         results |= zip(waiting, new, strict=True)
         run.add_results([results[call.id] for call in run.reply.calls])
-        if (over := run.over(bench.redacted)) is not None:
+        if (over := await run.over(bench.redacted)) is not None:
             return self._with_state(over, run, still_needed(usable, waiting.values(), new))
         return await self._run(run, events, token, first=False)
 
@@ -243,7 +243,7 @@ class Agent:
             run.add_results([*results, *(_refused(call, why) for call in calls[room:])])
             if token is not None and token.is_cancelled():
                 return None
-        return run.over(self.workbench.redacted)
+        return await run.over(self.workbench.redacted)
 
     async def _shortened(self, request: Request) -> Request:
         if self._shorten is None:

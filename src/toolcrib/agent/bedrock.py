@@ -9,10 +9,9 @@ from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
 
-from ..core import SetupError, ToolcribError, ToolError
+from ..core import SetupError, ToolcribError
 from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
-from ..machinery import in_thread
 from .model import ModelProblem, Request
 from .sdk import SdkModel, package, reading, retry_after
 
@@ -121,7 +120,7 @@ class BedrockModel(SdkModel[Any]):
             with reading():
                 return client.converse(**parameters)
 
-        answer = await in_thread(converse)
+        answer = await self._in_thread(converse)
         if "output" not in answer:
             # botocore neither counts the bytes of an answer, nor reports that they are not JSON.
             raise IncompleteReply("the answer has no output")
@@ -136,7 +135,7 @@ class BedrockModel(SdkModel[Any]):
         # Each event is awaited in a thread. Where that wait is cancelled, the thread has the last reference to the
         # generator, which then ends there: so it closes the stream.
         events = converse()
-        while (event := await in_thread(partial(next, events, None))) is not None:
+        while (event := await self._in_thread(partial(next, events, None))) is not None:
             yield event
 
     def _to_error(self, error: Any) -> ToolcribError | None:
@@ -153,7 +152,7 @@ class BedrockModel(SdkModel[Any]):
                 return missing
             case exceptions.ParamValidationError() | exceptions.ProfileNotFound():
                 return self._status_error(400, str(error), "refused")
-            case exceptions.HTTPClientError() | exceptions.ConnectionError() | ToolError():  # no thread is left for it
+            case exceptions.HTTPClientError() | exceptions.ConnectionError():
                 return self._no_connection(error)
             case parsers.ResponseParserError() | urllib3.HTTPError():
                 return self._no_connection(error)

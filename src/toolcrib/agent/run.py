@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 from annotated_types import Ge
@@ -13,6 +14,7 @@ from annotated_types import Ge
 from ..core import Call, Event, Pending, Result, SetupError, Text, ToolSpec
 from ..formats import Choice, Reply, Results, TextDelta, Turn, Usage, User
 from ..formats.history import ordered
+from ..machinery import in_thread_if_long
 from .model import Request
 from .outcome import Outcome, RunStatus, traced
 
@@ -98,10 +100,15 @@ class Run:
         if not any(result.pending is not None for result in results):
             self.errors = self.errors + 1 if all(result.error is not None for result in results) else 0
 
-    def over(self, redact: Callable[[str], str]) -> Outcome | None:
+    async def over(self, redact: Callable[[str], str]) -> Outcome | None:
         """Return the outcome, if the last turn ends the run."""
         end = self._end_by_turn() or self._end_by_limit()
-        return None if end is None else self.outcome(end[0], redact, end[1])
+        if end is None:
+            return None
+        turns = self.turns[self.began :]
+        data = [call.arguments for turn in turns if isinstance(turn, Reply) for call in turn.calls]
+        data += [result.text for turn in turns if isinstance(turn, Results) for result in turn.results]
+        return await in_thread_if_long(partial(self.outcome, end[0], redact, end[1]), data)
 
     def _end_by_turn(self) -> _End | None:
         options = self.options

@@ -13,13 +13,14 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..core import SetupError, ToolcribError
+from ..core import SetupError, ToolcribError, ToolError
 from ..formats import IncompleteReply, Reply, TextDelta
-from ..machinery import PerLoop, in_thread_if_long
+from ..machinery import PerLoop, in_thread
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 _MAX_MESSAGE = 600
 """How many characters of a provider's own message an error shows."""
@@ -87,22 +88,23 @@ class SdkModel(ABC, Generic[C]):
     async def reply(self, request: Request, /) -> Reply:
         with self._errors():
             server = self._server()
-        parameters = await in_thread_if_long(partial(self._parameters, _for_server(request, server)), _schemas(request))
+        parameters = await self._in_thread(partial(self._parameters, _for_server(request, server)))
         with self._errors():
-            reply: Reply = self._format.reply(await self._answer(parameters), request.specs)
+            answer = await self._answer(parameters)
+            reply: Reply = await self._in_thread(partial(self._format.reply, answer, request.specs))
             return replace(reply, server=server)
 
     async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
         with self._errors():
             server = self._server()
-        parameters = await in_thread_if_long(partial(self._parameters, _for_server(request, server)), _schemas(request))
+        parameters = await self._in_thread(partial(self._parameters, _for_server(request, server)))
         stream = self._format.Stream(request.specs)
         with self._errors():
             async with aclosing(self._chunks(parameters)) as chunks:
                 async for chunk in chunks:
                     for delta in stream.add(chunk):
                         yield delta
-            yield replace(stream.reply(), server=server)
+            yield replace(await self._in_thread(stream.reply), server=server)
 
     # What a provider implements
 
@@ -146,6 +148,13 @@ class SdkModel(ABC, Generic[C]):
         return self._bad_answer(error) if isinstance(error, ValueError) else None
 
     # What they use
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Return the value of *work*, which takes time in proportion to a conversation or an answer."""
+        try:
+            return await in_thread(work)
+        except ToolError as error:  # no thread is left for it
+            raise self._no_connection(error) from None
 
     def _client(self) -> C:
         """Return the running loop's client, made at the first call."""
@@ -258,7 +267,3 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if 0 <= number < float("inf"):
             return number / units_per_s
     return None
-
-
-def _schemas(request: Request) -> list[Mapping[str, Any]]:
-    return [spec.input_schema for spec in request.specs]

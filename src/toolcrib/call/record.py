@@ -37,6 +37,8 @@ async def record_started(
     """Record that the work of *call* is about to begin, once for the *outer* run."""
     try:
         record = outer.record = outer.record or _new(call, call.tool, runtime, started_at)
+        if record.arguments_bytes is None:
+            record.arguments_bytes = await in_thread_if_long(partial(_size_of, call.arguments), call.arguments)
         record.read_only = tool.spec.hints.read_only is True
         if (decision := trail.decision) is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
@@ -62,6 +64,8 @@ async def record_finished(
                 is_limited = error is not None and error.code != "unknown_tool"
                 name = "tools/call" if is_limited else _bounded(name, runtime, MAX_NAME_CHARS)
             record = _new(call, name, runtime, started_at)
+        if record.arguments_bytes is None:
+            record.arguments_bytes = await in_thread_if_long(partial(_size_of, call.arguments), call.arguments)
         record.status = "error" if error is not None else "success" if pending is None else "pending"
         duration_s = time() - started_at  # type: ignore[operator]  # as `moment` says
         record.duration_s = duration_s if duration_s > 0 else 0.0  # the clock may have been set back
@@ -90,7 +94,7 @@ def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallR
     if type(call_id) is str and not (len(call_id) <= MAX_OWN_ID_CHARS and call_id[5:].isdigit()):
         call_id = _bounded(call_id, runtime, MAX_NAME_CHARS)
     record = CallRecord(call_id, tool, runtime.caller, started_at)
-    record.arguments_bytes = _size_of(call.arguments)
+    record.arguments_bytes = _size_of(call.arguments) if type(call.arguments) is str else None
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
         record.traceparent = call.traceparent
     return record

@@ -115,10 +115,10 @@ def _json_data(value: Any, where: str, depth: int) -> Any:
             return join_surrogates(value)
         case float():
             return value if isfinite(value) else json.dumps(value)
-        case Mapping():
-            return {join_surrogates(str(key)): _json_data(inner, where, depth - 1) for key, inner in value.items()}
         case list() | tuple():
             return [_json_data(inner, where, depth - 1) for inner in value]
+        case dict() | Mapping():
+            return {join_surrogates(str(key)): _json_data(inner, where, depth - 1) for key, inner in value.items()}
         case Pieces():
             return join_surrogates(str(value))
         case bytes() | bytearray():

@@ -83,6 +83,8 @@ def is_long(data: Any) -> bool:
             room -= 4 * len(part) + 1
             if room >= 0:
                 parts += part
+        elif kind is int:
+            room -= part.bit_length() >> 2
         else:
             continue
         if room < 0:

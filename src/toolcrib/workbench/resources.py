@@ -228,7 +228,8 @@ class ResourceList(_Listeners):
                 data = await entry.read(values, caller) if isinstance(entry.read, _Function) else entry.read
                 media_type = entry.offer.media_type
                 if not isinstance(data, str | bytes):
-                    data, media_type = json.dumps(data, ensure_ascii=False, default=str), "application/json"
+                    write = partial(json.dumps, data, ensure_ascii=False, default=str)
+                    data, media_type = await in_thread_if_long(write, data), "application/json"
                 return ResourceContent(uri=uri, data=data, media_type=media_type)
         return None
 

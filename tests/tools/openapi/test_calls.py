@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pydantic_core
 import pytest
 
 from toolcrib import Caller, Crib, Image, Result, ToolAuth, Workbench
@@ -17,6 +18,7 @@ from toolcrib.core import File, LoadError
 from toolcrib.formats.mcp import call_result
 from toolcrib.tools import load, openapi_source
 
+from ...held import held, seconds_of
 from .conftest import Service
 
 Write = Callable[..., Path]
@@ -524,3 +526,15 @@ async def test_an_answer_without_a_content_type_is_read(
     result = await call(file, {})
     assert result.status == "success"
     assert result.value == value
+
+
+async def test_a_long_answer_is_read_in_a_thread(service: Service, write: Write) -> None:
+    """A server answers with nothing but empty lists, as large as an answer may be."""
+    content = b"[" + b",".join([b"[]"] * 3_000_000) + b"]"
+    service.replies["/a"] = (200, {"content-type": "application/json"}, content)
+    file = write({"/a": {"get": {"operationId": "read"}}}, server=service.url)
+    async with Workbench([file]) as bench:
+        await bench.start()
+        longest_s, result = await held(bench.call("read", {}))
+    assert len(result.value) == 3_000_000
+    assert longest_s < seconds_of(lambda: pydantic_core.from_json(content)) / 2

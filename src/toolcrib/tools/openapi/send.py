@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urljoin, urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import pydantic_core
 
 from ...core import Audio, Context, File, Image, Result, RetryAdvice, ToolError
-from ...machinery import PerLoop
+from ...machinery import PerLoop, in_thread_if_long
 from .operations import Operation, is_json
 from .request import Prepared, prepare
 from .security import Applied, apply
@@ -60,9 +61,10 @@ async def call(
         request.headers["cookie"] = "; ".join(f"{name}={text}" for name, text in request.cookies)
     secrets = [member for member in request.query if member not in own]
     response = await _followed(request, secrets, clients.get())
-    if not 200 <= response.status_code < 300:
-        raise_for_status(response.status_code, response.headers, response.content, datetime.now(UTC))
-    value = value_of(response.status_code, response.headers, response.content, request.method)
+    status, content = response.status_code, response.content
+    if not 200 <= status < 300:
+        raise_for_status(status, response.headers, content, datetime.now(UTC))
+    value = await in_thread_if_long(partial(value_of, status, response.headers, content, request.method), content)
     headers = shown_headers(response.headers, operation.headers_of(response.status_code))
     return Result(value, (), metadata={"headers": headers}) if headers else value
 
