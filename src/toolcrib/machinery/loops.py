@@ -70,7 +70,8 @@ async def in_thread_if_long(work: Callable[[], T], data: Any) -> T:
 
 def is_long(data: Any) -> bool:
     """Return whether *data*, text or JSON values, has more than `LONG_CHARS`. No more of it is looked at."""
-    room, parts = LONG_CHARS, [data] if type(data) is not dict or len(data) > 1000 else [*data, *data.values()]
+    room = LONG_CHARS
+    parts: list[Any] = [data] if type(data) is not dict or len(data) > 1000 else [*data, *data.values()]
     for part in parts:
         kind = type(part)
         if kind is str or kind is bytes:
