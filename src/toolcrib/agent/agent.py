@@ -204,7 +204,7 @@ class Agent:
         bench, is_signed = self.workbench, self._sign is not None
         await bench.start()
         usable = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
-        new = await self._results([call for call in run.reply.calls if call.id in waiting], events, token)
+        new = await self._results(run, [call for call in run.reply.calls if call.id in waiting], events, token)
         results |= zip(waiting, new, strict=True)
         run.add_results([results[call.id] for call in run.reply.calls])
         if (over := await run.over(bench.redacted)) is not None:
@@ -217,6 +217,7 @@ class Agent:
         redact = bench.redacted
         if first:
             _require_choice(self._options.tool_choice, bench)
+            _require_store(bench)
         over: Outcome | None = None
         while over is None:
             if token is not None and token.is_cancelled():
@@ -238,7 +239,7 @@ class Agent:
             return None
         if calls := run.add_reply(reply):
             room = run.room(calls)
-            results = await self._results(calls[:room], events, token) if room else ()
+            results = await self._results(run, calls[:room], events, token) if room else ()
             why = _NOT_ANSWERED if reply.stop == "refused" else _too_many(run.options)
             run.add_results([*results, *(_refused(call, why) for call in calls[room:])])
             if token is not None and token.is_cancelled():
@@ -285,12 +286,17 @@ class Agent:
         return reply
 
     async def _results(
-        self, calls: Sequence[Call], events: _Events, token: CancellationToken | None
+        self, run: Run, calls: Sequence[Call], events: _Events, token: CancellationToken | None
     ) -> Sequence[Result[Any]]:
-        """Return the results of *calls*, one for each, in their order."""
+        """Return the results of *calls*, of the last reply of *run*: one for each, in their order."""
         bench = self.workbench
         if self._options.tool_choice == "none":
             return [_refused(call, _NO_TOOLS) for call in calls]
+        registry = bench.registry
+        calls = [
+            replace(call, idempotency_key=run.key(call)) if _is_once(registry.find(call.tool)) else call
+            for call in calls
+        ]
         if token is not None:
             calls = [replace(call, cancellation=token) for call in calls]
         if events is not None:
@@ -357,6 +363,17 @@ def _require_choice(choice: Choice, bench: Workbench) -> None:
         raise SetupError('tool_choice="any" makes the model call a tool, and this agent has none. Give it tools.')
     if choice not in ("auto", "any", "none"):
         require_tool(choice, bench.specs())
+
+
+def _is_once(tool: Any) -> bool:
+    return tool is not None and tool.spec.once
+
+
+def _require_store(bench: Workbench) -> None:
+    """Raise SetupError where a tool with `once` has no database for its keys."""
+    once = next((tool.spec.name for tool in bench.registry if tool.spec.once), None)
+    if once is not None and getattr(bench.crib.store, "ledger", None) is None:
+        raise SetupError(f"Tool '{once}' has once=True, which needs a database: Workbench([...], store=...).")
 
 
 _Why = tuple[str, Literal["denied", "limited", "lost"]]

@@ -57,6 +57,7 @@ class _State:
     errors: NonNegativeInt
     usage: Usage
     answers: list[PendingAnswer]
+    id: str = ""
 
 
 def write_state(run: Run, answers: Sequence[PendingAnswer], sign: Signer | None) -> dict[str, Any]:
@@ -64,6 +65,7 @@ def write_state(run: Run, answers: Sequence[PendingAnswer], sign: Signer | None)
     state: dict[str, Any] = {
         "version": VERSION,
         "turns": [turn_to_dict(turn) for turn in run.turns],
+        "id": run.id,
         "began": run.began,
         "steps": run.steps,
         "errors": run.errors,
@@ -103,7 +105,7 @@ def read_state(
     except (AnswerError, IndexError, ValueError, SetupError) as error:
         reason = str(error).rstrip(".")
         raise SetupError(f"This state of a run is malformed: {reason}. Resume from Outcome.state, unchanged.") from None
-    run = Run(before, options, began=data.began)
+    run = Run(before, options, began=data.began, id=data.id)
     run.steps, run.errors, run.usage, run.reply = data.steps, data.errors, data.usage, reply
     return run, last, data.answers if sign else ()
 

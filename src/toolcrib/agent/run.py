@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from secrets import token_hex
 from typing import Annotated, Any
 
 from annotated_types import Ge
@@ -42,9 +43,10 @@ _End = tuple[RunStatus, str]
 class Run:
     """A conversation in progress. Every reply with calls has its results, in their order and under their ids."""
 
-    __slots__ = ("_ids", "began", "errors", "options", "reply", "steps", "turns", "usage")
+    __slots__ = ("_ids", "began", "errors", "id", "options", "reply", "steps", "turns", "usage")
 
-    def __init__(self, turns: Sequence[Turn], options: RunOptions, *, began: int | None = None) -> None:
+    def __init__(self, turns: Sequence[Turn], options: RunOptions, *, began: int | None = None, id: str = "") -> None:  # noqa: A002
+        self.id = id or token_hex(16)
         self.turns = list(turns)
         self.options = options
         self.began = len(self.turns) if began is None else began
@@ -80,6 +82,10 @@ class Run:
         unique = call if call.id and call.id not in self._ids else replace(call, id=Call(call.tool).id)
         self._ids.add(unique.id)
         return unique
+
+    def key(self, call: Call) -> str:
+        """Return the idempotency key of *call*, one of the last reply: by its place, since models repeat ids."""
+        return f"{self.id}-{self.steps}-{[own.id for own in self.reply.calls].index(call.id)}"
 
     def room(self, calls: Sequence[Call]) -> int:
         """Return how many of *calls*, the calls of the last reply, may be made: the first ones.

@@ -181,8 +181,8 @@ def _to_settle(entry: LedgerEntry) -> Pending:
     """
     others_only = entry.approved_by not in (None, entry.principal)
     message = f"Whether this call of '{entry.tool}' took effect is unknown."
-    who, at = (entry.principal, entry.thread), datetime.max.replace(tzinfo=UTC)
-    return Pending(entry.id, "approval", message, "", entry.tool, *who, at, entry.arguments, others_only=others_only)
+    owner, at = (entry.principal, entry.thread), datetime.max.replace(tzinfo=UTC)
+    return Pending(entry.id, "approval", message, "", entry.tool, *owner, at, entry.arguments, others_only=others_only)
 
 
 async def _json_object(request: Request) -> dict[str, Any]:
