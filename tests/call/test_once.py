@@ -1,6 +1,7 @@
 """Calls with an idempotency key: one takes effect, over processes and restarts, and what is unknown is said so."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from toolcrib import Approve, Call, Caller, Context, Crib, Image, Result, Text, ToolError, Workbench, tool
-from toolcrib.core import Data, Deny, SetupError
+from toolcrib.core import Data, Deny, SetupError, StoreError
 from toolcrib.machinery import LedgerEntry, key_digest
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
@@ -125,7 +127,9 @@ async def test_what_failed_is_told_again_and_only_an_idempotent_tool_runs_again(
 async def test_a_call_that_ran_out_of_time_is_not_made_again(path: Path) -> None:
     bank = Bank()
     async with Workbench([bank], store=path) as bench:
-        first = await bench.call(Call("pay", {"amount": 3}, timeout_s=0.1, idempotency_key="k"))
+        await bench.call("put", {"amount": 0}, idempotency_key="opens the store")
+        bank.paid.clear()
+        first = await bench.call(Call("pay", {"amount": 3}, timeout_s=1, idempotency_key="k"))
         bank.hold.set()
         again = await bench.call("pay", {"amount": 3}, idempotency_key="k")
     assert first.error is not None
@@ -223,6 +227,66 @@ async def test_middleware_that_goes_on_twice_makes_one_claim(path: Path) -> None
     assert (first.value, again.value) == (2, 2)
 
 
+async def test_a_caller_who_gives_up_while_the_end_is_stored_leaves_the_result(path: Path) -> None:
+    bank, is_free = Bank(), threading.Event()
+    async with Workbench([bank], store=path) as bench:
+        call = asyncio.create_task(bench.call("pay", {"amount": 3}, idempotency_key="k"))
+        while not bank.paid:
+            await asyncio.sleep(0)
+        busy = asyncio.create_task(bench.crib.store.transact(lambda _: is_free.wait(30)))  # the thread that writes
+        await asyncio.sleep(0)
+        bank.hold.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        is_free.set()
+        await busy
+        assert (await bench.call("pay", {"amount": 3}, idempotency_key="k")).value == {"paid": 3}
+    assert bank.paid == [3]
+
+
+async def test_what_failed_with_the_store_after_its_effect_is_not_made_again(path: Path) -> None:
+    effects: list[str] = []
+
+    @tool
+    async def note() -> None:
+        """Have an effect, and fail as where a store is away."""
+        effects.append("noted")
+        raise StoreError("It is away.")
+
+    async with Workbench([note], store=path) as bench:
+        results = [await bench.call("note", None, idempotency_key="k") for _ in range(2)]
+    assert [result.error and (result.error.code, result.error.retry) for result in results] == [
+        ("unavailable", "never"),
+        ("unavailable", "never"),
+    ]
+    assert effects == ["noted"]
+
+
+@pytest.mark.parametrize("name", ["pay", "slow"])
+async def test_a_clock_that_is_set_forward_loses_no_call_that_runs_here(path: Path, name: str) -> None:
+    bank = Bank()
+
+    @tool(idempotent=True)
+    async def slow(amount: int) -> dict[str, int]:
+        """Pay."""
+        return await Bank.pay(bank, amount)
+
+    async with Workbench([bank, slow], store=path) as bench:
+        first = asyncio.create_task(bench.call(name, {"amount": 3}, idempotency_key="k"))
+        while not bank.paid:
+            await asyncio.sleep(0)
+        late = text("UPDATE toolcrib_ledger SET lease_until = 1")
+        await bench.crib.store.transact(lambda connection: connection.execute(late).rowcount)
+        result = await bench.call(Call(name, {"amount": 3}, timeout_s=0.3, idempotency_key="k"))
+        bank.hold.set()
+        assert (await first).value == {"paid": 3}
+    assert result.error is not None
+    assert (result.error.code, result.error.retry, bank.paid) == ("conflict", "later", [3])
+
+
 # Of a process that died
 
 
@@ -287,6 +351,25 @@ async def test_the_tool_itself_finds_out(path: Path, verdict: Any, value: str, p
     assert all(value in str(result.value or result.text) for result in results)
     assert (amounts, asked[0]) == (paid, ("k", "local", {"amount": 3}))
     assert len(asked) == (2 if verdict is None else 1)
+
+
+@pytest.mark.parametrize(("verdict", "paid"), [(False, [3]), (7, [])])
+async def test_a_verdict_that_is_not_the_result_of_the_tool(path: Path, verdict: Any, paid: list[int]) -> None:
+    amounts: list[int] = []
+
+    async def verify(key: str) -> Any:
+        return verdict
+
+    @tool(verify=verify)
+    async def pay(amount: int) -> dict[str, int]:
+        """Pay."""
+        amounts.append(amount)
+        return {"paid": amount}
+
+    async with after_a_crash(path, "pay"), Workbench([pay], store=path) as bench:
+        result = await bench.call("pay", {"amount": 3}, idempotency_key="k")
+    assert (result.value, result.error and result.error.code) == (({"paid": 3}, None) if paid else (None, "lost"))
+    assert amounts == paid
 
 
 async def test_a_verify_that_fails_leaves_it_unknown(path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import signal
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from toolcrib.core import SetupError, StoreError
 from toolcrib.machinery import LedgerEntry
@@ -71,6 +72,54 @@ async def test_an_abandoned_idempotent_entry_is_taken_over_and_the_late_write_is
     assert (second.is_own, second.fence) == (True, 2)
     assert not await one.finish(first, {"text": "late"})
     assert await two.finish(second, {"text": "first"})
+
+
+async def test_each_run_has_an_id_of_its_own(store: Store) -> None:
+    ledger = store.ledger
+    first = await ledger.claim(replace(entry(), id="run_1"))
+    await ledger.finish(first, None)
+    assert (await ledger.claim(replace(entry(), id="run_2"))).id == "run_2"
+    assert not await ledger.finish(replace(first, fence=2), None)
+    assert await ledger.find_id("run_1") is None
+
+
+async def test_a_claim_that_is_given_up_while_it_is_stored_leaves_the_key_free(store: Store) -> None:
+    is_begun, is_free = threading.Event(), threading.Event()
+
+    class SlowLedger(DatabaseLedger):
+        def _claim(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry:
+            current = super()._claim(connection, entry, owner)
+            is_begun.set()
+            is_free.wait(30)
+            return current
+
+    ledger = SlowLedger(store)
+    claiming = asyncio.create_task(ledger.claim(entry()))
+    await asyncio.to_thread(is_begun.wait, 30)
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    is_free.set()
+    async with asyncio.timeout(10):
+        while not (await ledger.claim(replace(entry(), id="run_2"))).is_own:
+            await asyncio.sleep(0.02)
+
+
+async def test_what_was_given_up_while_the_store_was_away_is_abandoned_later(
+    sqlite_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = DatabaseLedger(sqlite_store, lease_s=0.3)
+    claimed = await ledger.claim(entry())
+    await ledger.claim(entry("another, which runs on"))
+    file = sqlite_store.file
+    assert file is not None
+    away = file.rename(file.with_name("away.db"))
+    ledger.give_up(claimed)
+    async with asyncio.timeout(30):
+        while "could not be renewed" not in caplog.text:
+            await asyncio.sleep(0.01)
+    away.rename(file)
+    await until_abandoned(ledger)
 
 
 async def test_a_lost_entry_is_not_claimed_until_it_is_settled(store: Store) -> None:

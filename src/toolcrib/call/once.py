@@ -24,7 +24,6 @@ from ..core import (
     Decision,
     Recorder,
     Result,
-    StoreError,
     Text,
     ToolError,
     content_from_dict,
@@ -42,7 +41,7 @@ from ..machinery import (
     redacted_json,
 )
 from .arguments import CheckedArguments
-from .execute import may_be_repeated
+from .execute import keep, may_be_repeated
 from .runtime import Runtime
 
 MAX_KEY_CHARS = 255
@@ -120,39 +119,42 @@ class Claim:
         return call_digest(self.runtime.caller, document.tool, document.forms.identity)
 
     async def finish(self, result: Result[Any]) -> Result[Any]:
-        """Store how the call ended, before its caller learns it. Return the result for them.
+        """Store how the call ended, before its caller learns it, also where they give up now. Return it for them.
 
         A call that waits, or may be made again, is released.
         """
-        call, is_stored = self.document.call, False
-        is_repeatable = result.error is not None and result.error.retry == "later"
-        data = None
-        if result.pending is None and not is_repeatable:
-            parts = [getattr(part, "data", None) or part.text for part in result.content]
-            data = await in_thread_if_long(partial(stored, result), parts)
-        try:
-            async with asyncio.timeout(FINISH_TIMEOUT_S):
-                is_stored = await self.ledger.finish(self.entry, data)
-        except (StoreError, TimeoutError) as error:
-            log_failure(f"The end of a call of '{call.tool}' could not be stored", error, self.runtime.redaction)
-            return _with_error(result, lost(call.tool, self.entry, "Its end could not be stored."))
-        return result if is_stored else await self._overtaken(result)
+        finishing = asyncio.ensure_future(self._finish(result))
+        keep(finishing)
+        return await asyncio.shield(finishing)
 
     def give_up(self) -> None:
         """Leave it unknown how the call ends: the program is told to stop."""
         self.ledger.give_up(self.entry)
 
-    async def _overtaken(self, result: Result[Any]) -> Result[Any]:
-        """Return how the run ended that was begun elsewhere while this process seemed to be dead."""
+    async def _finish(self, result: Result[Any]) -> Result[Any]:
+        call, data = self.document.call, None
+        is_repeatable = result.error is not None and result.error.retry == "later"
         try:
-            entry = await self.ledger.find(self.entry.principal, self.entry.key)
-            if entry is not None:
-                await self._wait_for(entry)
+            if result.pending is None and not is_repeatable:
+                parts = [getattr(part, "data", None) or part.text for part in result.content]
+                data = await in_thread_if_long(partial(stored, result), parts)
+            async with asyncio.timeout(FINISH_TIMEOUT_S):
+                if await self.ledger.finish(self.entry, data):
+                    return result
+                # Another process has begun it again while this one seemed to be dead.
+                entry = await self.ledger.find(self.entry.principal, self.entry.key)
+                if entry is not None:
+                    await self._wait_for(entry)
+            error = lost(call.tool, self.entry)
         except Recalled as recalled:
             return recalled.result
-        except (ToolError, StoreError) as error:
-            return _with_error(result, error if isinstance(error, ToolError) else lost(self.entry.tool, self.entry))
-        return _with_error(result, lost(self.entry.tool, self.entry))
+        except ToolError as raised:
+            error = raised
+        except Exception as failure:
+            self.give_up()
+            log_failure(f"The end of a call of '{call.tool}' could not be stored", failure, self.runtime.redaction)
+            error = lost(call.tool, self.entry, "Its end could not be stored.")
+        return _with_error(result, error)
 
     async def _wait_for(self, entry: LedgerEntry) -> LedgerEntry | None:
         """Wait until *entry*, the first call with the key, does not run. Return it where the call may go on.
@@ -187,15 +189,18 @@ class Claim:
 
     async def _settle(self, entry: LedgerEntry, verify: Callable[[], Awaitable[Any]]) -> None:
         """Settle a lost *entry* by what `verify` says: False and it may run, None and it stays unknown."""
+        verdict, data = None, None
         try:
             verdict = await verify()
+            if verdict is not None and verdict is not False:
+                took = (Text(took_effect(entry)),)
+                content = took if verdict is True else content_of(verdict, self.document.tool.encode)
+                data = stored(Result(None, content, started_at=entry.started_at))
         except Exception as error:
             log_failure(f"Whether a call of '{entry.tool}' took effect was not verified", error, self.runtime.redaction)
             verdict = None
         if verdict is None:
             raise lost(entry.tool, entry)
-        content = (Text(took_effect(entry)),) if verdict is True else content_of(verdict, self.document.tool.encode)
-        data = None if verdict is False else stored(Result(None, content, started_at=entry.started_at))
         await self.ledger.settle(entry, data)
 
 

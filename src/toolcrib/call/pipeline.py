@@ -28,6 +28,7 @@ from ..core import (
     Redaction,
     Repair,
     Result,
+    StoreError,
     Text,
     Tool,
     ToolAuth,
@@ -565,7 +566,7 @@ async def _end(
     to_error = partial(
         to_tool_error, raised, call.tool, show=runtime.show_errors, redaction=redaction, cut_short=cut_short
     )
-    error = _advised(await in_thread(to_error, is_cleanup=True) if is_long(raised.args) else to_error(), outer)
+    error = _advised(await in_thread(to_error, is_cleanup=True) if is_long(raised.args) else to_error(), raised, outer)
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)
     if runtime.handles is not None:
@@ -575,11 +576,11 @@ async def _end(
     return error_result(call, error, started_at, trail.repairs)
 
 
-def _advised(error: ToolError, outer: Trail) -> ToolError:
+def _advised(error: ToolError, raised: BaseException, outer: Trail) -> ToolError:
     """Return *error*, which does not advise to repeat work that may have had its effect, and would have it again."""
     if (
         error.retry == "later"
-        and error.code in _UNCERTAIN
+        and (error.code in _UNCERTAIN or isinstance(raised, StoreError))
         and outer.begun is not None
         and not may_be_repeated(outer.begun.spec)
     ):
@@ -595,7 +596,7 @@ async def _record_given_up(
         if trail.claim is not None:
             trail.claim.give_up()
         return
-    error = _advised(ToolError(f"The caller of '{call.tool}' has given up.", "cancelled"), trail)
+    error = _advised(ToolError(f"The caller of '{call.tool}' has given up.", "cancelled"), given_up, trail)
     result = error_result(call, error, started_at, trail.repairs)
     if trail.claim is not None:
         keep(asyncio.ensure_future(trail.claim.finish(result)))

@@ -5,6 +5,7 @@ lease, which a thread renews: of a process that died or hangs the lease runs out
 what an overtaken process writes is refused.
 """
 
+import asyncio
 import json
 import logging
 import threading
@@ -113,14 +114,32 @@ class DatabaseLedger:
 
     async def claim(self, entry: LedgerEntry, /) -> LedgerEntry:
         heartbeat = self._heartbeat()
-        heartbeat.begin()
+        is_given_up = threading.Event()
+
+        def claim(connection: Connection) -> LedgerEntry:
+            current = self._claim(connection, entry, heartbeat.owner)
+            if is_given_up.is_set():
+                connection.rollback()
+            return current
+
+        def release(claiming: asyncio.Future[LedgerEntry]) -> None:
+            if not claiming.cancelled():
+                claiming.exception()  # retrieved, so that asyncio does not log it
+            heartbeat.end(entry, state="released")
+
+        heartbeat.begin(entry)
+        claiming = asyncio.ensure_future(self._store.transact(claim))
         try:
-            current = await self._store.transact(lambda connection: self._claim(connection, entry, heartbeat.owner))
-        except BaseException:
-            heartbeat.end(entry)  # it may have been stored all the same
+            current = await asyncio.shield(claiming)
+        except asyncio.CancelledError:  # it may be stored all the same, and does not run
+            is_given_up.set()
+            claiming.add_done_callback(release)
+            raise
+        except BaseException:  # so it may be where the connection broke off
+            heartbeat.end(entry, state="released")
             raise
         if not current.is_own:
-            heartbeat.end()
+            heartbeat.end(entry)
         return current
 
     async def finish(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
@@ -128,13 +147,13 @@ class DatabaseLedger:
         try:
             is_stored = await self._end(_END_OWN, entry, result, process=heartbeat.owner)
         except BaseException:
-            heartbeat.end(entry)
+            heartbeat.end(entry, lease_until=0)
             raise
-        heartbeat.end()
+        heartbeat.end(entry)
         return is_stored
 
     def give_up(self, entry: LedgerEntry, /) -> None:
-        self._heartbeat().end(entry)
+        self._heartbeat().end(entry, lease_until=0)
 
     async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
         return await self._end(_END_LATE, entry, result)
@@ -166,7 +185,7 @@ class DatabaseLedger:
         may_run = stored.state == "released" or (stored.is_abandoned and stored.is_idempotent)
         if stored.digest != entry.digest or not may_run:
             return stored
-        entry = replace(entry, id=stored.id, fence=stored.fence + 1, is_own=True)
+        entry = replace(entry, fence=stored.fence + 1, is_own=True)
         values = {name: value for name, value in self._row(entry, owner).items() if name in _COLUMNS}
         lease = _Now() + int(self._lease_s * 1e6)
         connection.execute(LEDGER.update().where(_t.id == current["id"]).values(values | {"lease_until": lease}))
@@ -219,7 +238,7 @@ class DatabaseLedger:
                 **body,
                 state=state,
                 fence=int(row["fence"]),
-                is_abandoned=state == "running" and bool(row["is_late"]),
+                is_abandoned=state == "running" and bool(row["is_late"]) and not self._heartbeat().runs(row),
                 result=result,
             )
         except (ValueError, TypeError, KeyError, RecursionError, StoreError) as error:
@@ -245,28 +264,33 @@ class _Heartbeat:
 
     def __init__(self, store: "Database", lease_s: float) -> None:
         self.owner = token_hex(8)
+        self._running: set[str] = set()
         self._store = store
         self._lease_s = lease_s
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._running = 0
-        self._given_up: list[LedgerEntry] = []
+        self._endings: dict[str, dict[str, Any]] = {}
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
+    def begin(self, entry: LedgerEntry) -> None:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._beat, name="toolcrib-leases", daemon=True)
                 thread.start()
                 self._thread = thread
-            self._running += 1
+            self._running.add(encode_name(entry.id))
 
-    def end(self, given_up: LedgerEntry | None = None) -> None:
+    def end(self, entry: LedgerEntry, **values: Any) -> None:
+        """Renew the lease of *entry* no more, and store *values* where its end is not stored."""
         with self._lock:
-            self._running -= 1
-            if given_up is not None:
-                self._given_up.append(given_up)
+            self._running.discard(encode_name(entry.id))
+            if values:
+                self._endings[encode_name(entry.id)] = values
                 self._wake.set()
+
+    def runs(self, row: "Row") -> bool:
+        """Return whether the call of *row* runs here, however late its lease is: the machine may have slept."""
+        return row["owner"] == self.owner and row["id"] in self._running
 
     def _beat(self) -> None:
         is_idle = False
@@ -274,19 +298,26 @@ class _Heartbeat:
             self._wake.wait(self._lease_s / 3)
             with self._lock:
                 self._wake.clear()
-                given_up, self._given_up = self._given_up, []
-                if is_idle and not self._running and not given_up:
+                running, endings = list(self._running), dict(self._endings)
+                if is_idle and not running and not endings:
                     self._thread = None  # the next call starts another
                     return
-                is_idle = not self._running
-            if given_up or not is_idle:
-                try:
-                    self._store.write(partial(self._renew, given_up))
-                except Exception as error:
-                    log_failure("The leases of running calls could not be renewed", error, None)
+                is_idle = not running
+            if not running and not endings:
+                continue
+            try:
+                self._store.write(partial(self._renew, running, endings))
+            except Exception as error:
+                log_failure("The leases of running calls could not be renewed", error, None)
+                continue  # the next beat tries again
+            with self._lock:
+                for entry in endings:
+                    self._endings.pop(entry)
 
-    def _renew(self, given_up: Sequence[LedgerEntry], connection: Connection) -> None:
-        own = LEDGER.update().where(_t.owner == self.owner, _t.state == "running")
-        connection.execute(own.where(_t.lease_until > 0).values(lease_until=_Now() + int(self._lease_s * 1e6)))
-        for entry in given_up:
-            connection.execute(own.where(_t.id == encode_name(entry.id)).values(lease_until=0))
+    def _renew(self, running: Sequence[str], endings: Mapping[str, Mapping[str, Any]], connection: Connection) -> None:
+        own = LEDGER.update().where(_t.owner == self.owner, _t.state == "running", _t.id == bindparam("entry"))
+        if running:
+            lease = own.values(lease_until=_Now() + int(self._lease_s * 1e6))
+            connection.execute(lease, [{"entry": entry} for entry in running])
+        for entry, values in endings.items():
+            connection.execute(own.values(values), {"entry": entry})

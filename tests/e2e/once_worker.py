@@ -1,0 +1,237 @@
+"""Processes that make calls with keys, and die or freeze: `once_worker.py URL KEY FOLDER LEASE_S`, a command each line.
+
+`work SEED FREEZE_AT DIE_AT` forks a process that makes calls until it is killed, or kills itself; `retry SEED` one that
+makes every call again that was ever made. What they do is in the file `log`, one line of JSON for each event.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolcrib import Call, ToolError, Workbench, tool
+from toolcrib.store import DatabaseLedger, Store
+
+AT_ONCE = 6
+POINTS = (
+    "after the effect",
+    "after the row",
+    "before the end",
+    "in the transaction of the row",
+    "before the row",
+    "before the effect",
+    "in the transaction of the end",
+    "after the end",
+)
+
+
+class Log:
+    """Lines that every process appends, each in one write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / "log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def write(self, what: str, key: str = "", **more: Any) -> None:
+        event = {"what": what, "key": key, "pid": os.getpid(), **more}
+        os.write(self._file, json.dumps(event).encode() + b"\n")
+        if what == "effect":
+            os.fsync(self._file)
+
+    def events(self, key: str = "") -> list[dict[str, Any]]:
+        lines = os.pread(self._file, os.fstat(self._file).st_size, 0).splitlines()
+        return [json.loads(line) for line in lines if f'"key": "{key}{key and chr(34)}'.encode() in line]
+
+
+class Fate:
+    """When a process freezes, and when it dies: the third time, or so, that it comes to a point."""
+
+    def __init__(self, log: Log, dice: random.Random, freeze_at: str, die_at: str) -> None:
+        self._log = log
+        fates = ((freeze_at, signal.SIGSTOP), (die_at, signal.SIGKILL))
+        self._plan = [(point, number, dice.randrange(4)) for point, number in fates if point in POINTS]
+
+    def at(self, point: str) -> None:
+        if not self._plan or self._plan[0][0] != point:
+            return
+        _, number, times = self._plan.pop(0)
+        if times:
+            self._plan.insert(0, (point, number, times - 1))
+        else:
+            self._log.write("freezes" if number == signal.SIGSTOP else "dies", at=point)
+            os.kill(os.getpid(), number)
+
+
+class FatedLedger(DatabaseLedger):
+    """A ledger whose process dies around what it writes."""
+
+    fate: Fate
+
+    async def claim(self, entry: Any, /) -> Any:
+        self.fate.at("before the row")
+        claimed = await super().claim(entry)
+        if claimed.is_own:
+            self.fate.at("after the row")
+        return claimed
+
+    async def finish(self, entry: Any, result: Any, /) -> bool:
+        self.fate.at("before the end")
+        is_stored = await super().finish(entry, result)
+        self.fate.at("after the end")
+        return is_stored
+
+    def _claim(self, connection: Any, entry: Any, owner: str) -> Any:
+        claimed = super()._claim(connection, entry, owner)
+        self.fate.at("in the transaction of the row")
+        return claimed
+
+    async def _end(self, update: Any, entry: Any, result: Any, **names: str) -> bool:
+        transact = self._store.transact
+
+        async def fated(work: Any) -> Any:
+            def work_and_die(connection: Any) -> Any:
+                value = work(connection)
+                self.fate.at("in the transaction of the end")
+                return value
+
+            return await transact(work_and_die)
+
+        self._store.transact = fated  # type: ignore[method-assign, assignment]
+        try:
+            return await super()._end(update, entry, result, **names)
+        finally:
+            self._store.transact = transact  # type: ignore[method-assign]
+
+
+def tools(log: Log, fate: Fate, dice: random.Random, longest_s: float) -> list[Any]:
+    async def effect(key: str) -> dict[str, str]:
+        slow_s = longest_s if dice.random() < 0.02 else 0.02
+        await asyncio.sleep(dice.uniform(0, slow_s))
+        fate.at("before the effect")
+        run = f"{dice.getrandbits(64):x}"
+        log.write("effect", key, run=run)
+        fate.at("after the effect")
+        await asyncio.sleep(dice.uniform(0, slow_s))
+        return {"run": run}
+
+    @tool
+    async def pay(key: str) -> dict[str, str]:
+        """Pay, at most once."""
+        return await effect(key)
+
+    @tool(idempotent=True)
+    async def put(key: str) -> dict[str, str]:
+        """Put, any number of times, and sometimes not now."""
+        if dice.random() < 0.2:
+            raise ToolError("Come back.", "unavailable", retry="later")
+        return await effect(key)
+
+    @tool
+    async def fail(key: str) -> None:
+        """Fail, after the effect."""
+        raise ToolError(f"It failed: {(await effect(key))['run']}")
+
+    async def has_paid(key: str) -> Any:
+        """Return the payment; None while a process that could still make it is alive, and may be frozen."""
+        events = log.events(key)
+        for event in events:
+            if event["what"] == "effect":
+                return {"run": event["run"]}
+        ended = {event["id"] for event in events if event["what"] in ("told", "gave up")}
+        unsure = [event["pid"] for event in events if event["what"] == "call" and event["id"] not in ended]
+        return None if sum(is_alive(pid) for pid in unsure) > 1 else False
+
+    @tool(verify=has_paid)
+    async def transfer(key: str) -> dict[str, str]:
+        """Transfer, at most once; the bank knows whether it was done."""
+        return await effect(key)
+
+    return [pay, put, fail, transfer]
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+async def call(bench: Workbench, log: Log, key: str, dice: random.Random, *, is_final: bool = False) -> str:
+    """Make the call of *key*, and write down what was told: the tool is in the key, as in `pay-7`."""
+    id, kind = f"{dice.getrandbits(64):x}", "" if is_final else dice.choice(["", "", "", "", "cancel", "timeout"])
+    timeout_s = dice.uniform(0.005, 0.1) if kind == "timeout" else 60 if is_final else dice.uniform(0.3, 8)
+    log.write("call", key, id=id)
+    request = Call(key.split("-")[0], {"key": key}, timeout_s=timeout_s, idempotency_key=key)
+    calling = asyncio.ensure_future(bench.call(request))
+    if kind == "cancel":
+        await asyncio.wait([calling], timeout=dice.uniform(0, 0.06))
+        calling.cancel()
+    try:
+        result = await calling
+    except asyncio.CancelledError:
+        log.write("gave up", key, id=id)
+        return "gave up"
+    error = None if result.error is None else [result.error.code, result.error.retry, result.error.message]
+    log.write("told", key, id=id, value=result.value, error=error)
+    return "success" if error is None else f"{error[0]}, {error[1]}"
+
+
+async def work(bench: Workbench, log: Log, dice: random.Random, begun_at: float) -> None:
+    """Make calls with keys that other processes use at the same time: new ones all the time."""
+
+    async def calls() -> None:
+        while True:
+            number = int((time.time() - begun_at) * 30) + dice.randrange(12)
+            name = ("pay", "put", "fail", "transfer", "pay", "put")[number % 6]
+            await call(bench, log, f"{name}-{number}", dice)
+
+    await asyncio.gather(*(calls() for _ in range(AT_ONCE)))
+
+
+async def retry(bench: Workbench, log: Log, dice: random.Random) -> None:
+    keys = sorted({event["key"] for event in log.events() if event["what"] == "call"})
+    share = asyncio.Semaphore(8)
+
+    async def until_final(key: str) -> None:
+        async with share:
+            for _ in range(100):
+                if not (await call(bench, log, key, dice, is_final=True)).endswith(", later"):
+                    return
+
+    await asyncio.gather(*map(until_final, keys))
+
+
+async def run(url: str, key: str, folder: Path, lease_s: float, command: list[str], begun_at: float) -> None:
+    log, dice = Log(folder), random.Random(int(command[1]))
+    fate = Fate(log, dice, *command[2:]) if command[0] == "work" else Fate(log, dice, "", "")
+    store = Store(url, key=key)
+    ledger = FatedLedger(store, lease_s=lease_s)
+    ledger.fate = fate
+    store.ledger = ledger
+    longest_s = lease_s * 1.5 if command[0] == "work" else 0
+    async with Workbench(tools(log, fate, dice, longest_s), store=store) as bench:
+        await (work(bench, log, dice, begun_at) if command[0] == "work" else retry(bench, log, dice))
+    store.close()
+
+
+def main() -> None:
+    """Fork a process for each command: that takes milliseconds, and a new interpreter a second."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies, which would seem to be alive
+    begun_at = time.time()
+    url, key, folder, lease_s = sys.argv[1:]
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            asyncio.run(run(url, key, Path(folder), float(lease_s), line.rstrip("\n").split("\t"), begun_at))
+            os._exit(0)
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    main()

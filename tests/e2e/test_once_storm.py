@@ -1,0 +1,218 @@
+"""Calls with keys while processes are killed and frozen in every state: at most one effect, one result, no false loss.
+
+The processes are those of `once_worker.py`; a checker reads their log and the ledger when all is over.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from toolcrib.machinery import LedgerEntry
+from toolcrib.store import Store
+
+from .. import fuzz
+from .once_worker import POINTS, Log, is_alive
+
+LEASE_S = 3.0
+"""Short, and longer than a busy machine keeps a thread from running."""
+AT_ONCE = 4
+
+
+class Storm:
+    """Worker processes, and who kills and wakes them."""
+
+    def __init__(self, url: str, folder: Path, seed: int) -> None:
+        self.log, self.store = Log(folder), Store(url, key=folder / "store.key")
+        self.dice = random.Random(seed)
+        self.kills = self.freezes = 0
+        worker = str(Path(__file__).with_name("once_worker.py"))
+        command = [sys.executable, worker, url, str(folder / "store.key"), str(folder), str(LEASE_S)]
+        self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._alive: set[int] = set()
+
+    def close(self) -> None:
+        for pid in self._alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._parent.kill()
+        self._parent.communicate()
+        self.store.close()
+
+    def _fork(self, *command: Any) -> int:
+        stdin, stdout = self._parent.stdin, self._parent.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write("\t".join(map(str, command)) + "\n")
+        stdin.flush()
+        pid = int(stdout.readline())
+        self._alive.add(pid)
+        return pid
+
+    async def _until_gone(self, pid: int) -> None:
+        while is_alive(pid):
+            await asyncio.sleep(0.01)
+        self._alive.discard(pid)
+
+    async def work_and_die(self, freeze_at: str, die_at: str) -> None:
+        """Have a process work, freeze it on its way, and let it die: at a point, or where a random moment finds it."""
+        pid = self._fork("work", self.dice.getrandbits(32), freeze_at, die_at)
+        frozen_s, until_s = LEASE_S * self.dice.uniform(1.2, 1.6), self.dice.uniform(0.1, 1.0)
+        try:
+            async with asyncio.timeout(None if die_at in POINTS else until_s + frozen_s * bool(freeze_at)) as limit:
+                if die_at in POINTS:
+                    limit.reschedule(asyncio.get_running_loop().time() + 20)
+                while is_alive(pid):
+                    with suppress(FileNotFoundError, ProcessLookupError):
+                        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                            self.freezes += 1
+                            await asyncio.sleep(frozen_s)
+                            os.kill(pid, signal.SIGCONT)
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            self.log.write("dies", at="a random moment", pid=pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await self._until_gone(pid)
+        self.kills += 1
+
+    async def rage(self, kills: int, *, freezes: bool) -> None:
+        points = [*POINTS, "a random moment"]
+        dies_at = [points[number % len(points)] for number in range(kills)]
+        may_freeze = [point for point in POINTS if "transaction" not in point]
+        freezes_at = [
+            may_freeze[number % len(may_freeze)] if freezes and number % 4 == 0 else "" for number in range(kills)
+        ]
+        self.dice.shuffle(dies_at)
+        fates = iter(list(zip(freezes_at, dies_at, strict=True)))
+
+        async def replace() -> None:
+            for fate in fates:
+                await self.work_and_die(*fate)
+
+        await asyncio.gather(*(replace() for _ in range(min(AT_ONCE, kills))))
+
+    async def retry(self) -> None:
+        """Make every call again. Whoever ran one is dead by now, so the clock may be set forward past their leases."""
+        late = text("UPDATE toolcrib_ledger SET lease_until = 1 WHERE state = 'running'")
+        await self.store.transact(lambda connection: connection.execute(late).rowcount)
+        async with asyncio.timeout(120):
+            await self._until_gone(self._fork("retry", self.dice.getrandbits(32)))
+
+
+@pytest.fixture
+def storm(url: str, tmp_path: Path) -> Iterator[Storm]:
+    storm = Storm(url, tmp_path, fuzz.seed(7))
+    yield storm
+    storm.close()
+
+
+def final(event: dict[str, Any]) -> str | None:
+    """Return what was told for good; None for what may still change."""
+    error = event["error"]
+    if error is None:
+        return f"success {event['value']['run']}"
+    return None if error[1] == "later" or error[0] == "lost" else f"{error[0]} {error[2]}"
+
+
+def faults_of(
+    key: str, events: list[dict[str, Any]], deaths: dict[int, list[int]], entry: LedgerEntry | None
+) -> Iterator[str]:
+    """Yield what is wrong with the calls of *key*. *deaths* are when processes died or froze: lines of the log."""
+    name = key.split("-")[0]
+    runs = [event["run"] for event in events if event["what"] == "effect"]
+    told = [event for event in events if event["what"] == "told"]
+    finals = {text for event in told if (text := final(event))}
+    if len(finals) > 1:
+        yield f"was told {finals}"
+    if name != "put" and len(runs) > 1:
+        yield f"took effect {len(runs)} times"
+    if entry is None:
+        yield "has no row"
+        return
+    value = None
+    if entry.result is not None and entry.result["error"] is None:
+        value = entry.result["content"][0]
+    for outcome in finals:
+        kind, _, rest = outcome.partition(" ")
+        if kind == "success" and (rest not in runs or value is None or rest not in str(value)):
+            yield f"was told {rest}, has the effects {runs} and the row {entry.result}"
+        if kind != "success" and kind not in str(entry.result):
+            yield f"was told {outcome}, and has the row {entry.result}"
+    if name in ("put", "transfer") and not any(
+        outcome.startswith(("success", "timeout", "cancelled")) for outcome in finals
+    ):
+        yield f"may run, and has not ended: {told[-1]}"
+    if name == "put" and value is None:
+        yield f"is idempotent, and has ended with {entry.result}"
+    if entry.state != "ended" and not (entry.is_lost and name in ("pay", "fail")):
+        yield f"is left {entry.state}"
+    for event in told:
+        if event["error"] and event["error"][0] == "lost" and not died_before(event, events, deaths):
+            yield f"was told to be lost, and nobody had died: {event}"
+
+
+def died_before(told: dict[str, Any], events: list[dict[str, Any]], deaths: dict[int, list[int]]) -> bool:
+    """Return whether, before *told*, a process died or froze that had begun the call, and had not told its end."""
+    ends = {event["id"]: event["line"] for event in events if event["what"] == "told" and final(event)}
+    return any(
+        event["line"] < death < min(told["line"], ends.get(event["id"], death + 1))
+        for event in events
+        if event["what"] == "call"
+        for death in deaths[event["pid"]]
+    )
+
+
+async def check(storm: Storm) -> Counter[str]:
+    """Require that nothing is wrong. Return how often each thing happened."""
+    by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    deaths: dict[int, list[int]] = defaultdict(list)
+    counts: Counter[str] = Counter()
+    for line, event in enumerate(storm.log.events()):
+        counts[event["what"] + event.get("at", "")] += 1
+        event["line"] = line
+        if event["what"] in ("dies", "freezes"):
+            deaths[event["pid"]].append(line)
+        else:
+            by_key[event["key"]].append(event)
+            if event["what"] == "told":
+                counts[event["error"][0] if event["error"] else "success"] += 1
+    faults = []
+    for key, events in by_key.items():
+        entry = await storm.store.ledger.find("local", key)
+        faults += [f"{key} {fault}" for fault in faults_of(key, events, deaths, entry)]
+    assert not faults, "\n".join(faults)
+    return counts
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows in a file which process is frozen")
+@pytest.mark.parametrize(
+    ("kills", "freezes"),
+    [
+        pytest.param(4, False, id="4"),
+        pytest.param(60, True, id="60", marks=pytest.mark.full),
+        pytest.param(1000, True, id="1000", marks=pytest.mark.nightly),
+    ],
+)
+async def test_processes_that_die_and_freeze_in_every_state_have_effects_once(
+    storm: Storm, kills: int, freezes: bool
+) -> None:
+    await storm.rage(kills, freezes=freezes)
+    await storm.retry()
+    if freezes:
+        await storm.retry()  # tells the same
+    counts = await check(storm)
+    print(f"{storm.kills} kills, {storm.freezes} freezes: {dict(counts)}")
+    assert storm.kills == kills
+    assert storm.freezes >= (kills // 8 if freezes else 0)
+    assert counts["success"] > 0
