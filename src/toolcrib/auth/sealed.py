@@ -63,7 +63,11 @@ AUTH = Schema(
             "(principal, profile, provider, handler)",
         ),
     ],
-    sealed=(Sealed(GRANTS, "envelope", _of_grant), Sealed(AUTHORIZATIONS, "envelope", _of_authorization)),
+    sealed=(
+        Sealed(GRANTS, "envelope", _of_grant, is_secret=True),
+        Sealed(AUTHORIZATIONS, "envelope", _of_authorization, is_secret=True),
+    ),
+    principals={GRANTS: "principal", AUTHORIZATIONS: "principal"},
 )
 
 _g, _a = GRANTS.c, AUTHORIZATIONS.c

@@ -42,6 +42,7 @@ _MODULES = {
     "pending": "calls",
     "calls": "calls",
     "keys": "calls",
+    "store": "store",
     "sandbox": "sandbox",
 }
 """The module of each command, or group of commands, in the order of the help."""

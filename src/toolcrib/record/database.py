@@ -93,6 +93,7 @@ RECORD = Schema(
         (f"CREATE INDEX toolcrib_calls_spare ON toolcrib_calls (principal, number, size_bytes) WHERE {_SPARE}",),
     ],
     sealed=(Sealed(CALLS, "content", _of_content),),
+    principals={CALLS: "principal"},
 )
 
 _CHANGING = [name for name in _COLUMNS if name not in _NAMES]

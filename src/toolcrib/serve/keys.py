@@ -60,7 +60,8 @@ KEYS = Schema(
             "CREATE TABLE toolcrib_key_names (name TEXT PRIMARY KEY)",
         ),
     ],
-    sealed=(Sealed(_TABLE, "envelope", _of_key),),
+    sealed=(Sealed(_TABLE, "envelope", _of_key, is_secret=True),),
+    principals={_TABLE: None, _RETIRED: None},  # they make who a principal is, and are revoked
 )
 _ALL = _TABLE.select().order_by(_TABLE.c.created_at, _TABLE.c.id)
 _FIND = _TABLE.select().where(_TABLE.c.id == bindparam("id"))

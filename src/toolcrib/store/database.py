@@ -90,6 +90,11 @@ class Database:
         return Path(self._url.database or "") if self._is_sqlite else None
 
     @property
+    def schemas(self) -> Sequence[Schema]:
+        """The tables that were declared by `use`, and those of this room."""
+        return [*self._schemas.values()]
+
+    @property
     def _is_sqlite(self) -> bool:
         return self._url.get_backend_name() == "sqlite"
 
@@ -257,7 +262,7 @@ class _Process:
         """Open the database, and bring its tables up to date, unless that is done."""
         if self.migrated == len(self._schemas):
             return
-        with self._lock, _errors(self._place):
+        with self._lock, error_as_store_error(self._place):
             schemas = list(self._schemas.values())
             self._connect()
             if self._transact(lambda connection: missing(connection, schemas, self._place)):
@@ -266,7 +271,7 @@ class _Process:
 
     def missing(self) -> Sequence[str]:
         """Return the rooms whose tables are behind."""
-        with self._lock, _errors(self._place):
+        with self._lock, error_as_store_error(self._place):
             self._connect()
             return self._transact(lambda connection: missing(connection, self._schemas.values(), self._place))
 
@@ -306,7 +311,7 @@ class _Process:
         assert self._engine is not None
         # SQLite has one writer at a time, and lets others wait by looking again and again.
         turn = self._writing if self._is_sqlite and write else nullcontext()
-        with turn, _errors(self._place), self._engine.connect() as connection:
+        with turn, error_as_store_error(self._place), self._engine.connect() as connection:
             if self._is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
             elif lock is not None:
@@ -320,7 +325,7 @@ class _Process:
         # By the driver: SQLAlchemy's own way to one row takes ten times as long.
         if (compiled := self._compiled.get(statement)) is None:
             compiled = self._compiled[statement] = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
-        with _errors(self._place), self._lock:
+        with error_as_store_error(self._place), self._lock:
             cursor = self._raw.execute(compiled.string, {**compiled.params, **values})
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -331,7 +336,7 @@ class _Process:
         try:
             with self._lock:
                 version: int = self._version.execute("PRAGMA data_version").fetchone()[0]
-        except sqlite3.Error as error:  # in place of `_errors`: each call with credentials comes here
+        except sqlite3.Error as error:  # in place of `error_as_store_error`: each call with credentials comes here
             raise _store_error(error, self._place) from None
         return self._first_version + version
 
@@ -343,7 +348,7 @@ class _Process:
             self._engine.dispose()
 
 
-class _errors:  # noqa: N801 - a context manager
+class error_as_store_error:  # noqa: N801 - a context manager
     """Raises StoreError for what a database or its driver raises. (A class: a generator takes ten times as long.)"""
 
     __slots__ = ("_place",)
@@ -438,7 +443,7 @@ def _data_folder() -> Path:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
-        _make_file(Path(url.database or ""))
+        make_file(Path(url.database or ""))
         engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_S, "check_same_thread": False})
         event.listen(engine, "connect", _prepare_sqlite)
         return engine
@@ -452,7 +457,7 @@ def _engine(url: URL) -> Engine:
         ) from None
 
 
-def _make_file(path: Path) -> None:
+def make_file(path: Path) -> None:
     # For the owner alone, from the first moment; what SQLite puts beside it gets the same mode.
     with suppress(FileExistsError, PermissionError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

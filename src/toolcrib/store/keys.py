@@ -147,6 +147,16 @@ class KeyFile:
         self()
         self._write(_new() + self.path.read_bytes(), replace=True)
 
+    def include(self, other: "KeyFile") -> None:
+        """Add the keys of *other* that are missing, after those that are there."""
+        keys_given = other()
+        if not self.path.exists():
+            self._write(other.path.read_bytes(), replace=False)
+        present = self()
+        if missing := [key for key in keys_given if key not in present]:
+            lines = b"".join(base64.b64encode(key) + b"\n" for key in missing)
+            self._write(self.path.read_bytes().rstrip() + b"\n" + lines, replace=True)
+
     def _write(self, content: bytes, *, replace: bool) -> None:
         folder = self.path.parent
         try:

@@ -8,7 +8,7 @@ types, so that a row is read as it is, and a damaged one does not hide the other
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -42,6 +42,8 @@ class Sealed:
     table: Table
     column: str
     binding: Callable[[Mapping[str, Any]], Sequence[str]]
+    is_secret: bool = False
+    """Whether it is in no export."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,14 @@ class Schema:
 
     What has been released is never changed: a change is another migration. In a statement, `{bytes}` is the type of
     binary data and `{number}` that of a primary key that counts up. Names of tables begin with `toolcrib_`. *sealed*
-    are the columns that `Store.rotate_key` seals again.
+    are the columns that `Store.rotate_key` seals again. *principals* has for every table the column that says
+    whose a row is, by which it is exported and forgotten; None where rows are of no principal.
     """
 
     room: str
     migrations: Sequence[Sequence[str]]
     sealed: Sequence[Sealed] = ()
+    principals: Mapping[Table, str | None] = field(default_factory=dict[Table, str | None])
 
 
 def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> Sequence[str]:
@@ -223,4 +227,5 @@ STORE = Schema(
         Sealed(LEDGER, "body", of_entry),
         Sealed(LEDGER, "result", of_end),
     ),
+    principals={PENDINGS: "principal", RESULTS: "principal", LEDGER: "principal", LEASES: None},
 )

@@ -1,0 +1,131 @@
+"""`toolcrib store`: copies of the store, and what it has of one caller."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core import ToolcribError
+from .app import Session, command, group
+from .prompts import has_person, read_line
+from .terminal import UsageError, counted, echo, is_terminal
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+store = group("Copies of the store, and what it has of one caller.")
+
+TAKES = "config store json"
+
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="The copy; its keys are beside it, in FILE with '.key'.")]
+_Of = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="The caller, as in: toolcrib calls list.")]
+
+
+@contextmanager
+def _store(session: Session) -> "Generator[Store]":
+    """Open the store, with the tables of all rooms."""
+    from .. import auth as auth  # before its file: it says which extra is missing
+    from ..auth.sealed import AUTH
+    from ..record.database import RECORD
+    from ..serve.keys import KEYS
+
+    with session.opened_store() as database:
+        for schema in (AUTH, RECORD, KEYS):
+            database.use(schema)
+        yield database
+
+
+@contextmanager
+def _progress(verb: str) -> "Generator[Callable[[Any, int], None]]":
+    """Show on a line of the terminal how far the work is; the line is gone after the block."""
+    is_shown = is_terminal(2)
+
+    def show(done: Any, number: int) -> None:
+        if is_shown:
+            sys.stderr.write(f"\r\x1b[K{verb}: {done} {number}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if is_shown:
+            sys.stderr.write("\r\x1b[K")
+
+
+@command(store, "backup", takes=TAKES)
+async def backup(session: Session, file: _File) -> None:
+    """Copy the store and its keys while others write. PostgreSQL has pg_dump for that: then the keys alone.
+
+    Both files are for their owner alone. Together they open all that is in the store: keep them apart.
+    """
+    from ..store.copies import back_up
+
+    with _store(session) as database, _progress("Pages") as progress:
+        keys = await asyncio.to_thread(back_up, database, file, lambda done, total: progress(f"{done} of", total))
+        place = database.keys.place
+    data = {"file": str(file), "size_bytes": file.stat().st_size, "keys": None if keys is None else str(keys)}
+    where = f"The keys stay in {place}." if keys is None else f"The keys: {keys}."
+    session.show(data, text=f"Copied: {file}. {where}")
+
+
+@command(store, "restore", takes=TAKES)
+async def restore(
+    session: Session,
+    file: _File,
+    replace: Annotated[bool, typer.Option("--replace", help="Lose the store that is there.")] = False,
+) -> None:
+    """Put a copy in the place of the store, and its keys beside those that are there."""
+    from ..store import copies
+
+    with _store(session) as database, _progress("Pages") as progress:
+        keys = await asyncio.to_thread(
+            copies.restore, database, file, lambda done, total: progress(f"{done} of", total), replace=replace
+        )
+        place = database.place
+    data = {"store": place, "keys": None if keys is None else str(keys)}
+    absent = f" No keys were beside {file}: those that are there have to open it."
+    session.show(data, text=f"Restored: {place}.{absent if keys is None else ''}")
+
+
+@command(store, "export", takes="config store")
+async def export(session: Session, principal: _Of) -> None:
+    """Print what the store has of a caller, always as JSON. Keys, tokens and secrets of the vault are left out."""
+    from ..store import principals
+
+    with _store(session) as database, _progress("Rows") as progress:
+        tables = await principals.export(database, principal, progress)
+    session.output.json({"principal": principal, **tables})
+
+
+@command(store, "forget", takes=TAKES)
+async def forget(
+    session: Session,
+    principal: _Of,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to delete it.")] = False,
+) -> None:
+    """Delete what the store has of a caller, also while servers run. Providers are told by `toolcrib auth revoke`."""
+    from ..store import principals
+
+    with _store(session) as database:
+        counts = {name: number for name, number in (await principals.count(database, principal)).items() if number}
+        if not counts:
+            raise ToolcribError(f"The store has nothing of '{principal}'.")
+        if not yes:
+            await _require_consent(principal, ", ".join(f"{number} {name}" for name, number in counts.items()))
+        with _progress("Deleted") as progress:
+            counts = await principals.forget(database, principal, progress)
+    counts = {name: number for name, number in counts.items() if number}
+    total = counted(sum(counts.values()), "row")
+    session.show({"principal": principal, "deleted": counts}, text=f"Deleted: {total} of '{principal}'.")
+
+
+async def _require_consent(principal: str, rows: str) -> None:
+    if not has_person():
+        raise UsageError(f"This deletes {rows}. Say so with --yes.")
+    echo(f"Of '{principal}': {rows}.")
+    if ((await read_line("Delete them for good? [y/N] ")) or "").strip().lower() not in ("y", "yes"):
+        raise ToolcribError("Nothing was deleted.")

@@ -1,0 +1,119 @@
+"""What a store has of one principal, over the tables of all rooms: count it, export it, forget it.
+
+A table takes part by its declaration in `Schema.principals` alone. Work is done in batches, between which others write.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, Connection, Delete, Select, Table, func, select, tuple_
+
+from ..core import StoreError
+from .tables import Sealed, decode_bytes, decode_name, decode_time, encode_name
+
+if TYPE_CHECKING:
+    from .database import Database, Row
+
+_log = logging.getLogger("toolcrib")
+
+_BATCH = 200
+_PAUSE_S = 0.005
+"""How long other processes may write before the next batch."""
+
+Progress = Callable[[str, int], object]
+"""Is called with the name of a table and the number of rows that were done."""
+
+
+async def count(store: "Database", principal: str) -> dict[str, int]:
+    """Return how many rows of each table are of *principal*. Raises StoreError."""
+    counts: dict[str, int] = {}
+    for table, owner in _owned(store):
+        query = select(func.count().label("number")).select_from(table).where(owner == encode_name(principal))
+        (row,) = await store.transact(partial(_rows, query), write=False)
+        counts[_name(table)] = row["number"]
+    return counts
+
+
+async def export(store: "Database", principal: str, progress: Progress) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of *principal* as JSON data, by table, opened but for the secrets of the vault.
+
+    What does not open is null, and is logged. Raises StoreError.
+    """
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for table, owner in _owned(store):
+        key, data = list(table.primary_key), tables.setdefault(_name(table), [])
+        query = table.select().where(owner == encode_name(principal)).order_by(*key).limit(_BATCH)
+        rows = await store.transact(partial(_rows, query), write=False)
+        while rows:
+            data += await asyncio.to_thread(partial(_data, store, table, rows))
+            progress(_name(table), len(data))
+            after = query.where(tuple_(*key) > tuple_(*(rows[-1][part.name] for part in key)))
+            rows = await store.transact(partial(_rows, after), write=False)
+    return tables
+
+
+async def forget(store: "Database", principal: str, progress: Progress) -> dict[str, int]:
+    """Delete the rows of *principal*, and return how many of each table they were. Raises StoreError."""
+    counts: dict[str, int] = {}
+    for table, owner in _owned(store):
+        name, key = _name(table), list(table.primary_key)
+        first_rows = select(*key).where(owner == encode_name(principal)).limit(_BATCH)
+        delete, counts[name] = table.delete().where(tuple_(*key).in_(first_rows)), 0
+        while (number := await store.transact(partial(_delete, delete))) > 0:
+            counts[name] += number
+            progress(name, counts[name])
+            await asyncio.sleep(_PAUSE_S)
+    return counts
+
+
+def _rows(query: Select[Any], connection: Connection) -> "Sequence[Row]":
+    return connection.execute(query).mappings().fetchall()
+
+
+def _delete(statement: Delete, connection: Connection) -> int:
+    return connection.execute(statement).rowcount
+
+
+def _owned(store: "Database") -> Iterator[tuple[Table, Column[Any]]]:
+    for schema in store.schemas:
+        for table, column in schema.principals.items():
+            if column is not None:
+                yield table, table.c[column]
+
+
+def _name(table: Table) -> str:
+    return table.name.removeprefix("toolcrib_")
+
+
+def _data(store: "Database", table: Table, rows: "Sequence[Row]") -> list[dict[str, Any]]:
+    envelopes = {item.column: item for schema in store.schemas for item in schema.sealed if item.table is table}
+    names = [
+        column.name for column in table.columns if column.name not in envelopes or not envelopes[column.name].is_secret
+    ]
+    return [
+        {name: _opened(store, envelopes[name], row) if name in envelopes else _clear(name, row[name]) for name in names}
+        for row in rows
+    ]
+
+
+def _opened(store: "Database", sealed: Sealed, row: "Row") -> Any:
+    if row[sealed.column] is None:
+        return None
+    try:
+        return json.loads(store.keys.unseal(decode_bytes(row[sealed.column]), *sealed.binding(row)))
+    except (StoreError, ValueError, RecursionError) as error:
+        _log.warning("What is sealed in a row of %s cannot be opened: %s", sealed.table.name, error)
+        return None
+
+
+def _clear(name: str, value: Any) -> Any:
+    try:
+        if name.endswith("_at") and value is not None:
+            return decode_time(value).isoformat()
+        return decode_name(value) if isinstance(value, str) else value if isinstance(value, int | None) else str(value)
+    except ValueError:
+        return str(value)
