@@ -2,11 +2,12 @@
 
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
-from .execute import may_be_repeated, within
-from .once import require_key, settle
+from .execute import keep, may_be_repeated, within
+from .once import TASK_LIFE, require_key, restored, settle, stored
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
+from .task import StepLog, TaskRun, caller_of
 
 __all__ = [
     "CheckedArguments",
@@ -16,8 +17,15 @@ __all__ = [
     "Resources",
     "Retry",
     "Runtime",
+    "StepLog",
+    "TASK_LIFE",
+    "TaskRun",
+    "caller_of",
+    "restored",
+    "stored",
     "check",
     "error_result",
+    "keep",
     "may_be_repeated",
     "require_key",
     "resolved",

@@ -28,7 +28,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 from types import coroutine
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..core import (
     Call,
@@ -49,6 +49,7 @@ from ..core import (
 )
 from ..machinery import (
     Deadline,
+    Steps,
     StillPending,
     current_client,
     current_deadline,
@@ -61,6 +62,9 @@ from ..machinery import (
 from .events import EventStream
 from .pending import Questions, denied, pending_of
 from .runtime import Retry, Runtime, Trail
+
+if TYPE_CHECKING:
+    from ..schema import Elicitation
 
 Credentials = Mapping[str, Credential]
 T = TypeVar("T")
@@ -94,9 +98,10 @@ def execute(
     if not tool.needs_context:
         return tool.work(arguments, runtime)
     cancellation = outer.cancellation = CancellationToken()
-    port = CallPort(tool, call, runtime, events, trail)
+    steps = None if outer.task is None else outer.task.steps
+    port = CallPort(tool, call, runtime, events, trail, steps)
     deadline = current_deadline.get()
-    context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here())
+    context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here(), steps)
     return _with_context(tool, arguments, context)
 
 
@@ -200,8 +205,17 @@ def _pause_s(plan: Retry, number: int, error: Exception) -> float:
 class CallPort:
     """The `Port` of one call: what its tool reports goes to *events*, secrets redacted, if there are any."""
 
-    def __init__(self, tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, trail: Trail) -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        call: Call,
+        runtime: Runtime,
+        events: EventStream | None,
+        trail: Trail,
+        steps: Steps | None = None,
+    ) -> None:
         self._tool = tool
+        self._steps = steps
         self._call = call
         self._runtime = runtime
         self._events, self._trail = events, trail
@@ -262,9 +276,17 @@ class CallPort:
         from ..schema import Elicitation
 
         question = Elicitation(schema)
+        ask = partial(self._ask, key, question, message, url)
+        if self._steps is None:
+            return question.read(await ask())
+        value = await self._steps.run(f"ask {key}", ask)
+        self._questions().use_up("input", key)
+        return question.read(value)
+
+    async def _ask(self, key: str, question: "Elicitation", message: str, url: str | None) -> Any:
         entry = await self._questions().ask("input", key, message, question, url=url)
         if isinstance(entry.answer, Input):
-            return question.read(entry.answer.value)
+            return entry.answer.value
         answer = entry.answer if isinstance(entry.answer, Deny) else Deny()
         raise denied(self._tool.spec.name, answer, entry.by)
 

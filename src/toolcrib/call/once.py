@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
 from typing import Any
@@ -22,6 +22,7 @@ from ..core import (
     Content,
     Data,
     Decision,
+    Pending,
     Recorder,
     Result,
     Text,
@@ -48,6 +49,8 @@ MAX_KEY_CHARS = 255
 MAX_RESULT_BYTES = 16 * 1024 * 1024
 """How large a result is stored. Of a larger one, the ledger has only that the call took effect."""
 FINISH_TIMEOUT_S = 10.0
+TASK_LIFE = timedelta(days=7)
+"""How long a task may wait for an answer, and how long its result is kept."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.25
 _SPARE_S = 0.1
 """How long before its deadline a call says that the first one still runs."""
@@ -68,15 +71,17 @@ class Claim:
     """
 
     __slots__ = ("approved_by", "document", "entry", "ledger", "runtime")
+    kind = "run"
 
     def __init__(self, document: CheckedArguments, runtime: Runtime, ledger: Ledger) -> None:
         call, caller = document.call, runtime.caller
         self.document, self.runtime, self.ledger = document, runtime, ledger
         self.approved_by: str | None = None
+        own_id = f"{self.kind}_{token_hex(16)}"
         self.entry = LedgerEntry(
-            id=f"run_{token_hex(16)}",
+            id=own_id,
             principal=caller.principal,
-            key=require_key(call.idempotency_key),
+            key=own_id if call.idempotency_key is None else require_key(call.idempotency_key),
             digest=key_digest(caller.profile, document.tool.spec.name, document.forms.identity),
             tool=document.tool.spec.name,
             thread=caller.thread,
@@ -97,6 +102,14 @@ class Claim:
 
         *verify* asks the tool whether the key took effect, where that is not known.
         """
+        await self._describe(decision)
+        while not (entry := await self.ledger.claim(self.entry)).is_own:
+            waiting = await self._wait_for(entry)
+            if waiting is not None and waiting.is_lost:
+                await self._settle(waiting, verify)
+        self.entry = entry
+
+    async def _describe(self, decision: Decision | None) -> None:
         document, redaction = self.document, self.runtime.redaction
 
         def arguments() -> str:
@@ -105,11 +118,6 @@ class Claim:
         self.entry = replace(self.entry, arguments=await in_thread_if_long(arguments, document.call.arguments))
         if decision is not None and decision.by is not None:
             self.entry = replace(self.entry, approved_by=decision.by, approval=self._approval())
-        while not (entry := await self.ledger.claim(self.entry)).is_own:
-            waiting = await self._wait_for(entry)
-            if waiting is not None and waiting.is_lost:
-                await self._settle(waiting, verify)
-        self.entry = entry
 
     def _approval(self) -> str | None:
         """Return what an approval is bound to; None where it does not hold for another run."""
@@ -126,6 +134,24 @@ class Claim:
         finishing = asyncio.ensure_future(self._finish(result))
         keep(finishing)
         return await asyncio.shield(finishing)
+
+    def acknowledged(self, entry: LedgerEntry) -> Result[Any]:
+        """Return the result of a call that runs as the task *entry*."""
+        call, name = self.document.call, entry.tool
+        message = f"'{name}' runs as a task. Its result comes when it has ended."
+        pending = Pending(
+            id=entry.id,
+            kind="task",
+            message=message,
+            digest=entry.digest,
+            tool=name,
+            principal=entry.principal,
+            thread=entry.thread,
+            expires_at=entry.started_at + TASK_LIFE,
+            arguments=entry.arguments,
+        )
+        now = datetime.now(UTC)
+        return Result(None, (Text(f"{message} ({entry.id})"),), None, (), now, now, call.id, call.tool, pending)
 
     def give_up(self) -> None:
         """Leave it unknown how the call ends: the program is told to stop."""
@@ -171,6 +197,8 @@ class Claim:
                 raise Recalled(restored(current.result, call))
             if current.is_lost and getattr(self.document.tool, "verify", None) is None:
                 raise lost(call.tool, current)
+            if current.call is not None:
+                raise Recalled(self.acknowledged(current))
             if current.state == "released" or current.is_abandoned:
                 break
             deadline = current_deadline.get()

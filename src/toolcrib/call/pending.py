@@ -202,6 +202,7 @@ class Questions:
     repair: bool
     redaction: Redaction | None
     client: Any
+    task_id: str = ""
     approved_arguments: CheckedArguments | None = None
     """The arguments that a person was shown, validated from the bytes of their document."""
     _digest: str = ""
@@ -222,7 +223,7 @@ class Questions:
             self.approved_arguments, identity = arguments.settled()
             self._document = arguments.forms.bytes if self.approved_arguments and arguments.forms.has_made else ""
             arguments = self.approved_arguments or arguments
-        self._digest = call_digest(self.caller, self.tool, identity)
+        self._digest = call_digest(self.caller, self.tool, f"{identity}{self.task_id}")
         self._arguments = self._text(arguments)
 
     async def ask(
@@ -259,6 +260,10 @@ class Questions:
         self.approved_arguments = arguments or self.approved_arguments
         self._entries[kind, key] = entry
         return entry
+
+    def use_up(self, kind: PendingKind, key: str) -> None:
+        """Do not give the answer back: it is stored elsewhere."""
+        self._entries.pop((kind, self._redacted_key(key)), None)
 
     async def give_back(self) -> None:
         """Store the answers that a call has taken which ends waiting, for when it is made again."""

@@ -59,6 +59,7 @@ from .once import Claim, Recalled
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
 from .runtime import Runtime, Trail
+from .task import Submission, TaskRun
 
 _log = logging.getLogger("toolcrib")
 
@@ -68,13 +69,17 @@ _UNCERTAIN = frozenset({"timeout", "cancelled", "failed", "lost"})
 """How work ends that may have had its effect."""
 
 
-async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -> Result[Any]:
+async def run(
+    call: Call, runtime: Runtime, events: EventStream | None = None, task: TaskRun | None = None
+) -> Result[Any]:
     """Return the result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
     One bound is around all steps once the tool is resolved, which run in a context of their own. Recording the end has
     its own. Middleware wraps all steps.
     """
     started_at, trail = moment(), Trail()
+    if task is not None:  # which this is a run of
+        trail.task = task
     try:
         tool = runtime.ready.get(call.tool) or await resolved(call, runtime)
         outer, limit_s, deadline = current_deadline.get(), tool.spec.timeout_s, None
@@ -107,7 +112,7 @@ async def run(call: Call, runtime: Runtime, events: EventStream | None = None) -
             raise
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
-    if call.idempotency_key is not None and trail.claim is not None:
+    if trail.claim is not None:
         result = await trail.claim.finish(result)
     if runtime.recorders:
         await record_finished(call, runtime, started_at, result, trail)
@@ -143,15 +148,16 @@ async def _steps(
         if repairs:
             trail.repairs += repairs
         claim = None
-        if runtime.policy is not None or runtime.records_content or call.idempotency_key is not None:
+        has_claim = call.idempotency_key is not None or tool.is_task
+        if runtime.policy is not None or runtime.records_content or has_claim:
             document = CheckedArguments(tool, call, arguments)
             if call is request:
                 outer.arguments = document
             if runtime.policy is not None:
                 decision = _ask_policy(runtime.policy, tool, document, runtime)
                 trail.decision = decision if isinstance(decision, Decision) else await decision
-            if call.idempotency_key is not None and outer.claim is None:
-                claim = await _recalled(document, runtime, trail)
+            if has_claim and outer.claim is None:
+                claim = await _recalled(document, runtime, trail, outer)
             if trail.decision is not None and trail.decision.do != "allow":
                 await _settle(trail.decision, document, runtime, trail, claim)
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
@@ -423,7 +429,7 @@ async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runti
 # At most once
 
 
-async def _recalled(document: CheckedArguments, runtime: Runtime, trail: Trail) -> Claim | None:
+async def _recalled(document: CheckedArguments, runtime: Runtime, trail: Trail, outer: Trail) -> Claim | None:
     """Return the claim of a call with an idempotency key, which has been looked up, unless the call is denied anyway.
 
     Raises Recalled where the call was made already.
@@ -431,8 +437,11 @@ async def _recalled(document: CheckedArguments, runtime: Runtime, trail: Trail) 
     if trail.decision is not None and trail.decision.do == "deny":
         return None
     if runtime.ledger is None:
-        raise ToolError("An idempotency key needs a store, and this workbench has none: store=...", "unavailable")
-    claim = Claim(document, runtime, runtime.ledger)
+        need = "A task" if document.tool.is_task else "An idempotency key"
+        raise ToolError(f"{need} needs a store, and this workbench has none: store=...", "unavailable")
+    if outer.task is not None:
+        return outer.task.bind(document, runtime)
+    claim = (Submission if document.tool.is_task else Claim)(document, runtime, runtime.ledger)
     await claim.recall()
     return claim
 

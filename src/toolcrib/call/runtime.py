@@ -31,6 +31,7 @@ from .pending import PendingCalls, Questions
 
 if TYPE_CHECKING:
     from .once import Claim
+    from .task import TaskRun
 
 T = TypeVar("T")
 
@@ -113,6 +114,8 @@ class Runtime:
     handles: ResultHandles | None = None
     records_content: bool = False
     """Whether any recorder sees arguments and results."""
+    task_id: str = ""
+    """The task that runs: its questions are its own."""
     ledger: Ledger | None = None
     """Where calls with an idempotency key are stored."""
     redact_also: Callable[[Credential], None] = lambda credential: None
@@ -131,6 +134,7 @@ class Runtime:
             repair=self.repair,
             redaction=self.redaction,
             client=client or current_client.get(),
+            task_id=self.task_id,
         )
 
 
@@ -151,6 +155,8 @@ class Trail:
     """The attempts that failed."""
     record: CallRecord | None = None
     """The record of the start of the work."""
+    task: "TaskRun | None" = None
+    """The task that the call is a run of."""
     claim: "Claim | None" = None
     """The claim of a call with an idempotency key, once it is made."""
     begun: Tool | None = None

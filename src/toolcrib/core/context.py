@@ -5,11 +5,13 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Annotated, Any, Literal, Protocol, TypeVar, final
 
 from .call import Call, Caller
 from .cancel import CancellationToken, Deadline
 from .content import Progress
+from .engine import Steps
 from .errors import ToolcribError
 from .spec import Credential
 
@@ -81,7 +83,7 @@ class Context:
     `variables` are the host's, for all tools of the workbench. `credentials` are those that the tool requires, by
     provider. `cancellation` is cancelled when the caller gives up or the deadline has passed: what blocks in a thread
     should look at it. `log` is the tool's own logger, `toolcrib.tool.<name>`.
-    (`deadline`, `host`, `port`, `loop` and `run_on_loop` are for kinds of tools.)
+    (`deadline`, `host`, `port`, `loop`, `run_on_loop` and `steps` are for kinds of tools.)
     """
 
     call: Call
@@ -92,6 +94,7 @@ class Context:
     credentials: Mapping[str, Credential]
     loop: asyncio.AbstractEventLoop
     run_on_loop: Callable[[Coroutine[Any, Any, Any]], Any]
+    steps: Steps | None = None
 
     @property
     def caller(self) -> Caller:
@@ -139,6 +142,27 @@ class Context:
         """
         answer: T = await self.port.ask(key, schema, message)
         return answer
+
+    async def step(self, key: str, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Return the value of `work(*args, **kwargs)`, sync or async: in a task, that of the run that made it, as JSON.
+
+        A task that is interrupted begins again from its first line: what was a step is not repeated. *key* tells the
+        steps of a task apart. One in which the process died is: let its effect be idempotent. Raises ToolError
+        `conflict` where the steps of an earlier run were others.
+        """
+
+        async def begin() -> Any:
+            value = work(*args, **kwargs) if iscoroutinefunction(work) else asyncio.to_thread(work, *args, **kwargs)
+            return await value
+
+        return await begin() if self.steps is None else await self.steps.run(key, begin)
+
+    async def sleep(self, seconds: float) -> None:
+        """Go on after so many *seconds*. A task ends here, holds nothing, and then begins again from its first line.
+
+        In a call that is not a task, this is within its deadline.
+        """
+        await (asyncio.sleep(seconds) if self.steps is None else self.steps.sleep(seconds))
 
     def http(self, provider: str) -> Any:
         """Return an `httpx2.AsyncClient` that sends the credentials of *provider* to that provider's hosts, and nowhere

@@ -1,22 +1,24 @@
 """Calls that outlive their process: what a ledger stores of one, and what stores them."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-EntryState = Literal["running", "ended", "released"]
+EntryState = Literal["queued", "running", "waiting", "ended", "released"]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One call with an idempotency key, as a ledger has it.
+    """One call with an idempotency key, or that runs as a task, as a ledger has it.
 
-    `running`, until it has `ended` with its *result*, as JSON data; `released` where it did not take place, or may be
-    made again. *digest* is that of the tool and the arguments. *is_idempotent*: another run changes nothing more.
+    `running`, a task also `queued` before and `waiting` between, until it has `ended` with its *result*, as JSON data;
+    `released` where it did not take place, or may be made again. *digest* is that of the tool and the arguments.
+    *is_idempotent*: another run changes nothing more.
     *fence* counts its runs. *is_own*: it was claimed just now, to be run here. *is_abandoned*: its process has not been
     heard of within its lease, so it is not known how far it came. *approved_by* is the person who approved it, and
-    *approval* the digest of what they approved. *arguments* are JSON text, secrets redacted.
+    *approval* the digest of what they approved. *arguments* are JSON text, secrets redacted. Of a task, *call* is what
+    runs, and its caller; *attempts* counts the runs whose process died.
     """
 
     id: str
@@ -34,6 +36,10 @@ class LedgerEntry:
     fence: int = 1
     is_abandoned: bool = False
     is_own: bool = False
+    call: Mapping[str, Any] | None = field(default=None, repr=False)
+    attempts: int = 0
+    run_at: datetime | None = None
+    is_cancelled: bool = False
     result: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
@@ -46,6 +52,18 @@ class LedgerEntry:
         names = ("id", "principal", "thread", "tool", "key", "arguments", "approved_by")
         data = {name: value for name in names if (value := getattr(self, name)) is not None}
         return {**data, "started_at": self.started_at.isoformat()}
+
+
+class Steps(Protocol):
+    """The finished parts of a task, by key: each is made once, in whichever run."""
+
+    async def run(self, key: str, work: Callable[[], Awaitable[Any]], /) -> Any:
+        """Return the value of the step *key*, JSON data: stored by a run before, or that of *work*, stored now."""
+        ...
+
+    async def sleep(self, seconds: float, /) -> None:
+        """Go on after so many seconds, in another run."""
+        ...
 
 
 class Ledger(Protocol):

@@ -13,7 +13,7 @@ from ..core.cancel import (
 )
 from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
 from ..core.display import escaped, one_line
-from ..core.engine import Ledger, LedgerEntry
+from ..core.engine import Ledger, LedgerEntry, Steps
 from ..core.pending import StillPending, StoredPending, Suspended
 from ..core.protocols import (
     Asker,
@@ -100,6 +100,7 @@ __all__ = [
     "Semaphore",
     "SemaphoreFull",
     "Shares",
+    "Steps",
     "StillPending",
     "StoredPending",
     "StoredResult",

@@ -41,38 +41,38 @@ _NOW = {
 """Now in microseconds since 1970, by the clock of the database."""
 
 
-class _Now(FunctionElement[int]):
+class Now(FunctionElement[int]):
     name = "now"
     inherit_cache = True
 
 
-@compiles(_Now)
-def _compile_now(_element: _Now, compiler: Any, **_: Any) -> str:
+@compiles(Now)
+def _compile_now(_element: Now, compiler: Any, **_: Any) -> str:
     return _NOW[compiler.dialect.name]
 
 
-_IN_BODY = ("arguments", "approved_by", "approval")
+_IN_BODY = ("arguments", "approved_by", "approval", "call")
 
 _t = LEDGER.c
 _COLUMNS = [column.name for column in LEDGER.columns]
-_IS_LATE = _t.lease_until <= _Now()
-_SELECT = select(*LEDGER.columns, _IS_LATE.label("is_late"))
-_FIND = _SELECT.where(
-    _t.principal == bindparam("principal"), _t.key == bindparam("key"), _t.expires_at > _Now()
+IS_LATE = _t.lease_until <= Now()
+SELECT = select(*LEDGER.columns, IS_LATE.label("is_late"))
+_FIND = SELECT.where(
+    _t.principal == bindparam("principal"), _t.key == bindparam("key"), _t.expires_at > Now()
 ).with_for_update()
-_BY_ID = _SELECT.where(_t.id == bindparam("id"))
+_BY_ID = SELECT.where(_t.id == bindparam("id"))
 _END = (
     LEDGER.update()
     .where(_t.id == bindparam("entry"), _t.state == "running", _t.fence == bindparam("run"))
-    .values(state=bindparam("end"), result=bindparam("sealed"), expires_at=_Now() + bindparam("keep"))
+    .values(state=bindparam("end"), result=bindparam("sealed"), expires_at=Now() + bindparam("keep"))
 )
 _END_OWN = _END.where(_t.owner == bindparam("process"))
-_END_LATE = _END.where(_IS_LATE)
-_LOST = _SELECT.where(_t.state == "running", _t.idempotent == 0, _IS_LATE).order_by(_t.started_at)
+_END_LATE = _END.where(IS_LATE)
+_LOST = SELECT.where(_t.state == "running", _t.idempotent == 0, IS_LATE).order_by(_t.started_at)
 
 
 def _insertion(now: str) -> TextClause:
-    names = [name for name in _COLUMNS if name != "result"]
+    names = [name for name in _COLUMNS if name not in ("result", "waits_on")]
     values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep"}
     return text(
         f"INSERT INTO toolcrib_ledger ({', '.join(names)}) "  # noqa: S608 - names of this file
@@ -100,7 +100,7 @@ class DatabaseLedger:
 
     async def find(self, principal: str, key: str, /) -> LedgerEntry | None:
         rows = await self._store.read(_FIND, {"principal": encode_name(principal), "key": key})
-        return self._decode(rows[0]) if rows else None
+        return self._decode(rows[0], is_brief=True) if rows else None
 
     async def find_id(self, id: str, /) -> LedgerEntry | None:  # noqa: A002
         """Return the entry with *id*."""
@@ -169,8 +169,8 @@ class DatabaseLedger:
         row = self._row(entry, owner)
         self._claims += 1
         if self._claims % _PRUNE_INTERVAL == 1:
-            is_running = (_t.state == "running") & ~_IS_LATE
-            connection.execute(LEDGER.delete().where(_t.expires_at <= _Now(), ~is_running))
+            is_running = (_t.state == "running") & ~IS_LATE
+            connection.execute(LEDGER.delete().where(_t.expires_at <= Now(), ~is_running))
         for _ in range(2):
             if connection.execute(_INSERT[connection.dialect.name], row).rowcount:
                 return replace(entry, is_own=True)
@@ -178,7 +178,7 @@ class DatabaseLedger:
             if current is not None:
                 break
             has_key = (_t.principal == row["principal"], _t.key == row["key"])
-            connection.execute(LEDGER.delete().where(*has_key, _t.expires_at <= _Now()))
+            connection.execute(LEDGER.delete().where(*has_key, _t.expires_at <= Now()))
         else:
             raise StoreError(f"A key in the store {self._store.place} changes all the time. Try again later.")
         stored = self._decode(current)
@@ -187,12 +187,12 @@ class DatabaseLedger:
             return stored
         entry = replace(entry, fence=stored.fence + 1, is_own=True)
         values = {name: value for name, value in self._row(entry, owner).items() if name in _COLUMNS}
-        lease = _Now() + int(self._lease_s * 1e6)
+        lease = Now() + int(self._lease_s * 1e6)
         connection.execute(LEDGER.update().where(_t.id == current["id"]).values(values | {"lease_until": lease}))
         return entry
 
     async def _end(self, update: Update, entry: LedgerEntry, result: Mapping[str, Any] | None, **names: str) -> bool:
-        row = _clear(entry)
+        row = clear_columns(entry)
         envelope = None if result is None else self._store.keys.seal(json.dumps(result).encode(), *of_end(row))
         values = {
             "entry": row["id"],
@@ -205,27 +205,34 @@ class DatabaseLedger:
         return await self._store.transact(lambda connection: connection.execute(update, values).rowcount == 1)
 
     def _row(self, entry: LedgerEntry, owner: str) -> dict[str, Any]:
-        row = _clear(entry)
+        row = clear_columns(entry)
         body = json.dumps({name: getattr(entry, name) for name in _IN_BODY})
         return row | {
             "state": entry.state,
             "owner": owner,
             "fence": entry.fence,
+            "is_task": int(entry.call is not None),
+            "run_at": 0 if entry.run_at is None else encode_time(entry.run_at),
+            "attempts": entry.attempts,
+            "cancelled": 0,
             "lease": int(self._lease_s * 1e6),
             "keep": self._keep,
             "body": self._store.keys.seal(body.encode(), *of_entry(row)),
         }
 
-    def _decode(self, row: "Row") -> LedgerEntry:
-        """Return what *row* has. Raises StoreError where it is not as this class wrote it."""
+    def _decode(self, row: "Row", *, is_brief: bool = False) -> LedgerEntry:
+        """Return what *row* has; of one that has ended, with *is_brief*, no more than its result.
+
+        Raises StoreError where it is not as this class wrote it.
+        """
         try:
             state, body, result = row["state"], {}, None
+            if state not in ("queued", "running", "waiting", "ended", "released"):
+                raise ValueError("an unknown state")
             if state == "ended":
                 result = json.loads(self._store.keys.unseal(decode_bytes(row["result"]), *of_end(row)))
-            elif state in ("running", "released"):
+            if state != "ended" or not is_brief:
                 body = json.loads(self._store.keys.unseal(decode_bytes(row["body"]), *of_entry(row)))
-            else:
-                raise ValueError("an unknown state")
             return LedgerEntry(
                 id=decode_name(row["id"]),
                 principal=decode_name(row["principal"]),
@@ -236,6 +243,9 @@ class DatabaseLedger:
                 is_idempotent=bool(row["idempotent"]),
                 started_at=decode_time(row["started_at"]),
                 **body,
+                attempts=int(row["attempts"]),
+                run_at=decode_time(row["run_at"]) if row["is_task"] else None,
+                is_cancelled=bool(row["cancelled"]),
                 state=state,
                 fence=int(row["fence"]),
                 is_abandoned=state == "running" and bool(row["is_late"]) and not self._heartbeat().runs(row),
@@ -245,7 +255,7 @@ class DatabaseLedger:
             raise StoreError(f"A call with a key in the store {self._store.place} is damaged ({error}).") from None
 
 
-def _clear(entry: LedgerEntry) -> dict[str, Any]:
+def clear_columns(entry: LedgerEntry) -> dict[str, Any]:
     """Return the columns of *entry* that its envelopes are bound to."""
     return {
         "id": encode_name(entry.id),
@@ -317,7 +327,7 @@ class _Heartbeat:
     def _renew(self, running: Sequence[str], endings: Mapping[str, Mapping[str, Any]], connection: Connection) -> None:
         own = LEDGER.update().where(_t.owner == self.owner, _t.state == "running", _t.id == bindparam("entry"))
         if running:
-            lease = own.values(lease_until=_Now() + int(self._lease_s * 1e6))
+            lease = own.values(lease_until=Now() + int(self._lease_s * 1e6))
             connection.execute(lease, [{"entry": entry} for entry in running])
         for entry, values in endings.items():
             connection.execute(own.values(values), {"entry": entry})

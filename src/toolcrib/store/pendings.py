@@ -16,7 +16,18 @@ from sqlalchemy import Connection, Update, bindparam, func, select
 
 from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
 from ..machinery import StoredPending, room_for
-from .tables import PENDINGS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_answer, of_pending
+from .ledger import Now
+from .tables import (
+    LEDGER,
+    PENDINGS,
+    decode_bytes,
+    decode_name,
+    decode_time,
+    encode_name,
+    encode_time,
+    of_answer,
+    of_pending,
+)
 
 if TYPE_CHECKING:
     from .database import Database
@@ -92,7 +103,16 @@ class DatabasePendings:
             changes = self._answered(row, answer, by)
             where = (_t.number == row["number"], _t.state == "open", _t.expires_at > encode_time(now))
             update = PENDINGS.update().where(*where).values(changes)
-            return await self._changes_one(update)
+            is_waiting = (LEDGER.c.waits_on == row["digest"], LEDGER.c.state == "waiting")
+            wake = LEDGER.update().where(*is_waiting).values(run_at=Now())
+
+            def answer_and_wake(connection: Connection, update: Update = update, wake: Update = wake) -> bool:
+                is_answered = connection.execute(update).rowcount == 1
+                if is_answered:  # with the task that waits for it: both, or none
+                    connection.execute(wake)
+                return is_answered
+
+            return await self._store.transact(answer_and_wake)
         return False
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:

@@ -3,9 +3,9 @@
 from functools import cached_property
 
 from .database import Database
-from .ledger import DatabaseLedger
 from .pendings import DatabasePendings
 from .results import DatabaseResults
+from .tasks import DatabaseTasks
 
 
 class Store(Database):
@@ -30,6 +30,6 @@ class Store(Database):
         return DatabaseResults(self)
 
     @cached_property
-    def ledger(self) -> DatabaseLedger:
-        """Calls with an idempotency key, in this database."""
-        return DatabaseLedger(self)
+    def ledger(self) -> DatabaseTasks:
+        """Calls with an idempotency key, and tasks, in this database."""
+        return DatabaseTasks(self)

@@ -161,9 +161,11 @@ LEASES = table("toolcrib_leases", "name", "owner", "fence", "expires_at", key=("
 LEDGER = table(
     "toolcrib_ledger",
     *("id", "principal", "key", "digest", "tool", "thread", "idempotent", "state", "owner", "fence", "lease_until"),
-    *("started_at", "expires_at", "body", "result"),
+    *("started_at", "expires_at", "body", "result", "is_task", "run_at", "attempts", "cancelled", "waits_on"),
     key=("id",),
 )
+STEPS = table("toolcrib_steps", "task", "principal", "position", "key", "value", key=("task", "position"))
+TASK_EVENTS = table("toolcrib_task_events", "number", "task", "principal", "event", key=("number",))
 
 
 def of_pending(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -186,6 +188,14 @@ def of_entry(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def of_end(row: Mapping[str, Any]) -> tuple[str, ...]:
     return ("end", *of_entry(row))
+
+
+def of_step(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("step", str(row["task"]), str(row["position"]), str(row["key"]))
+
+
+def of_event(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("event", str(row["task"]))
 
 
 STORE = Schema(
@@ -219,6 +229,21 @@ STORE = Schema(
             "CREATE INDEX toolcrib_ledger_expiry ON toolcrib_ledger (expires_at)",
             "CREATE INDEX toolcrib_ledger_running ON toolcrib_ledger (owner) WHERE state = 'running'",
         ),
+        (
+            "ALTER TABLE toolcrib_ledger ADD COLUMN is_task BIGINT NOT NULL DEFAULT 0",
+            "ALTER TABLE toolcrib_ledger ADD COLUMN run_at BIGINT NOT NULL DEFAULT 0",
+            "ALTER TABLE toolcrib_ledger ADD COLUMN attempts BIGINT NOT NULL DEFAULT 0",
+            "ALTER TABLE toolcrib_ledger ADD COLUMN cancelled BIGINT NOT NULL DEFAULT 0",
+            "ALTER TABLE toolcrib_ledger ADD COLUMN waits_on TEXT",
+            "CREATE INDEX toolcrib_ledger_due ON toolcrib_ledger (run_at) WHERE is_task = 1 AND state <> 'ended'",
+            "CREATE INDEX toolcrib_ledger_waiting ON toolcrib_ledger (waits_on) WHERE state = 'waiting'",
+            """CREATE TABLE toolcrib_steps (
+                task TEXT NOT NULL, principal TEXT NOT NULL, position BIGINT NOT NULL, key TEXT NOT NULL,
+                value {bytes} NOT NULL, PRIMARY KEY (task, position))""",
+            """CREATE TABLE toolcrib_task_events (
+                number {number}, task TEXT NOT NULL, principal TEXT NOT NULL, event {bytes} NOT NULL)""",
+            "CREATE INDEX toolcrib_task_events_task ON toolcrib_task_events (task, number)",
+        ),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),
@@ -226,6 +251,11 @@ STORE = Schema(
         Sealed(RESULTS, "content", of_result),
         Sealed(LEDGER, "body", of_entry),
         Sealed(LEDGER, "result", of_end),
+        Sealed(STEPS, "value", of_step),
+        Sealed(TASK_EVENTS, "event", of_event),
     ),
-    principals={PENDINGS: "principal", RESULTS: "principal", LEDGER: "principal", LEASES: None},
+    principals={
+        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS), "principal"),
+        LEASES: None,
+    },
 )

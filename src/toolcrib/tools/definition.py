@@ -40,6 +40,8 @@ class ToolOptions(TypedDict, total=False):
     - `once`: whether an agent gives each request of a model an idempotency key of its own; needs a store.
     - `verify`: a function of the idempotency key that finds out whether its call took effect, where that is unknown:
       True, False (then it runs), None, or the result. It may take a Context and dependencies.
+    - `task`: whether a call is stored and acknowledged at once, and runs as a task, which outlives the process; needs a
+      store.
     - `isolation`: `"process"` runs it in a worker process, which is stopped at the deadline with all it started. The
       function has to be importable: at the top of a module.
     - `available`: whether a caller may see and call it; plain or async, given the Caller.
@@ -64,6 +66,7 @@ class ToolOptions(TypedDict, total=False):
     serial: bool
     retries: int | None
     once: bool
+    task: bool
     verify: Callable[..., Any] | None
     isolation: Literal["process"] | None
     available: Availability | None
@@ -259,7 +262,7 @@ def spec_of(
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
         timeout_s=options.get("timeout_s"),
-        once=options.get("once") is True,
+        once=options.get("once") is True or options.get("task") is True,
         names=names,
         icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
     )

@@ -84,6 +84,7 @@ class Tool(Generic[P, R]):
     """What it needs beside credentials, as JSON data, where it runs in the sandbox: hosts, mounts, limits."""
     source: Any = None
     verify: "Tool[..., Any] | None" = None
+    is_task: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of arguments in the schema, by the names of parameters that differ from them."""
     code: tuple[Any, ...] = ()
@@ -269,6 +270,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "retries": options.get("retries"),
         "handles": handles,
         "lock": Semaphore(1) if options.get("serial") else None,
+        "is_task": options.get("task") is True,
         "verify": _verifier(options.get("verify"), label),
         "aliases": aliases,
         "code": (fn, *code),
@@ -475,7 +477,17 @@ def _name(fn: Any, options: ToolOptions) -> str:
 
 def _adapted(tool: AnyTool) -> Tool[..., Any]:
     """Return a Tool that does what *tool* of another kind does. What it lacks is as the protocol has it."""
-    optional = ("at_deadline", "needs_context", "available", "lock", "retries", "handles", "source", "verify")
+    optional = (
+        "at_deadline",
+        "needs_context",
+        "available",
+        "lock",
+        "retries",
+        "handles",
+        "source",
+        "verify",
+        "is_task",
+    )
     adapted: Tool[..., Any] = Tool.of_parts(
         spec=tool.spec,
         fn=tool.work,

@@ -13,6 +13,7 @@ from .options import Options, Stores
 from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search
+from .tasks import Task, Tasks, UnknownTaskError
 from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Crib, Workbench
 
@@ -44,6 +45,9 @@ __all__ = [
     "StoredResult",
     "Stores",
     "View",
+    "Task",
+    "Tasks",
+    "UnknownTaskError",
     "Workbench",
     "filtered",
     "joined",

@@ -102,7 +102,7 @@ class Home:
             return await anext(items, None)
 
         try:
-            item = await _value_at_home(owner, step)
+            item = await value_at_home(owner, step)
             while item is not None:
                 yield item
                 item = await _value_on(loop, step)
@@ -111,7 +111,7 @@ class Home:
                 await _value_on(loop, items.aclose)
 
 
-async def _value_at_home(owner: "Startable", begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def value_at_home(owner: "Startable", begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     home = owner._home  # pyright: ignore[reportPrivateUsage] - a friend
     while (loop := home.enter(owner)) is not None:
         with suppress(NeverBegun):  # where that loop has ended, this one may be the next home
@@ -132,7 +132,7 @@ def at_home(
 
     @functools.wraps(method)
     async def moved(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await _value_at_home(self, partial(method, self, *args, **kwargs))
+        return await value_at_home(self, partial(method, self, *args, **kwargs))
 
     return moved
 

@@ -12,17 +12,20 @@ from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - a
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from ..call import (
+    TASK_LIFE,
     EventStream,
     PendingCalls,
     Resources,
     Runtime,
+    TaskRun,
     check,
     error_result,
+    keep,
     needs_approval,
     run,
     streamed,
@@ -47,7 +50,7 @@ from ..core import (
     answer_from,
 )
 from ..core import Tool as AnyTool
-from ..machinery import Asker, Semaphore, log_failure, redacted
+from ..machinery import Asker, Semaphore, create_lasting_task, log_failure, redacted
 from ..record.redact import CallerRedactors, Redactor, redact_log
 from ..sandbox import Processes
 from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool, as_tool, offered_by
@@ -78,6 +81,7 @@ from .unlisted import Unlisted
 if TYPE_CHECKING:
     from ..auth import Completed
     from ..store import Store
+    from .tasks import Tasks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -237,6 +241,16 @@ class Crib(Startable):
         """
         return await self.credentials.wait_for(pending, timeout_s)
 
+    @cached_property
+    def tasks(self) -> "Tasks":
+        """The calls that run as tasks: those of tools with `task=True`. Raises SetupError without a database."""
+        if self.database is None:
+            raise SetupError("Tasks need a database: Crib([...], store=...).")
+        from importlib.metadata import entry_points
+
+        (engine,) = entry_points(group="toolcrib.engines", name="embedded")
+        return cast("Tasks", engine.load()(self))
+
     # For workbenches
 
     def runtime_for(
@@ -374,6 +388,15 @@ class Crib(Startable):
         await self.lifespan.start(sources, self._begin)
         if not self.is_stopped:
             self._is_started = True
+            await self._start_tasks()
+
+    async def _start_tasks(self) -> None:
+        """Run what is due of the tools that run as tasks, if there are any. Raises SetupError without a database."""
+        task = next((tool for tool in self.registry if tool.is_task), None)
+        if task is not None and self.database is None:
+            raise SetupError(f"Tool '{task.spec.name}' runs as a task, which needs a database: store=...")
+        if task is not None:
+            await self.tasks.start()
 
     async def stop(self, *, for_good: bool = True) -> None:
         """Stop the workbenches, the newest first; close what was opened for the program; stop the sources."""
@@ -382,6 +405,9 @@ class Crib(Startable):
 
     @at_home
     async def _stop(self, *, for_good: bool) -> None:
+        if "tasks" in self.__dict__:
+            await self.tasks.stop()
+            del self.tasks
         if for_good:
             self.is_stopped = True
             with self._lock:
@@ -548,6 +574,9 @@ class Crib(Startable):
             views = list(self._views)
         for view in views:
             view.invalidate()
+        loop = self._home.loop
+        if self._is_started and "tasks" not in self.__dict__ and loop is not None and loop.is_running():
+            loop.call_soon_threadsafe(lambda: keep(create_lasting_task(self._start_tasks())))
 
     def _ended(self) -> None:
         """Forget what was started, and has ended with its event loop."""
@@ -1064,6 +1093,13 @@ class Workbench(Startable):
             return tool
 
         return await run(call, replace(self._runtime, ready={}, resolve=resolve, handles=None))
+
+    @at_home
+    async def run_task(self, call: Call, task: TaskRun, events: EventStream) -> Result[Any]:
+        """Return how a run of *task* ends. No deadline but the tool's own is around it, and no host asks at once."""
+        self._require_open()
+        pending = replace(self._runtime.pending, ask=None, within=TASK_LIFE)
+        return await run(call, replace(self._runtime, timeout_s=None, pending=pending, task_id=call.id), events, task)
 
     async def count(self, method: str, work: Callable[[], Awaitable[R]]) -> R:
         """Return the value of *work*, a list for the caller, which counts in the limits. Raises ToolError `limited`."""

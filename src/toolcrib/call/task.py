@@ -1,0 +1,142 @@
+"""Calls that run as tasks: stored and acknowledged first, then run, as often as they wait or are interrupted."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from ..core import Caller, Decision, Pending, Result, ToolError
+from ..machinery import LedgerEntry, Suspended
+from .arguments import CheckedArguments
+from .once import Claim, Recalled
+from .runtime import Runtime
+
+MAX_STEPS = 1_000
+MAX_STEP_CHARS = 1024 * 1024
+
+
+class Tasks(Protocol):
+    """What a ledger does for tasks."""
+
+    async def submit(self, entry: LedgerEntry, /) -> LedgerEntry: ...
+    async def add_step(self, entry: LedgerEntry, position: int, key: str, value: Any) -> bool: ...
+
+
+class Submission(Claim):
+    """The claim of a call that becomes a task: it is stored, and the caller gets the id of what is pending."""
+
+    __slots__ = ()
+    kind = "task"
+
+    async def recall(self) -> None:
+        if self.document.call.idempotency_key is not None:
+            await super().recall()
+
+    async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:
+        await self._describe(decision)
+        document, caller = self.document, self.runtime.caller
+        call = {
+            "arguments": document.forms.bytes,
+            "profile": caller.profile,
+            "groups": sorted(caller.groups),
+            "claims": sorted(caller.claims),
+            "traceparent": document.call.traceparent,
+            "key": document.call.idempotency_key,
+        }
+        tasks: Tasks = self.ledger  # type: ignore[assignment]
+        entry = await tasks.submit(replace(self.entry, state="queued", call=call, run_at=datetime.now(UTC)))
+        if not entry.is_own:
+            await self._wait_for(entry)
+        raise Recalled(self.acknowledged(entry))
+
+
+class TaskRun(Claim):
+    """One run of a task that this process has taken."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, entry: LedgerEntry, steps: "StepLog") -> None:
+        self.entry, self.steps = entry, steps
+        self.approved_by = None
+
+    def bind(self, document: CheckedArguments, runtime: Runtime) -> "TaskRun":
+        """Return it, for the arguments of this run. What was approved is not asked again, if it is still the same."""
+        self.document, self.runtime = document, runtime
+        if self.entry.approval is not None and self.entry.approval == self._approval():
+            self.approved_by = self.entry.approved_by
+        return self
+
+    async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:
+        return
+
+    async def finish(self, result: Result[Any]) -> Result[Any]:
+        return result  # stored by what runs the task
+
+    def give_up(self) -> None:
+        return
+
+
+class StepLog:
+    """The `Steps` of one run of the task *entry*: those of the runs before are *stored*, by their place."""
+
+    def __init__(self, entry: LedgerEntry, tasks: Tasks, stored: Mapping[int, tuple[str, Any]]) -> None:
+        self._entry, self._tasks, self._stored = entry, tasks, stored
+        self._begun: list[str] = []
+
+    async def run(self, key: str, work: Callable[[], Awaitable[Any]], /) -> Any:
+        position = self._begin(f"step {key}")
+        if position in self._stored:
+            return self._stored[position][1]
+        return await self._store(position, await work())
+
+    async def sleep(self, seconds: float, /) -> None:
+        position, now = self._begin("sleep"), datetime.now(UTC)
+        if position in self._stored:
+            due = datetime.fromtimestamp(self._stored[position][1], UTC)
+        else:
+            due = now + timedelta(seconds=seconds)
+            await self._store(position, due.timestamp())
+        if due > now:
+            entry = self._entry
+            raise Suspended(
+                Pending(entry.id, "task", "It sleeps.", entry.digest, entry.tool, entry.principal, entry.thread, due)
+            )
+
+    def _begin(self, key: str) -> int:
+        """Return the place of a step. Raises ToolError `conflict` where an earlier run had another one there."""
+        position = len(self._begun)
+        before = self._stored[position][0] if position in self._stored else key
+        if before != key:
+            raise ToolError(
+                f"The tool's code changed while the task waited: its part {position + 1} was '{before}', and is now "
+                f"'{key}'. Let a person decide what to do; the task ends here.",
+                "conflict",
+                retry="never",
+            )
+        if position >= MAX_STEPS:
+            raise ToolError(f"A task has at most {MAX_STEPS} steps. Let one step do more.", "too_large")
+        self._begun.append(key)
+        return position
+
+    async def _store(self, position: int, value: Any) -> Any:
+        key = self._begun[position]
+        try:
+            text = json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            message = f"The value of '{key}' is not JSON data, and cannot be stored. Let the step return JSON data."
+            raise ToolError(message, "invalid_result") from None
+        if len(text) > MAX_STEP_CHARS:
+            message = f"The value of '{key}' has over {MAX_STEP_CHARS} characters. Store it elsewhere."
+            raise ToolError(message, "too_large")
+        if not await self._tasks.add_step(self._entry, position, key, value):
+            raise asyncio.CancelledError  # another process runs the task by now
+        return json.loads(text)
+
+
+def caller_of(entry: LedgerEntry) -> Caller:
+    """Return the caller of the task *entry*."""
+    call = entry.call or {}
+    claims = frozenset((str(name), str(value)) for name, value in call["claims"])
+    return Caller(entry.principal, call["profile"], entry.thread, frozenset(call["groups"]), claims)

@@ -1,0 +1,277 @@
+"""The embedded engine: takes tasks that are due from the store, runs each in its process, and stores how it ends.
+
+The store is the truth, here is only what runs now. A process that dies leaves its tasks to the next one that looks,
+after their leases; an idempotent one begins again, any other is lost until that is settled.
+"""
+
+import asyncio
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from ..call import EventStream, StepLog, TaskRun, caller_of, error_result, restored, stored, streamed
+from ..core import (
+    Call,
+    CancellationToken,
+    Emitted,
+    Event,
+    Progress,
+    Result,
+    StoreError,
+    ToolError,
+    content_from_dict,
+    content_to_dict,
+)
+from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure
+from ..workbench import Crib, Task, UnknownTaskError
+from ..workbench.sync import value_at_home
+
+if TYPE_CHECKING:
+    from ..store.tasks import DatabaseTasks
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_RUNNING = 16
+"""How many tasks run in a process at a time."""
+MAX_ATTEMPTS = 3
+"""How often a task is begun whose process died."""
+_POLL_S = 0.5
+"""How often the store is asked for what other processes have left or cancelled."""
+_SWEEP_S = 20.0
+_AUTHORIZATION_S = 5.0
+"""How often a task that waits for an authorization looks whether it is there."""
+
+
+def _at_home(
+    method: Callable[Concatenate["EmbeddedTasks", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["EmbeddedTasks", P], Coroutine[Any, Any, T]]:
+    """Run an async method on the loop that the crib lives on."""
+
+    @functools.wraps(method)
+    async def moved(self: "EmbeddedTasks", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await value_at_home(self.crib, partial(method, self, *args, **kwargs))
+
+    return moved
+
+
+class EmbeddedTasks:
+    """Runs the tasks of *crib* in its process, on the loop that the crib lives on."""
+
+    def __init__(self, crib: Crib) -> None:
+        assert crib.database is not None
+        self.crib = crib
+        self._rows: DatabaseTasks = crib.database.ledger
+        self._worker: asyncio.Task[None] | None = None
+        self._running: dict[str, tuple[asyncio.Task[None], CancellationToken]] = {}
+        self._wake = asyncio.Event()
+        self._names: tuple[str, ...] | None = None
+        self._end_following = crib.registry.on_change(self._forget_names)
+
+    @_at_home
+    async def start(self) -> None:
+        if self._worker is None or self._worker.done():
+            self._running.clear()  # what ran on a loop that has ended
+            self._wake = asyncio.Event()
+            self._rows.notify = from_any_thread(self._wake.set)
+            self._worker = create_lasting_task(self._work())
+
+    async def stop(self) -> None:
+        self._end_following()
+        self._rows.notify = lambda: None
+        worker, self._worker = self._worker, None
+        tasks = [task for task, _ in self._running.values()] + ([worker] if worker is not None else [])
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    @_at_home
+    async def get(self, id: str, *, principal: str | None = None) -> Task:  # noqa: A002
+        return self._shown(await self._entry(id, principal))
+
+    @_at_home
+    async def list(self, *, principal: str | None = None, after: str | None = None, limit: int = 50) -> Sequence[Task]:
+        last = None if after is None else await self._entry(after, principal)
+        return [self._shown(entry) for entry in await self._rows.listed(principal, last, limit)]
+
+    @_at_home
+    async def wait(self, id: str, *, principal: str | None = None, timeout_s: float | None = None) -> Result[Any]:  # noqa: A002
+        async with asyncio.timeout(timeout_s):
+            while (result := self._shown(await self._entry(id, principal)).result) is None:
+                await self._changed(id)
+        return result
+
+    def follow(self, id: str, *, principal: str | None = None) -> AsyncGenerator[Event | Result[Any]]:  # noqa: A002
+        return self.crib.home.items(self.crib, self._follow(id, principal))
+
+    @_at_home
+    async def cancel(self, id: str, *, principal: str | None = None) -> bool:  # noqa: A002
+        entry = await self._entry(id, principal)
+        if entry.state == "ended" or entry.is_lost:
+            return False
+        result = _ended_with(entry, ToolError(f"Task '{entry.id}' of '{entry.tool}' was cancelled.", "cancelled"))
+        if not await self._rows.cancel(entry, stored(result)) and (running := self._running.get(id)) is not None:
+            running[1].cancel()
+        return True
+
+    # What callers see
+
+    async def _entry(self, id: str, principal: str | None) -> LedgerEntry:  # noqa: A002
+        entry = await self._rows.find_id(id)
+        if entry is None or entry.run_at is None or (principal is not None and entry.principal != principal):
+            raise UnknownTaskError(
+                f"There is no task '{id[:100]}'. Its result may have expired; `tasks.list()` has all."
+            )
+        return entry
+
+    def _shown(self, entry: LedgerEntry) -> Task:
+        result = None
+        if entry.result is not None:
+            result = restored(entry.result, Call(entry.tool, None, entry.id))
+            del result.metadata["repeated"]
+        state = "lost" if entry.is_lost else "queued" if entry.state == "released" else entry.state
+        return Task(
+            id=entry.id,
+            tool=entry.tool,
+            principal=entry.principal,
+            thread=entry.thread,
+            state=state,
+            started_at=entry.started_at,
+            run_at=entry.run_at,
+            attempts=entry.attempts,
+            arguments=entry.arguments,
+            result=result,
+        )
+
+    async def _follow(self, id: str, principal: str | None) -> AsyncGenerator[Event | Result[Any]]:  # noqa: A002
+        last = 0
+        while True:
+            task = self._shown(await self._entry(id, principal))
+            for number, event in await self._rows.events(id, last):
+                last = number
+                yield _event_from(event)
+            if task.result is not None:
+                yield task.result
+                return
+            await self._changed(id)
+
+    async def _changed(self, id: str) -> None:  # noqa: A002
+        """Wait until the task with *id* may have changed."""
+        running = self._running.get(id)
+        if running is not None:
+            await asyncio.wait({running[0]}, timeout=_POLL_S / 5)
+        else:
+            await asyncio.sleep(_POLL_S / 5)
+
+    # Runs
+
+    async def _work(self) -> None:
+        """Run what is due, as long as the crib is started."""
+        next_sweep = datetime.now(UTC)
+        while True:
+            self._wake.clear()
+            try:
+                await self._take()
+                if self._running:
+                    for id in await self._rows.cancelled():  # noqa: A001
+                        if id in self._running:
+                            self._running[id][1].cancel()
+                if (now := datetime.now(UTC)) >= next_sweep:
+                    next_sweep = now + timedelta(seconds=_SWEEP_S)
+                    await self._rows.wake()
+            except StoreError as error:
+                log_failure("Tasks wait, because the store cannot be used", error, self.crib.redaction)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await self._wake.wait()
+
+    async def _take(self) -> None:
+        if self._names is None:
+            self._names = tuple(sorted(tool.spec.name for tool in self.crib.registry if tool.is_task))
+        room = MAX_RUNNING - len(self._running)
+        if not self._names or room <= 0:
+            return
+        for entry in await self._rows.take(self._names, room):
+            token = CancellationToken()
+            if entry.is_cancelled:
+                token.cancel()
+            task = create_lasting_task(self._run(entry, token))
+            self._running[entry.id] = (task, token)
+            task.add_done_callback(partial(self._ended, entry.id))
+
+    def _ended(self, id: str, _: object) -> None:  # noqa: A002
+        self._running.pop(id, None)
+        self._wake.set()
+
+    def _forget_names(self) -> None:
+        self._names = None
+
+    async def _run(self, entry: LedgerEntry, token: CancellationToken) -> None:
+        """Run *entry* once, and store how it ends or what it waits for."""
+        try:
+            if entry.attempts >= MAX_ATTEMPTS:
+                message = f"Task '{entry.id}' was begun {entry.attempts} times, and its process died each time."
+                result = _ended_with(entry, ToolError(message, "failed", retry="never"))
+            else:
+                result = await self._result_of(entry, token)
+            if (pending := result.pending) is None:
+                await self._rows.finish(entry, stored(result))
+            elif pending.kind in ("approval", "input"):
+                await self._rows.park(entry, pending.expires_at, pending.digest)
+            else:
+                soon = datetime.now(UTC) + timedelta(seconds=_AUTHORIZATION_S)
+                await self._rows.park(entry, pending.expires_at if pending.id == entry.id else soon, None)
+        except asyncio.CancelledError:
+            await self._interrupted(entry)
+        except Exception as error:
+            log_failure(f"The end of task '{entry.id}' could not be stored", error, self.crib.redaction)
+            self._rows.give_up(entry)
+
+    async def _interrupted(self, entry: LedgerEntry) -> None:
+        """Leave an idempotent task to the next process. Another one has been stopped for good."""
+        if entry.is_idempotent:
+            self._rows.give_up(entry)
+        else:
+            error = ToolError(f"The program stopped while it ran '{entry.tool}'.", "cancelled", retry="never")
+            await self._rows.finish(entry, stored(_ended_with(entry, error)))
+
+    async def _result_of(self, entry: LedgerEntry, token: CancellationToken) -> Result[Any]:
+        request: Mapping[str, Any] = entry.call or {}
+        call = Call(
+            entry.tool,
+            request["arguments"],
+            entry.id,
+            cancellation=token,
+            traceparent=request["traceparent"],
+            idempotency_key=request["key"],
+        )
+        run, events = TaskRun(entry, StepLog(entry, self._rows, await self._rows.steps(entry.id))), EventStream()
+        bench = self.crib.workbench(caller_of(entry))
+        try:
+            async for item in streamed(events, lambda: bench.run_task(call, run, events)):
+                if isinstance(item, Result):
+                    return item
+                await self._rows.add_event(entry, _event_data(item))
+        finally:
+            await bench.stop()
+        raise AssertionError("a call ends with a result")
+
+
+def _ended_with(entry: LedgerEntry, error: ToolError) -> Result[Any]:
+    return error_result(Call(entry.tool, None, entry.id), error, entry.started_at)
+
+
+def _event_data(event: Event) -> dict[str, Any]:
+    if isinstance(event, Progress):
+        return {"progress": [event.done, event.total, event.message]}
+    return {"emitted": [content_to_dict(part, exact=True) for part in event.content]}
+
+
+def _event_from(data: Mapping[str, Any]) -> Event:
+    if "progress" in data:
+        return Progress(*data["progress"])
+    return Emitted(tuple(content_from_dict(part) for part in data["emitted"]))

@@ -1,0 +1,215 @@
+"""Tasks in the ledger of a database: calls that are stored first, and run by whichever process takes them.
+
+Between its runs a task holds nothing: it waits for a time, or for an answer, which `DatabasePendings` turns into one.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, bindparam, exists, func, or_, select, tuple_
+
+from ..core import StoreError
+from ..machinery import LedgerEntry
+from .ledger import IS_LATE, SELECT, DatabaseLedger, Now, clear_columns
+from .tables import (
+    LEDGER,
+    PENDINGS,
+    STEPS,
+    TASK_EVENTS,
+    decode_bytes,
+    decode_name,
+    encode_name,
+    encode_time,
+    of_end,
+    of_event,
+    of_step,
+)
+
+if TYPE_CHECKING:
+    from .database import Database
+
+MAX_EVENTS = 1_000
+"""How many events of a task are kept, the newest."""
+NEVER = datetime(9000, 1, 1, tzinfo=UTC)
+
+_t = LEDGER.c
+# Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
+_IS_IDLE = or_(_t.state == "queued", _t.state == "waiting", _t.state == "released")
+_IS_DUE = or_(
+    _IS_IDLE & (_t.run_at <= Now()),
+    (_t.state == "running") & (_t.idempotent == 1) & IS_LATE,
+)
+_DUE = SELECT.where(_t.is_task == 1, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
+_LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
+_ANSWERED = exists().where(PENDINGS.c.digest == _t.waits_on, PENDINGS.c.state == "answered")
+_WAKE = LEDGER.update().where(_t.state == "waiting", _t.run_at > Now(), _ANSWERED).values(run_at=Now())
+_STEPS = STEPS.select().where(STEPS.c.task == bindparam("task")).order_by(STEPS.c.position)
+_EVENTS = (
+    TASK_EVENTS.select()
+    .where(TASK_EVENTS.c.task == bindparam("task"), TASK_EVENTS.c.number > bindparam("after"))
+    .order_by(TASK_EVENTS.c.number)
+)
+
+
+class DatabaseTasks(DatabaseLedger):
+    """The ledger of a store, with its tasks."""
+
+    def __init__(self, store: "Database", **times: float) -> None:
+        super().__init__(store, **times)
+        self._due: dict[tuple[str, ...], Any] = {}
+        self.notify: Callable[[], object] = lambda: None
+        """Called where a task of this process is due now."""
+
+    async def submit(self, entry: LedgerEntry, /) -> LedgerEntry:
+        """Store the task *entry*, to be run when it is due. Return it, or the call that has its key already."""
+        current = await self._store.transact(lambda connection: self._claim(connection, entry, ""))
+        self.notify()
+        return current
+
+    async def take(self, tools: tuple[str, ...], count: int) -> Sequence[LedgerEntry]:
+        """Claim at most *count* tasks of *tools* that are due, the oldest first: they run here from now on.
+
+        One whose process died runs again if it is idempotent, and that is counted.
+        """
+        due = self._due.get(tools)
+        if due is None:  # made once: see `Database.read`
+            is_ours = or_(*(_t.tool == encode_name(tool) for tool in tools))
+            self._due = {tools: (due := _DUE.where(is_ours))}
+        if not await self._store.read(due, {"count": 1}):
+            return ()
+        heartbeat = self._heartbeat()
+
+        def take(connection: Connection) -> list[LedgerEntry]:
+            rows = connection.execute(due, {"count": count}).mappings().fetchall()
+            return [entry for row in rows if (entry := self._take(connection, self._decode(row), heartbeat.owner))]
+
+        entries = await self._store.transact(take)
+        for entry in entries:
+            heartbeat.begin(entry)
+        return entries
+
+    def _take(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry | None:
+        if entry.state == "running" and not entry.is_abandoned:  # here, late as its lease is
+            return None
+        values: dict[str, Any] = {
+            "state": "running",
+            "owner": owner,
+            "fence": entry.fence + 1,
+            "lease_until": Now() + int(self._lease_s * 1e6),
+            "attempts": entry.attempts + (entry.state == "running"),
+        }
+        update = LEDGER.update().where(_t.id == encode_name(entry.id), _t.fence == entry.fence, _IS_DUE)
+        if not connection.execute(update.values(values)).rowcount:
+            return None
+        run = replace(entry, state="running", fence=entry.fence + 1, is_own=True, is_abandoned=False)
+        return replace(run, attempts=values["attempts"])
+
+    async def park(self, entry: LedgerEntry, run_at: datetime, waits_on: str | None) -> bool:
+        """Let *entry* wait until *run_at*, or until a question with the digest *waits_on* is answered.
+
+        False where another process runs it by now.
+        """
+        heartbeat = self._heartbeat()
+
+        def park(connection: Connection) -> bool:
+            is_answered = exists().where(PENDINGS.c.digest == waits_on, PENDINGS.c.state == "answered")
+            own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == heartbeat.owner)
+            is_due = connection.execute(select(_t.cancelled).where(*own)).scalar() == 1
+            is_due = is_due or (waits_on is not None and bool(connection.execute(select(is_answered)).scalar()))
+            due = Now() if is_due else encode_time(run_at)
+            values: dict[str, Any] = {"state": "waiting", "waits_on": waits_on, "run_at": due}
+            update = LEDGER.update().where(*own, _t.state == "running").values(values)
+            return connection.execute(update).rowcount == 1
+
+        is_parked = await self._store.transact(park)
+        heartbeat.end(entry)
+        return is_parked
+
+    async def cancel(self, entry: LedgerEntry, result: Mapping[str, Any]) -> bool:
+        """End *entry* with *result* where it does not run. Else ask the process that runs it to stop: False."""
+        row_id = encode_name(entry.id)
+        envelope = self._store.keys.seal(json.dumps(result).encode(), *of_end(clear_columns(entry)))
+        end = {"state": "ended", "result": envelope, "expires_at": Now() + self._keep}
+
+        def cancel(connection: Connection) -> bool:
+            if connection.execute(LEDGER.update().where(_t.id == row_id, _IS_IDLE).values(end)).rowcount:
+                return True
+            connection.execute(LEDGER.update().where(_t.id == row_id, _t.state == "running").values(cancelled=1))
+            return False
+
+        return await self._store.transact(cancel)
+
+    async def wake(self) -> int:
+        """Make due what waits for an answer that is there, and was given as it began to wait. Return how many."""
+        return await self._store.transact(lambda connection: connection.execute(_WAKE).rowcount)
+
+    async def cancelled(self) -> Sequence[str]:
+        """Return the ids of tasks that run here and are to stop."""
+        owner = self._heartbeat().owner
+        query = select(_t.id).where(_t.owner == owner, _t.state == "running", _t.cancelled == 1)
+        rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
+        return [decode_name(row) for row in rows]
+
+    async def listed(self, principal: str | None, after: LedgerEntry | None, count: int) -> Sequence[LedgerEntry]:
+        """Return tasks of *principal*, or of all, the newest first, from the one that comes next to *after*."""
+        query = _LISTED if principal is None else _LISTED.where(_t.principal == encode_name(principal))
+        if after is not None:
+            place = tuple_(_t.started_at, _t.id)
+            query = query.where(place < tuple_(encode_time(after.started_at), encode_name(after.id)))
+        rows = await self._store.transact(lambda c: c.execute(query.limit(count)).mappings().fetchall(), write=False)
+        return [self._decode(row) for row in rows]
+
+    # Steps and events
+
+    async def steps(self, task: str) -> dict[int, tuple[str, Any]]:
+        """Return the keys and values of the finished steps of *task*, by their place."""
+        rows = await self._store.read(_STEPS, {"task": encode_name(task)})
+        return {
+            int(row["position"]): (decode_name(row["key"]), self._opened(row["value"], of_step(row))) for row in rows
+        }
+
+    async def add_step(self, entry: LedgerEntry, position: int, key: str, value: Any) -> bool:
+        """Store a step of *entry*, which runs here. False where another process runs it by now."""
+        row: dict[str, Any] = _of(entry) | {"position": position, "key": encode_name(key)}
+        row["value"] = self._store.keys.seal(json.dumps(value).encode(), *of_step(row))
+        own = (_t.id == row["task"], _t.fence == entry.fence, _t.owner == self._heartbeat().owner)
+
+        def add(connection: Connection) -> bool:
+            hold = LEDGER.update().where(*own, _t.state == "running").values(state="running")
+            if not connection.execute(hold).rowcount:
+                return False
+            connection.execute(STEPS.insert(), row)
+            return True
+
+        return await self._store.transact(add)
+
+    async def add_event(self, entry: LedgerEntry, event: Mapping[str, Any]) -> None:
+        """Store one more *event* of *entry*, JSON data with secrets redacted."""
+        row: dict[str, Any] = dict(_of(entry))
+        row["event"] = self._store.keys.seal(json.dumps(event).encode(), *of_event(row))
+        oldest = select(func.max(TASK_EVENTS.c.number) - MAX_EVENTS).where(TASK_EVENTS.c.task == row["task"])
+
+        def add(connection: Connection) -> None:
+            connection.execute(TASK_EVENTS.insert(), row)
+            is_old = TASK_EVENTS.c.number <= oldest.scalar_subquery()
+            connection.execute(TASK_EVENTS.delete().where(TASK_EVENTS.c.task == row["task"], is_old))
+
+        await self._store.transact(add)
+
+    async def events(self, task: str, after: int) -> list[tuple[int, Mapping[str, Any]]]:
+        """Return the events of *task* with numbers above *after*."""
+        rows = await self._store.read(_EVENTS, {"task": encode_name(task), "after": after})
+        return [(int(row["number"]), self._opened(row["event"], of_event(row))) for row in rows]
+
+    def _opened(self, envelope: object, binding: tuple[str, ...]) -> Any:
+        try:
+            return json.loads(self._store.keys.unseal(decode_bytes(envelope), *binding))
+        except ValueError as error:
+            raise StoreError(f"A task in the store {self._store.place} is damaged ({error}).") from None
+
+
+def _of(entry: LedgerEntry) -> dict[str, Any]:
+    return {"task": encode_name(entry.id), "principal": encode_name(entry.principal)}

@@ -1,0 +1,338 @@
+"""Tasks, in real databases and processes: what they wait for, what interrupts them, and what is not repeated."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Pending, Registry, Result, ToolError, Workbench, tool
+from toolcrib.core import Emitted, Progress, SetupError
+from toolcrib.workbench import Rule, Rules, UnknownTaskError
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+async def submitted(crib: Crib, name: str, arguments: Any = None, caller: str = "ann", key: str | None = None) -> str:
+    result = await crib.workbench(Caller(caller)).call(name, arguments, idempotency_key=key)
+    assert result.pending is not None, result
+    assert result.pending.kind == "task"
+    return result.pending.id
+
+
+async def until(work: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(WAIT_S):
+        while not (value := await work()):
+            await asyncio.sleep(0.02)
+    return value
+
+
+async def question(crib: Crib) -> Pending:
+    """Return the question that waits, once there is one."""
+    return (await until(crib.pendings))[0]
+
+
+async def state(crib: Crib, id: str, expected: str) -> None:
+    async def is_there() -> bool:
+        return (await crib.tasks.get(id)).state == expected
+
+    await until(is_there)
+
+
+async def test_a_task_is_acknowledged_at_once_and_its_result_comes_later(path: Path) -> None:
+    go_on = asyncio.Event()
+
+    @tool(task=True)
+    async def dig(depth: int, context: Context) -> dict[str, int]:
+        """Dig."""
+        context.progress(1, 2, "half")
+        await go_on.wait()
+        await context.emit("nearly")
+        return {"depth": depth}
+
+    async with Crib([dig], store=path) as crib:
+        id = await submitted(crib, "dig", {"depth": "3"})
+        with pytest.raises(TimeoutError):
+            await crib.tasks.wait(id, timeout_s=0.05)
+        go_on.set()
+        result = await crib.tasks.wait(id, timeout_s=WAIT_S)
+        assert (result.value, result.call_id) == ({"depth": 3}, id)
+        events = [event async for event in crib.tasks.follow(id)]
+        task = await crib.tasks.get(id)
+    assert isinstance(events[-1], Result)
+    assert Progress(1, 2, "half") in events
+    assert [event.content[0].text for event in events if isinstance(event, Emitted)] == ["nearly"]
+    assert (task.state, task.tool, task.principal, task.arguments) == ("ended", "dig", "ann", '{"depth": 3}')
+    assert task.to_dict()["result"]["status"] == "success"
+
+
+async def test_a_task_belongs_to_its_principal(path: Path) -> None:
+    @tool(task=True)
+    async def dig() -> None:
+        """Dig."""
+
+    async with Crib([dig], store=path) as crib:
+        ids = [await submitted(crib, "dig", caller=caller) for caller in ("ann", "ann", "bob", "ann")]
+        with pytest.raises(UnknownTaskError):
+            await crib.tasks.wait(ids[0], principal="bob")
+        with pytest.raises(UnknownTaskError):
+            await crib.tasks.cancel("task_of_nobody")
+        first = await crib.tasks.list(principal="ann", limit=2)
+        rest = await crib.tasks.list(principal="ann", after=first[-1].id)
+        assert [task.id for task in (*first, *rest)] == [ids[3], ids[1], ids[0]]
+        assert len(await crib.tasks.list()) == 4
+
+
+async def test_a_key_stands_for_one_task(path: Path) -> None:
+    runs = 0
+
+    @tool(task=True)
+    async def dig() -> int:
+        """Dig."""
+        nonlocal runs
+        runs += 1
+        return runs
+
+    async with Crib([dig], store=path) as crib:
+        ids = {await submitted(crib, "dig", key="k") for _ in range(2)}
+        assert len(ids) == 1
+        await crib.tasks.wait(*ids, timeout_s=WAIT_S)
+        again = await crib.workbench(Caller("ann")).call("dig", idempotency_key="k")
+    assert (again.value, again.metadata["repeated"], runs) == (1, True, 1)
+
+
+async def test_what_is_finished_is_not_repeated_and_what_waits_holds_nothing(path: Path) -> None:
+    effects: list[str] = []
+    runs = 0
+
+    @tool(task=True, idempotent=True)
+    async def night(context: Context) -> str:
+        """Work."""
+        nonlocal runs
+        runs += 1
+
+        async def two() -> dict[str, int]:
+            effects.append("two")
+            return {"two": 2}
+
+        await context.step("one", effects.append, "one")
+        await context.sleep(0.2)
+        two_done = await context.step("two", two)
+        name = await context.ask("name", str, "Who?")
+        city = await context.ask("city", str, "Where?")
+        return f"{two_done['two']} {name} {city}"
+
+    async with Crib([night], store=path) as crib:
+        id = await submitted(crib, "night")
+        await crib.answer((await question(crib)).id, Input("Bob"), by="carol")
+    async with Crib([night], store=path) as crib:  # everything is restarted
+
+        async def asks_where() -> Pending | None:
+            return next((pending for pending in await crib.pendings() if pending.key == "city"), None)
+
+        pending = await until(asks_where)
+        await state(crib, id, "waiting")
+        await crib.answer(pending.id, Input("Oslo"), by="dave")
+        assert (await crib.tasks.wait(id, timeout_s=WAIT_S)).value == "2 Bob Oslo"
+    assert (effects, runs) == (["one", "two"], 4)
+
+
+async def test_a_refusal_ends_the_task(path: Path) -> None:
+    @tool(task=True)
+    async def night(context: Context) -> str:
+        """Ask."""
+        return await context.ask("name", str, "Who?")
+
+    async with Crib([night], store=path) as crib:
+        id = await submitted(crib, "night")
+        await crib.answer((await question(crib)).id, Deny("Not tonight."), by="carol")
+        error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
+    assert error is not None
+    assert (error.code, "Not tonight" in error.message) == ("denied", True)
+
+
+async def test_the_policy_asks_before_the_task_and_not_again(path: Path) -> None:
+    ran: list[int] = []
+
+    @tool(task=True)
+    async def dig(depth: int) -> int:
+        """Dig."""
+        ran.append(depth)
+        return depth
+
+    async with Crib([dig], store=path, policy=Rules([Rule(tools="dig", do="ask")])) as crib:
+        bench = crib.workbench(Caller("ann"))
+        waiting = (await bench.call("dig", {"depth": 3})).pending
+        assert waiting is not None
+        assert (waiting.kind, await crib.tasks.list()) == ("approval", [])
+        await crib.answer(waiting.id, Approve(), by="bob")
+        result = await crib.tasks.wait(await submitted(crib, "dig", {"depth": 3}), timeout_s=WAIT_S)
+        assert (result.value, result.metadata["decision"]["by"], ran) == (3, "bob", [3])
+        assert await crib.pendings() == []
+
+
+async def test_a_rule_that_denies_meanwhile_counts(path: Path) -> None:
+    @tool(task=True)
+    async def night(context: Context) -> str:
+        """Ask."""
+        return await context.ask("name", str, "Who?")
+
+    async with Crib([night], store=path) as crib:
+        id = await submitted(crib, "night")
+        pending = await question(crib)
+        await state(crib, id, "waiting")
+    async with Crib([night], store=path, policy=lambda *_: "deny") as crib:
+        await crib.answer(pending.id, Input("Bob"), by="carol")
+        error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
+    assert error is not None
+    assert error.code == "denied"
+
+
+async def test_steps_that_changed_are_a_conflict(path: Path) -> None:
+    def version(step: str) -> Any:
+        @tool(task=True)
+        async def night(context: Context) -> str:
+            """Work."""
+            await context.step(step, str)
+            return await context.ask("name", str, "Who?")
+
+        return night
+
+    async with Crib([version("one")], store=path) as crib:
+        id = await submitted(crib, "night")
+        await crib.answer((await question(crib)).id, Input("Bob"), by="carol")
+        assert (await crib.tasks.wait(id, timeout_s=WAIT_S)).value == "Bob"
+        id = await submitted(crib, "night", {})
+        pending = await question(crib)
+        await state(crib, id, "waiting")
+    async with Crib([version("two")], store=path) as crib:
+        await crib.answer(pending.id, Input("Bob"), by="carol")
+        error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
+    assert error is not None
+    assert (error.code, error.retry) == ("conflict", "never")
+    assert "code changed" in error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(object(), "invalid_result"), (float("nan"), "invalid_result"), ("x" * 2**20, "too_large")]
+)
+async def test_the_value_of_a_step_is_json_of_bounded_size(path: Path, value: Any, code: str) -> None:
+    @tool(task=True)
+    async def night(context: Context) -> None:
+        """Work."""
+        await context.step("one", lambda: value)
+
+    async with Crib([night], store=path) as crib:
+        error = (await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)).error
+    assert error is not None
+    assert error.code == code
+
+
+@pytest.mark.parametrize("waits", ["runs", "sleeps"])
+async def test_a_cancelled_task_stops(path: Path, waits: str) -> None:
+    stopped = asyncio.Event()
+    begun = asyncio.Event()
+
+    @tool(task=True)
+    async def night(context: Context) -> None:
+        """Work."""
+        begun.set()
+        if waits == "sleeps":
+            await context.sleep(3600)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+
+    async with Crib([night], store=path) as crib, Crib([], store=path) as other:
+        id = await submitted(crib, "night")
+        await begun.wait()
+        await state(crib, id, "running" if waits == "runs" else "waiting")
+        assert await other.tasks.cancel(id)
+        error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
+        assert not await crib.tasks.cancel(id)
+    assert error is not None
+    assert (error.code, stopped.is_set()) == ("cancelled", waits == "runs")
+
+
+async def test_outside_of_tasks_steps_run_and_sleep_waits() -> None:
+    @tool
+    async def night(context: Context) -> int:
+        """Work."""
+        await context.sleep(0)
+        return await context.step("one", lambda: 7)
+
+    assert (await Workbench([night]).call("night")).value == 7
+
+
+async def test_a_task_needs_a_database() -> None:
+    @tool(task=True)
+    async def night() -> None:
+        """Work."""
+
+    with pytest.raises(SetupError, match="store="):
+        async with Crib([night]):
+            pass
+    with pytest.raises(SetupError, match="store="):
+        _ = Crib([]).tasks
+
+
+async def test_a_task_tool_that_comes_later_runs_too(path: Path) -> None:
+    @tool(task=True)
+    async def night() -> int:
+        """Work."""
+        return 7
+
+    registry = Registry()
+    async with Crib(registry, store=path) as crib:
+        registry.add(night)
+        result = await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)
+    assert result.value == 7
+
+
+async def test_what_a_tool_says_itself_is_its_result(path: Path) -> None:
+    @tool(task=True)
+    async def night() -> None:
+        """Fail."""
+        raise ToolError("Out of coal.", "unavailable")
+
+    async with Crib([night], store=path) as crib:
+        error = (await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)).error
+    assert error is not None
+    assert (error.code, error.message) == ("unavailable", "Out of coal.")
+
+
+def started(path: Path, job: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, str(Path(__file__).with_name("night.py")), str(path), f"{path}.effects", job]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path) -> None:
+    process = started(path, "hang")
+    assert process.stdout is not None
+    lines = [await asyncio.to_thread(process.stdout.readline) for _ in range(4)]
+    process.kill()
+    process.communicate()
+    night, pay = [line.strip() for line in lines if line.startswith("task_")]
+    process = started(path, "go on")
+    try:
+        async with Crib([], store=path) as crib:
+            pending = await question(crib)
+            assert pending.message == "Who?"
+            await crib.answer(pending.id, Input("Bob"), by="carol")
+            assert (await crib.tasks.wait(night, timeout_s=WAIT_S)).value == "done for Bob"
+            await state(crib, pay, "lost")
+            assert (await crib.tasks.get(night)).attempts == 1
+    finally:
+        process.kill()
+        process.communicate()
+    assert Path(f"{path}.effects").read_text().splitlines().count("one") == 1
+    assert sorted(Path(f"{path}.effects").read_text().splitlines()) == ["one", "paid", "three Bob", "two"]
