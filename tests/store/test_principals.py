@@ -17,7 +17,7 @@ from toolcrib.auth import DatabaseVault, Grant, Owner
 from toolcrib.auth.sealed import AUTH
 from toolcrib.auth.vault import Authorization
 from toolcrib.core import CallRecord, Pending
-from toolcrib.machinery import StoredResult
+from toolcrib.machinery import LedgerEntry, StoredResult
 from toolcrib.record import DatabaseCalls
 from toolcrib.record.database import RECORD
 from toolcrib.serve.keys import KEYS
@@ -65,9 +65,25 @@ async def fill(store: Store, principal: str) -> None:
         record.status = "success"
         await log.finished(record)
     await log.flush()
+    task = f"task_{principal}"
+    entry = LedgerEntry(task, principal, "k", "d", "pay", "t", True, NOW, state="queued", call={}, run_at=NOW)
+    await store.ledger.submit(entry)
+    (run,) = await store.ledger.take(("pay",), 10)
+    assert await store.ledger.add_step(run, 0, "step one", {"paid": 1})
+    await store.ledger.add_event(run, {"progress": [1, 2, "half"]})
+    await store.ledger.finish(run, {"text": "paid"})
 
 
-COUNTS = {"pendings": 3, "results": 1, "ledger": 0, "grants": 1, "authorizations": 1, "calls": 450}
+COUNTS = {
+    "pendings": 3,
+    "results": 1,
+    "ledger": 1,
+    "steps": 1,
+    "task_events": 1,
+    "grants": 1,
+    "authorizations": 1,
+    "calls": 450,
+}
 
 
 @pytest.fixture
@@ -92,6 +108,7 @@ async def test_an_export_has_all_of_one_caller_and_no_secret_of_the_vault(filled
     assert tables["pendings"][0]["answer"] == {"kind": "approve"}
     assert tables["pendings"][1]["expires_at"] == (NOW + timedelta(hours=1)).isoformat()
     assert tables["results"][0]["content"] == [{"type": "text", "text": "all of it"}]
+    assert tables["steps"][0]["value"] == {"paid": 1}
     assert tables["calls"][0]["content"]["arguments"] == '{"to": "ann"}'
 
 
