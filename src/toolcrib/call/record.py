@@ -46,6 +46,8 @@ async def record_started(
             record.arguments = await in_thread_if_long(partial(_arguments, call, runtime, outer), call.arguments)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
+        for recorder in runtime.start_recorders:
+            _require_recorded(recorder, call.tool, is_read_only=tool.spec.hints.read_only is True)
         return
     await _recorded("started", runtime.start_recorders, record, runtime, _START_FAILED)
 
@@ -109,7 +111,8 @@ async def _recorded(
 ) -> None:
     """Let *recorders* have *record*: without arguments and results, where only another recorder asks for them.
 
-    They run in the context of the call: what one sets there, such as a span, is for the tool.
+    They run in the context of the call: what one sets there, such as a span, is for the tool. Raises ToolError where
+    one that is required has failed at the start.
     """
     deadline: Deadline | None = None
     for recorder in recorders:
@@ -127,6 +130,15 @@ async def _recorded(
             if deadline is not None and deadline.left_s <= 0:
                 error = TimeoutError(f"recorders took over {RECORDER_TIMEOUT_S:g} s")
             log_failure(failed.format(record.tool), error, runtime.redaction)
+            if what == "started":
+                _require_recorded(recorder, record.tool, is_read_only=record.read_only)
+
+
+def _require_recorded(recorder: Recorder, tool: str, *, is_read_only: bool) -> None:
+    """Raise ToolError where *recorder* has not taken the start of a call, and requires that."""
+    if getattr(recorder, "required", False) and not is_read_only:
+        message = f"Tool '{tool}' was not executed: its call could not be recorded, which is required. Try again later."
+        raise ToolError(message, "unavailable")
 
 
 def _size_of(sent: str | bytes | Mapping[str, Any] | None) -> int | None:

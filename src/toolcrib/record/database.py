@@ -25,7 +25,7 @@ from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
-from .calls import ASKED_FIRST, NEVER_RAN, in_order_to_drop
+from .calls import ASKED_FIRST, NEVER_RAN, had_effect, in_order_to_drop
 
 _log = logging.getLogger("toolcrib")
 
@@ -33,6 +33,7 @@ STATUSES = ("started", "success", "error", "pending", "lost")
 _START_TIMEOUT_S = 2.0
 """How long a call waits for its start to be written."""
 _FLUSH_TIMEOUT_S = 5.0
+_NOT_WRITTEN = "The call log cannot be written now"
 _LOOK_INTERVAL_S = 0.25
 _OVERLAP = 1_000
 """So many of the newest are looked at again: on PostgreSQL, rows can appear after some that have a higher number."""
@@ -274,10 +275,10 @@ class _Writer:
             if item.done is not None:
                 item.done()
 
-    async def written(self, record: CallRecord | None, timeout_s: float) -> bool:
-        """Have the start *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
+    async def written(self, record: CallRecord | None, timeout_s: float, *, is_start: bool = True) -> bool:
+        """Have *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
         is_done = asyncio.Event()
-        item = self.put(record, is_start=True, done=from_any_thread(is_done.set))
+        item = self.put(record, is_start=is_start, done=from_any_thread(is_done.set))
         async with asyncio.timeout(timeout_s):
             await is_done.wait()
         return not (self.failing or item.is_left_out)
@@ -496,9 +497,10 @@ class DatabaseCalls(Recorder):
     """The call log in *store*: each call, when it ends, and before its work where that may change something.
 
     *with_content* records arguments and results too, sealed. Calls are kept for *max_age_s* seconds, and as many as
-    take *max_bytes*. *commit_start* False writes the start of every call off its way, too. Up to *size* records wait to
-    be written; `dropped` counts the calls for whose end there was no room, and `unconfirmed` those whose start was not
-    written when their work began.
+    take *max_bytes*. *commit_start* False writes the start of every call off its way, too. *required* refuses calls
+    that may change something where their start cannot be written, and has their end written before the caller gets the
+    result. Up to *size* records wait to be written; `dropped` counts the calls for whose end there was no room, and
+    `unconfirmed` those whose start was not written when their work began.
     """
 
     def __init__(
@@ -507,6 +509,7 @@ class DatabaseCalls(Recorder):
         *,
         with_content: bool = False,
         commit_start: bool = True,
+        required: bool = False,
         max_age_s: float = 30 * 24 * 3600.0,
         max_bytes: int = 256 * 1024 * 1024,
         size: int = 10_000,
@@ -517,7 +520,8 @@ class DatabaseCalls(Recorder):
         self.with_content = with_content
         self.unconfirmed = 0
         self._store = store
-        self._commit_start = commit_start
+        self.required = required
+        self._commit_start = commit_start or required
         self._clock = clock
         self._new_writer = partial(_Writer, store, max_age_s=max_age_s, max_bytes=max_bytes, size=size, clock=clock)
         self._writers: dict[int, _Writer] = {}
@@ -533,17 +537,27 @@ class DatabaseCalls(Recorder):
             writer.put(record, is_start=True)
         elif writer.failing:
             self.unconfirmed += 1
+            if self.required:
+                raise StoreError(_NOT_WRITTEN)
             writer.put(record, is_start=True)
-        else:
-            is_written = False
-            try:
-                is_written = await writer.written(record, _START_TIMEOUT_S)
-            except TimeoutError:
-                writer.fail(f"Writing takes longer than {_START_TIMEOUT_S:g} s.")
-            self.unconfirmed += not is_written
+        elif not await self._written(writer, record, is_start=True):
+            self.unconfirmed += 1
+            if self.required:
+                raise StoreError(_NOT_WRITTEN)
 
     async def finished(self, record: CallRecord, /) -> None:
-        self._writer().put(record)
+        if self.required and had_effect(record) and not self._writer().failing:
+            await self._written(self._writer(), record, is_start=False)
+        else:
+            self._writer().put(record)
+
+    async def _written(self, writer: _Writer, record: CallRecord, *, is_start: bool) -> bool:
+        """Have *record* written. Return whether it is, within a while."""
+        try:
+            return await writer.written(record, _START_TIMEOUT_S, is_start=is_start)
+        except TimeoutError:
+            writer.fail(f"Writing takes longer than {_START_TIMEOUT_S:g} s.")
+            return False
 
     async def flush(self) -> None:
         """Write what waits, within a few seconds."""

@@ -102,7 +102,8 @@ def store_of(settings: "Settings", where: str | Path | None = None) -> "Store":
     from ..store import Store
 
     at = settings.values.store
-    return Store(settings.path(at.url) if where is None else where, key=settings.path(at.key))
+    place = settings.path(at.url) if where is None else where
+    return Store(place, key=settings.path(at.key), keep_keys_s=settings.values.calls.keep_keys_s)
 
 
 def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
@@ -110,12 +111,15 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
     from .. import record
 
     recorders: list[Recorder] = []
+    if calls.required and (store is None or not calls.enabled):
+        raise SetupError("'required' in [calls] needs a store, as in url in [store], and 'enabled'.")
     if calls.enabled and store is not None:
         recorders.append(
             record.DatabaseCalls(
                 store,
                 with_content=calls.content,
                 commit_start=calls.commit_start,
+                required=calls.required,
                 max_age_s=calls.max_age_s,
                 max_bytes=calls.max_bytes,
             )

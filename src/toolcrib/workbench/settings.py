@@ -270,6 +270,12 @@ class CallsTable(Strict):
     commit_start: bool = Field(
         default=True, description="Whether the start of a call that is not read-only is written before its work."
     )
+    required: bool = Field(
+        default=False,
+        description="Whether a call that is not read-only is refused where its start cannot be written, and its end is "
+        "written before its result is returned.",
+    )
+    keep_keys_s: Seconds = Field(default=604_800.0, description="How long idempotency keys are known, in seconds.")
     max_age_s: Seconds = Field(default=2_592_000.0, description="How long calls are kept, in seconds.")
     max_bytes: int = Field(default=268_435_456, gt=0, description="How much room they may take all together.")
     spans: bool = Field(default=False, description="Whether each call is an OpenTelemetry span.")
