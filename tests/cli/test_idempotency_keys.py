@@ -59,6 +59,9 @@ def test_a_call_with_a_key_is_made_once_and_its_repetition_is_marked(toolcrib: R
     assert again.stderr == "Repeated: the result of an earlier call with this key. The tool did not run again.\n"
     data = json.loads(toolcrib("call", "pay", "amount=3", "--key", "k", "--json").stdout)
     assert data["metadata"]["repeated"] is True
+    log = json.loads(toolcrib("calls", "list", "--json").stdout)
+    assert [row["repeated"] for row in log] == [True, True, False]
+    assert [line.split("\t")[-1] for line in toolcrib("calls", "list").stdout.splitlines()] == ["repeated"] * 2 + [""]
     conflict = toolcrib("call", "pay", "amount=4", "--key", "k")
     assert (conflict.returncode, conflict.stderr.startswith("Error (conflict): ")) == (1, True)
     assert paid(folder) == ["3"]

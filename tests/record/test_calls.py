@@ -81,6 +81,7 @@ def test_a_call_is_data_in_which_what_is_not_known_is_null() -> None:
         "read_only": False,
         "arguments_bytes": None,
         "result_bytes": None,
+        "repeated": False,
         "traceparent": None,
     }
     assert call_data(DONE) == {**plain, "thread": DONE.caller.thread}

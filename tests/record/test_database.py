@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -832,3 +832,21 @@ async def test_calls_that_end_while_the_system_starts_no_thread_are_in_the_log_l
             threading.stack_size(size)
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
         assert [call.tool for call in await rows(log_of(crib))] == ["count", "add"]
+
+
+async def test_a_log_from_before_repeated_calls_is_migrated(path: Path) -> None:
+    store = Store(path)
+    log = DatabaseCalls(store)
+    await log.finished(CallRecord("old", "t", Caller(), datetime.now(UTC), "success"))
+    await log.flush()
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE toolcrib_calls DROP COLUMN repeated")
+        connection.execute("UPDATE toolcrib_versions SET version = 3 WHERE room = 'record'")
+        connection.commit()
+    store = Store(path)
+    log = DatabaseCalls(store)
+    await log.finished(CallRecord("new", "t", Caller(), datetime.now(UTC), "success", repeated=True))
+    await log.flush()
+    assert [(call.call_id, call.repeated) for call in await log.newest()] == [("new", True), ("old", False)]
+    store.close()

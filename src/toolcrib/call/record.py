@@ -79,6 +79,7 @@ async def record_finished(
         decision = result.metadata.get("decision")
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision["do"], decision.get("rule"), decision.get("by")
+        record.repeated = "repeated" in result.metadata
         content = result.content
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         if runtime.records_content:

@@ -191,6 +191,7 @@ class CallRecord:
     what the call waits for. `decision` is the policy's (`allow`, `deny`, `ask`), `rule` the rule it followed,
     `answered_by` the person who approved or denied. `arguments` and `result` are text, bounded, and None unless the
     recorder asks for them; their sizes are in bytes, as far as they are known: of the arguments as they were sent.
+    `repeated`: the tool did not run, for an earlier call with its idempotency key had this result.
 
     `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
     The record of the start and of the end of a call have the same. `traceparent` (W3C Trace Context) is whose part
@@ -214,6 +215,7 @@ class CallRecord:
     arguments_bytes: int | None = None
     result_bytes: int | None = None
     read_only: bool = False
+    repeated: bool = False
     traceparent: str | None = None
     id: str = ""
 

@@ -109,7 +109,9 @@ def status_of(record: CallRecord) -> str:
 
 def notes_on(record: CallRecord) -> str:
     """Return what was repaired and decided."""
-    notes = [f"{record.repairs} repaired"] if record.repairs else []
+    notes = ["repeated"] if record.repeated else []
+    if record.repairs:
+        notes.append(f"{record.repairs} repaired")
     if record.decision is not None:
         notes.append(f"{record.decision} by '{record.rule}'" if record.rule else record.decision)
     if record.answered_by is not None:
@@ -145,6 +147,7 @@ def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, An
         "rule": record.rule,
         "answered_by": record.answered_by,
         "read_only": record.read_only,
+        "repeated": record.repeated,
         "arguments_bytes": record.arguments_bytes,
         "result_bytes": record.result_bytes,
         "traceparent": record.traceparent,

@@ -56,7 +56,7 @@ _TEXTS = ("status", "code", "pending", "decision", "rule", "answered_by", "trace
 _NUMBERS = ("repairs", "arguments_bytes", "result_bytes")
 _COLUMNS = (
     *(*_NAMES, *_TEXTS, *_NUMBERS),
-    *("read_only", "started_at", "duration_us", "owner", "lost_after", "size_bytes", "content"),
+    *("read_only", "repeated", "started_at", "duration_us", "owner", "lost_after", "size_bytes", "content"),
 )
 
 CALLS = table("toolcrib_calls", "number", *_COLUMNS, key=("number",))
@@ -92,6 +92,7 @@ RECORD = Schema(
             "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number, size_bytes)",
         ),
         (f"CREATE INDEX toolcrib_calls_spare ON toolcrib_calls (principal, number, size_bytes) WHERE {_SPARE}",),
+        ("ALTER TABLE toolcrib_calls ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0",),
     ],
     sealed=(Sealed(CALLS, "content", _of_content),),
     principals={CALLS: "principal"},
@@ -144,6 +145,7 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
     row |= {name: getattr(record, name) for name in _NUMBERS}
     row |= {
         "read_only": int(record.read_only),
+        "repeated": int(record.repeated),
         "started_at": encode_time(record.started_at),
         "duration_us": round(record.duration_s * 1e6),
         "owner": owner,
@@ -168,7 +170,7 @@ def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
         for names, decode in ((_TEXTS, decode_name), (_NUMBERS, int)):
             for name in names:
                 setattr(record, name, None if row[name] is None else decode(row[name]))
-        record.read_only = bool(row["read_only"])
+        record.read_only, record.repeated = bool(row["read_only"]), bool(row["repeated"])
         record.duration_s = int(row["duration_us"] or 0) / 1e6
         if record.status == "started" and int(row["lost_after"]) <= now:
             record.status = "lost"
