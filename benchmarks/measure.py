@@ -33,6 +33,7 @@ import definition
 import dialect_calls
 import gateway_calls
 import http_calls
+import keyed_calls
 import loop_holds
 import openapi_calls
 import sandbox_calls
@@ -41,7 +42,7 @@ import serving_calls
 import toolcrib_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
-from report import GATEWAY, HELD, OVER_STDIO
+from report import DBOS, GATEWAY, HELD, OVER_STDIO
 from toolcrib_calls import BARE, SERVED
 
 FLOOR = "floor"
@@ -318,6 +319,22 @@ async def call_log(effort: Effort) -> None:
         report(call_log_calls.TITLE, await in_turns(loops, effort.rounds, effort.batch_s), loops)
 
 
+async def keyed(has_peers: bool) -> None:
+    """No floor: what counts is a whole call on the processor, beside DBOS, and how often it commits."""
+    say(event="doing", what=keyed_calls.TITLE)
+    async with keyed_calls.calls() as (new, seen):
+        rounds = {BARE: await keyed_calls.processor_seconds(new)}
+        notes = {BARE: await keyed_calls.commits(new)}
+        report(keyed_calls.SEEN_TITLE, {BARE: await keyed_calls.processor_seconds(seen)}, [BARE])
+        if has_peers:
+            async with keyed_calls.workflows() as workflow:
+                rounds[DBOS] = await keyed_calls.processor_seconds(workflow)
+                notes[DBOS] = await keyed_calls.commits(workflow)
+        report(keyed_calls.TITLE, rounds, rounds)
+    commits = ", ".join(f"{count:g} by {name}" for name, count in notes.items())
+    say(event="note", text=f"{keyed_calls.TITLE}: commits {commits}.")
+
+
 async def loop_held(effort: Effort) -> None:
     """No floor: what counts is how long other calls wait."""
     say(event="doing", what=HELD.format("foreign data"))
@@ -498,6 +515,7 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await gateway(effort)
     await search(effort)
     await call_log(effort)
+    await keyed(bool(peers))
     await loop_held(effort)
     await sandbox(effort)
     serving(effort, peers=bool(peers))
