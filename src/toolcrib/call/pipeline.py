@@ -112,7 +112,7 @@ async def run(
             raise
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
-    if trail.claim is not None:
+    if runtime.ledger is not None and trail.claim is not None:
         result = await trail.claim.finish(result)
     if runtime.recorders:
         await record_finished(call, runtime, started_at, result, trail)
@@ -147,23 +147,22 @@ async def _steps(
             raise
         if repairs:
             trail.repairs += repairs
-        claim = None
         has_claim = call.idempotency_key is not None or tool.is_task
-        if runtime.policy is not None or runtime.records_content or has_claim:
+        if has_claim or runtime.policy is not None or runtime.records_content:
             document = CheckedArguments(tool, call, arguments)
             if call is request:
                 outer.arguments = document
             if runtime.policy is not None:
                 decision = _ask_policy(runtime.policy, tool, document, runtime)
                 trail.decision = decision if isinstance(decision, Decision) else await decision
-            if has_claim and outer.claim is None:
-                claim = await _recalled(document, runtime, trail, outer)
+            if has_claim:
+                trail.lookup = await _recalled(document, runtime, trail, outer)
             if trail.decision is not None and trail.decision.do != "allow":
-                await _settle(trail.decision, document, runtime, trail, claim)
+                await _settle(trail.decision, document, runtime, trail)
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
-        if claim is not None:
-            await claim.make(trail.decision, partial(_verify, tool, call, runtime, credentials, trail, outer))
-            outer.claim = claim
+        if has_claim and trail.lookup is not None:
+            await trail.lookup.make(trail.decision, partial(_verify, tool, call, runtime, credentials, trail, outer))
+            outer.claim = trail.lookup
         if runtime.start_recorders:
             await record_started(request, tool, runtime, started_at, trail, outer)
         if outer.error is not None:  # a policy that swallows its cancellation must not let the work begin
@@ -331,17 +330,15 @@ async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail) -
 # Approve
 
 
-async def _settle(
-    decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail, claim: Claim | None
-) -> None:
+async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> None:
     """Let a person decide where the policy asks one, and none has decided yet.
 
     Raises ToolError `denied`, and Suspended where a person has not answered yet.
     """
     if decision.do == "deny":
         raise _denied_by(decision, checked.tool)
-    if claim is not None and claim.approved_by is not None:
-        trail.decision = replace(decision, by=claim.approved_by)
+    if trail.lookup is not None and trail.lookup.approved_by is not None:
+        trail.decision = replace(decision, by=trail.lookup.approved_by)
         return
     trail.decision = await _approve(decision, checked, runtime, trail)
 
@@ -434,7 +431,7 @@ async def _recalled(document: CheckedArguments, runtime: Runtime, trail: Trail, 
 
     Raises Recalled where the call was made already.
     """
-    if trail.decision is not None and trail.decision.do == "deny":
+    if outer.claim is not None or (trail.decision is not None and trail.decision.do == "deny"):
         return None
     if runtime.ledger is None:
         need = "A task" if document.tool.is_task else "An idempotency key"

@@ -157,8 +157,10 @@ class Trail:
     """The record of the start of the work."""
     task: "TaskRun | None" = None
     """The task that the call is a run of."""
+    lookup: "Claim | None" = None
+    """What a call with an idempotency key has found, or a task."""
     claim: "Claim | None" = None
-    """The claim of a call with an idempotency key, once it is made."""
+    """The same, once the call is claimed."""
     begun: Tool | None = None
     """The tool, once its work has begun."""
     error: ToolError | None = None
