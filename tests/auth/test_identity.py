@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,11 @@ from toolcrib.auth import (
     Provider,
     secret_owner,
 )
-from toolcrib.call import PendingCalls
+from toolcrib.call import EventStream, PendingCalls, StepLog, TaskRun
 from toolcrib.cli.app import app as command
 from toolcrib.serve import callback_app, local_caller, server
-from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store
+from toolcrib.store import DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store
+from toolcrib.workbench import UnknownTaskError
 from toolcrib.workbench.credentials import Credentials
 from toolcrib.workbench.lifespan import Lifespan
 from toolcrib.workbench.resources import PromptList, ResourceList
@@ -86,7 +87,7 @@ NAMES = (
 REFUSALS = (ToolcribError, ToolError)
 KINDS: tuple[type, ...] = (
     *(Crib, Workbench, Credentials, PendingCalls, CredentialBroker, Flow, DatabaseVault, MemoryVault),
-    *(DatabasePendings, DatabaseResults, Leases, Store, Context),
+    *(DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store, Context),
 )
 Attack = Callable[["World"], Awaitable[Any]]
 ATTACKS: dict[str, Attack] = {}
@@ -508,7 +509,7 @@ async def credentials_of_a_crib(world: World) -> None:
 
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
-    *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results"),
+    *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),
 )
 async def database(world: World) -> None:
     assert await world.store.results.find("any", "bob", "t1") is None
@@ -542,6 +543,49 @@ async def runtime(world: World) -> None:
 )
 async def running_tool(world: World) -> None:
     await deeper_attacks.running_tool(world)
+
+
+@door(
+    *(f"DatabaseLedger.{name}" for name in ("claim", "find", "find_id", "finish", "give_up", "lost", "settle")),
+    *("Store.ledger", "Crib.tasks", "Workbench.run_task"),
+    *("Context.idempotency_key", "Context.step", "Context.steps", "Context.sleep"),
+)
+async def keys_and_tasks(world: World) -> None:
+    """Ada's key gives others neither her result nor her task, and what they claim is not hers."""
+
+    @tool(task=True)
+    async def night(context: Context) -> str:
+        await context.sleep(0)
+        return str(await context.step("whose", lambda: (context.caller.principal, context.idempotency_key)))
+
+    ledger, bench = world.store.ledger, world.crib.workbench(BOB)
+    await world.crib.workbench(ADA).call("read", idempotency_key="k")
+    world.see(await bench.call("read", idempotency_key="k"), await ledger.lost())
+    entry = await ledger.find("ada", "k")
+    assert entry is not None
+    assert not await ledger.settle(entry, None)
+    assert not await ledger.finish(replace(entry, fence=2), {})
+    ledger.give_up(replace(entry, principal="bob", fence=2))
+    for name in filter(lambda name: name != "ada", NAMES):
+        assert await ledger.find(name, "k") is None
+        claimed = await ledger.claim(replace(entry, id=f"run_{name}", principal=name, state="running", result=None))
+        assert (claimed.is_own, claimed.result) == (True, None)
+        assert await ledger.finish(claimed, {})
+    async with Crib([night], store=world.store) as crib:
+        pending = (await crib.workbench(ADA).call("night", idempotency_key="n")).pending
+        assert pending is not None
+        for name in filter(lambda name: name != "ada", NAMES):
+            for work in (crib.tasks.get, crib.tasks.wait, crib.tasks.cancel):
+                with pytest.raises(UnknownTaskError):
+                    await work(pending.id, principal=name)
+        other = (await crib.workbench(BOB).call("night", idempotency_key="n")).pending
+        assert other is not None
+        assert other.id != pending.id
+        assert (await crib.tasks.wait(pending.id, timeout_s=60)).text == "['ada', 'n']"
+        task = await ledger.find_id(pending.id)
+        assert task is not None
+    run = TaskRun(task, StepLog(task, ledger, await ledger.steps(task.id)))
+    world.see(await bench.run_task(Call("read", id=task.id), run, EventStream()))
 
 
 # Web
@@ -622,6 +666,12 @@ COMMANDS: dict[str, list[list[str]]] = {
     "calls list": [["calls", "list", "--json", "--principal", who] for who in ("bob", "ad_", "%")],
     "calls show": [["calls", "show", name, "--json"] for name in ("run_%", "%", "_", "../x")],
     "calls follow": [["calls", "follow", "--json"]],
+    "calls lost": [["calls", "lost", "--json"]],
+    "calls settle": [["calls", "settle", name, "--done", "--by", "ada"] for name in ("run_%", "%", "../x")],
+    "store backup": [["store", "backup", "/dev/null"], ["store", "backup", "tools.py"]],
+    "store restore": [["store", "restore", "tools.py"], ["store", "restore", "tools.py", "--replace"]],
+    "store export": [["store", "export", who] for who in ("bob", "ad_", "%", "ada\0")],
+    "store forget": [["store", "forget", who, "--yes"] for who in ("ad_", "%", "ADA", "ada ")],
     "lock": [["lock", "tools.py"], ["lock", "tools.py", "--check", "--json"], ["lock", "--accept", "%"]],
 }
 

@@ -80,7 +80,16 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
     data = json.loads(exported.stdout)
     assert (data["principal"], {name: len(rows) for name, rows in data.items() if name != "principal"}) == (
         "alice",
-        {"pendings": 1, "results": 0, "ledger": 0, "grants": 1, "authorizations": 0, "calls": 1},
+        {
+            "pendings": 1,
+            "results": 0,
+            "ledger": 0,
+            "steps": 0,
+            "task_events": 0,
+            "grants": 1,
+            "authorizations": 0,
+            "calls": 1,
+        },
     )
     assert data["pendings"][0]["body"]["arguments"] == '{"table": "orders"}'
     assert "the-secret-value" not in exported.stdout

@@ -139,6 +139,8 @@ async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
     for schema in document["components"]["schemas"].values():
         jsonschema_rs.meta.validate(schema)
     assert sorted(document["paths"]) == [
+        "/api/calls/lost",
+        "/api/calls/{id}/settle",
         "/api/openapi.json",
         "/api/pending",
         "/api/pending/{id}/answer",

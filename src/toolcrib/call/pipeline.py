@@ -437,7 +437,8 @@ async def _recalled(document: CheckedArguments, runtime: Runtime, trail: Trail, 
         need = "A task" if document.tool.is_task else "An idempotency key"
         raise ToolError(f"{need} needs a store, and this workbench has none: store=...", "unavailable")
     if outer.task is not None:
-        return outer.task.bind(document, runtime)
+        run: TaskRun = outer.task
+        return run.bind(document, runtime)
     claim = (Submission if document.tool.is_task else Claim)(document, runtime, runtime.ledger)
     await claim.recall()
     return claim

@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from annotated_doc import Doc
 from annotated_types import Ge
@@ -28,10 +28,6 @@ from ..core import (
 from ..machinery import ErrorMessage, Globs, Ledger, Overrides, ResultHandles, compile_globs, current_client
 from .arguments import CheckedArguments
 from .pending import PendingCalls, Questions
-
-if TYPE_CHECKING:
-    from .once import Claim
-    from .task import TaskRun
 
 T = TypeVar("T")
 
@@ -155,11 +151,11 @@ class Trail:
     """The attempts that failed."""
     record: CallRecord | None = None
     """The record of the start of the work."""
-    task: "TaskRun | None" = None
-    """The task that the call is a run of."""
-    lookup: "Claim | None" = None
-    """What a call with an idempotency key has found, or a task."""
-    claim: "Claim | None" = None
+    task: Any = None
+    """The `TaskRun` that the call is."""
+    lookup: Any = None
+    """The `Claim` of a call with an idempotency key, or a task, that was looked up."""
+    claim: Any = None
     """The same, once the call is claimed."""
     begun: Tool | None = None
     """The tool, once its work has begun."""
