@@ -510,6 +510,7 @@ async def credentials_of_a_crib(world: World) -> None:
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
     *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),
+    "Store.on_close",
 )
 async def database(world: World) -> None:
     assert await world.store.results.find("any", "bob", "t1") is None
@@ -715,7 +716,7 @@ async def operator(world: World) -> None:
         input="",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert "KEY" in done.stdout  # they ran, on this store

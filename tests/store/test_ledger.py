@@ -181,6 +181,17 @@ async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is
     assert found.state == "running"
 
 
+async def test_a_store_that_is_closed_renews_nothing_and_goes_on_when_it_is_used_again(make_store: MakeStore) -> None:
+    store = make_store()
+    claimed = await store.ledger.claim(entry())
+    threads = [thread for thread in threading.enumerate() if thread.name == "toolcrib-leases"]
+    assert threads
+    store.close()
+    assert not any(thread.is_alive() for thread in threads)
+    assert not await store.ledger.finish(claimed, {"text": "paid"})  # another process, as far as it knows
+    assert (await store.ledger.claim(entry("other"))).is_own
+
+
 async def test_keys_expire_after_they_have_ended(make_store: MakeStore) -> None:
     ledger = DatabaseLedger(make_store(), keep_s=0.2)
     await ledger.finish(await ledger.claim(entry()), {"text": "paid"})

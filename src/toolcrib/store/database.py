@@ -74,6 +74,7 @@ class Database:
         self.place = _place_of(self._url)
         self._schemas: dict[str, Schema] = {STORE.room: STORE}
         self._processes: dict[int, _Process] = {}
+        self._ends: list[Callable[[], None]] = []
         if key is None and not os.environ.get(VARIABLE, "").strip():
             file = Path(self._url.database or "") if self._is_sqlite else _data_folder() / "store"
             key = file.with_suffix(".key")
@@ -194,8 +195,14 @@ class Database:
                     break
         return count
 
+    def on_close(self, end: Callable[[], None]) -> None:
+        """Call *end* before this process closes the database: for what uses it on a thread of its own."""
+        self._ends.append(end)
+
     def close(self) -> None:
         """Close what this process has open. The next use opens it again."""
+        for end in self._ends:
+            end()
         process = self._processes.pop(os.getpid(), None)
         if process is not None:
             process.close()

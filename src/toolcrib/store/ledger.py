@@ -22,7 +22,18 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ..core import SetupError, StoreError
 from ..machinery import LedgerEntry, log_failure
-from .tables import LEDGER, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_end, of_entry
+from .tables import (
+    LEDGER,
+    STEPS,
+    TASK_EVENTS,
+    decode_bytes,
+    decode_name,
+    decode_time,
+    encode_name,
+    encode_time,
+    of_end,
+    of_entry,
+)
 
 if TYPE_CHECKING:
     from .database import Database, Row
@@ -31,8 +42,8 @@ _log = logging.getLogger("toolcrib")
 
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
-_PRUNE_INTERVAL = 256
-"""After how many claims what has expired is deleted."""
+_PRUNE_INTERVAL, MAX_PRUNED = 256, 1_000
+"""After how many claims what has expired is deleted, and how much at a time."""
 
 _NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
@@ -97,6 +108,7 @@ class DatabaseLedger:
         self._lease_s = lease_s
         self._heartbeats: dict[int, _Heartbeat] = {}
         self._claims = 0
+        store.on_close(self._stop)
 
     async def find(self, principal: str, key: str, /) -> LedgerEntry | None:
         rows = await self._store.read(_FIND, {"principal": encode_name(principal), "key": key})
@@ -165,12 +177,17 @@ class DatabaseLedger:
         pid = getpid()  # a thread does not survive a fork
         return self._heartbeats.get(pid) or self._heartbeats.setdefault(pid, _Heartbeat(self._store, self._lease_s))
 
+    def _stop(self) -> None:
+        """Renew no lease of this process any more: the store is closed."""
+        heartbeat = self._heartbeats.pop(getpid(), None)
+        if heartbeat is not None:
+            heartbeat.stop()
+
     def _claim(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry:
         row = self._row(entry, owner)
         self._claims += 1
         if self._claims % _PRUNE_INTERVAL == 1:
-            is_running = (_t.state == "running") & ~IS_LATE
-            connection.execute(LEDGER.delete().where(_t.expires_at <= Now(), ~is_running))
+            self._prune(connection)
         for _ in range(2):
             if connection.execute(_INSERT[connection.dialect.name], row).rowcount:
                 return replace(entry, is_own=True)
@@ -183,13 +200,22 @@ class DatabaseLedger:
             raise StoreError(f"A key in the store {self._store.place} changes all the time. Try again later.")
         stored = self._decode(current)
         may_run = stored.state == "released" or (stored.is_abandoned and stored.is_idempotent)
-        if stored.digest != entry.digest or not may_run:
+        if stored.digest != entry.digest or not may_run or stored.call is not None:  # a task runs by itself
             return stored
         entry = replace(entry, fence=stored.fence + 1, is_own=True)
         values = {name: value for name, value in self._row(entry, owner).items() if name in _COLUMNS}
         lease = Now() + int(self._lease_s * 1e6)
         connection.execute(LEDGER.update().where(_t.id == current["id"]).values(values | {"lease_until": lease}))
         return entry
+
+    def _prune(self, connection: Connection) -> None:
+        """Delete what has expired: no call that runs, and no task that is to run."""
+        is_due = _t.state.in_(("queued", "waiting")) | ((_t.state == "running") & (_t.idempotent == 1))
+        is_open = ((_t.state == "running") & ~IS_LATE) | ((_t.is_task == 1) & is_due)
+        expired = select(_t.id).where(_t.expires_at <= Now(), ~is_open).limit(MAX_PRUNED)
+        ids = connection.execute(expired).scalars().all()
+        for column in (STEPS.c.task, TASK_EVENTS.c.task, _t.id):
+            connection.execute(column.table.delete().where(column.in_(ids)))
 
     async def _end(self, update: Update, entry: LedgerEntry, result: Mapping[str, Any] | None, **names: str) -> bool:
         row = clear_columns(entry)
@@ -281,6 +307,7 @@ class _Heartbeat:
         self._wake = threading.Event()
         self._endings: dict[str, dict[str, Any]] = {}
         self._thread: threading.Thread | None = None
+        self._is_stopped = False
 
     def begin(self, entry: LedgerEntry) -> None:
         with self._lock:
@@ -302,6 +329,13 @@ class _Heartbeat:
         """Return whether the call of *row* runs here, however late its lease is: the machine may have slept."""
         return row["owner"] == self.owner and row["id"] in self._running
 
+    def stop(self) -> None:
+        """End the thread, once it has written what it writes."""
+        self._is_stopped, thread = True, self._thread
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
     def _beat(self) -> None:
         is_idle = False
         while True:
@@ -309,7 +343,7 @@ class _Heartbeat:
             with self._lock:
                 self._wake.clear()
                 running, endings = list(self._running), dict(self._endings)
-                if is_idle and not running and not endings:
+                if self._is_stopped or (is_idle and not running and not endings):
                     self._thread = None  # the next call starts another
                     return
                 is_idle = not running

@@ -6,7 +6,7 @@ Between its runs a task holds nothing: it waits for a time, or for an answer, wh
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, exists, func, or_, select, tuple_
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 1_000
 """How many events of a task are kept, the newest."""
-NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 _t = LEDGER.c
 # Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
@@ -121,6 +120,7 @@ class DatabaseTasks(DatabaseLedger):
             is_due = is_due or (waits_on is not None and bool(connection.execute(select(is_answered)).scalar()))
             due = Now() if is_due else encode_time(run_at)
             values: dict[str, Any] = {"state": "waiting", "waits_on": waits_on, "run_at": due}
+            values["expires_at"] = encode_time(run_at) + self._keep
             update = LEDGER.update().where(*own, _t.state == "running").values(values)
             return connection.execute(update).rowcount == 1
 

@@ -1,0 +1,105 @@
+"""Tasks in a ledger, in real databases: what is due, who runs it, and what is kept of it."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from toolcrib.machinery import LedgerEntry
+from toolcrib.store import Store
+from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
+
+from .conftest import MakeStore
+
+NOW = datetime.fromtimestamp(1000, UTC)
+LATER = datetime.now(UTC) + timedelta(days=30)
+
+
+def task(id: str, *, tool: str = "dig", is_idempotent: bool = False, key: str | None = None) -> LedgerEntry:
+    return LedgerEntry(
+        id, "bob", key or id, "d", tool, "t", is_idempotent, NOW, state="queued", call={"arguments": "{}"}, run_at=NOW
+    )
+
+
+async def test_what_is_due_is_taken_once_by_who_has_its_tool(make_store: MakeStore) -> None:
+    one, two = make_store().ledger, make_store().ledger
+    for id in ("a", "b", "c"):
+        await one.submit(task(id, tool="dig" if id < "c" else "fly"))
+    taken = [*(await one.take(("dig",), 1)), *(await two.take(("dig", "swim"), 5)), *(await one.take(("dig",), 5))]
+    assert sorted(entry.id for entry in taken) == ["a", "b"]
+    assert all(entry.is_own and entry.call == {"arguments": "{}"} and entry.fence == 2 for entry in taken)
+
+
+async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(store: Store) -> None:
+    ledger = store.ledger
+    await ledger.submit(task("a"))
+    (entry,) = await ledger.take(("dig",), 1)
+    assert await ledger.park(entry, LATER, None)
+    assert not await ledger.park(entry, LATER, None)
+    assert await ledger.take(("dig",), 1) == ()
+    found = await ledger.find_id("a")
+    assert found is not None
+    assert (found.state, found.run_at) == ("waiting", LATER.replace(microsecond=LATER.microsecond))
+    await ledger.submit(task("b"))
+    (entry,) = await ledger.take(("dig",), 1)
+    assert not await ledger.cancel(entry, {"text": "stopped"})
+    assert await ledger.cancelled() == ["b"]
+    assert await ledger.park(entry, LATER, None)  # it is due, so that it ends
+    (entry,) = await ledger.take(("dig",), 1)
+    assert entry.is_cancelled
+    assert await ledger.cancel(found, {"text": "stopped"})
+    assert not await ledger.cancel(found, {"text": "stopped"})
+
+
+async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_for_its_key(
+    make_store: MakeStore,
+) -> None:
+    one, two = make_store().ledger, make_store().ledger
+    for id, is_idempotent in (("a", True), ("b", False)):
+        await one.submit(task(id, is_idempotent=is_idempotent, key=f"key {id}"))
+    for entry in await one.take(("dig",), 5):
+        assert await one.add_step(entry, 0, "step one", 1)
+        one.give_up(entry)
+    async with asyncio.timeout(60):
+        while not (taken := await two.take(("dig",), 5)):
+            await asyncio.sleep(0.01)
+        while (lost := await two.find_id("b")) is None or not lost.is_lost:
+            await asyncio.sleep(0.01)
+    assert [(entry.id, entry.attempts) for entry in taken] == [("a", 1)]
+    again = await two.submit(task("another", is_idempotent=True, key="key a"))
+    assert (again.id, again.is_own) == ("a", False)
+    assert await two.steps("a") == {0: ("step one", 1)}
+    assert not await one.add_step(taken[0], 1, "step two", 2)  # another process has it
+
+
+async def test_of_many_events_the_newest_are_kept(store: Store) -> None:
+    ledger = store.ledger
+    await ledger.submit(entry := task("a"))
+    for number in range(3):
+        await ledger.add_event(entry, {"progress": [number, 3, None]})
+    events = await ledger.events("a", 0)
+    assert [event["progress"][0] for _, event in events] == [0, 1, 2]
+    assert await ledger.events("a", events[1][0]) == events[2:]
+    assert MAX_EVENTS == 1_000
+
+
+async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(make_store: MakeStore) -> None:
+    store = make_store()
+    ledger = DatabaseTasks(store, keep_s=0.2)
+    for id in ("ended", "waits", "queued"):
+        await ledger.submit(task(id, tool=id))
+    (ended,), (waits,) = await ledger.take(("ended",), 1), await ledger.take(("waits",), 1)
+    for entry in (ended, waits):
+        await ledger.add_step(entry, 0, "step one", 1)
+        await ledger.add_event(entry, {"progress": [1, 2, None]})
+    assert await ledger.finish(ended, {"text": "done"})
+    assert await ledger.park(waits, LATER, None)
+    async with asyncio.timeout(60):
+        number = 0
+        while await ledger.find_id("ended") is not None:
+            number += 1
+            other = replace(task(f"other {number}"), state="running", call=None, run_at=None)
+            await DatabaseTasks(store, keep_s=0.2).claim(other)  # the first claim of each looks
+            await asyncio.sleep(0.05)
+    assert (await ledger.steps("ended"), await ledger.events("ended", 0)) == ({}, [])
+    assert (await ledger.steps("waits"), len(await ledger.events("waits", 0))) == ({0: ("step one", 1)}, 1)
+    assert await ledger.find_id("queued") is not None
