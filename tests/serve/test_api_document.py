@@ -26,6 +26,8 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
         "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
         "/api/pending/{id}/answer": [("id", True)],
         "/api/calls/{id}/settle": [("id", True)],
+        "/api/tasks": [("after", False), ("limit", False)],
+        **{f"/api/tasks/{{id}}{rest}": [("id", True)] for rest in ("", "/events", "/cancel")},
         "/api/results/{handle}": [("handle", True), *((name, False) for name in ("pointer", "offset", "limit"))],
     }
 

@@ -22,6 +22,7 @@ from ..workbench import Workbench
 from ..workbench.read_result import ResultContent, read_part
 from .api_calls import CallEndpoint, bench_for
 from .api_document import document
+from .api_tasks import task_routes
 from .callers import Callers
 from .problems import Refused
 from .wire import TooLarge, part_bytes, read_body, to_bytes
@@ -52,6 +53,7 @@ def api_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/pending/{id}/answer", api.answer, methods=["POST"]),
         Route("/api/calls/lost", api.lost),
         Route("/api/calls/{id}/settle", api.settle, methods=["POST"]),
+        *task_routes(callers),
         Route("/api/results/{handle}", api.result),
         Route("/api/openapi.json", api.openapi),
     ]

@@ -6,7 +6,7 @@ numbers beyond any bound) is refused here, and numbers keep their digits.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
@@ -61,23 +61,15 @@ class CallEndpoint:
             return
         trace, key = header(scope, b"traceparent") or None, _idempotency_key(bench, scope)
         call = Call(unquote(scope["path_params"]["name"]), body, traceparent=trace, idempotency_key=key)
-        connection = _Watched(receive) if key is None else None
-        try:
+        with Watched(receive) if key is None else nullcontext():
             if _wants_events(header(scope, b"accept")):
-                await _send_events(bench, call, scope, receive, send)
+                await _answer_events(bench, call, scope, receive, send)
             else:
                 await answer_to(await bench.call(call))(scope, receive, send)
-        except asyncio.CancelledError:
-            if connection is None or not connection.is_gone:
-                raise
-            connection.task.uncancel()
-        finally:
-            if connection is not None:
-                connection.end()
 
 
-class _Watched:
-    """Cancels the task that made it when the client of its request is gone.
+class Watched:
+    """Ends what the task that made it does inside, when the client of its request is gone.
 
     It looks after a while only: most calls are over by then, and a task takes as long as they do.
     """
@@ -99,10 +91,17 @@ class _Watched:
         self.is_gone = True
         self.task.cancel()
 
-    def end(self) -> None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         self._begin.cancel()
         if self._watching is not None:
             self._watching.cancel()
+        if kind is asyncio.CancelledError and self.is_gone:
+            self.task.uncancel()
+            return True
+        return False
 
 
 def _kind_of(error: ToolError) -> tuple[int, str] | None:
@@ -169,22 +168,29 @@ def _wants_events(accept: str) -> bool:
     return False
 
 
-async def _send_events(bench: Workbench, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send events: `progress` and `output` while the call runs, and last `result`.
+async def _answer_events(bench: Workbench, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the events of a call. A problem of the request is answered as one, as long as nothing was sent."""
+    async with paused(bench.stream(call)) as events:
+        first = await anext(events)
+        if isinstance(first, Result) and first.error and _kind_of(first.error):
+            await answer_to(first)(scope, receive, send)
+        else:
+            await send_events(send, events, first)
 
-    A problem of the request is answered as one, as long as nothing was sent.
-    """
-    is_begun = False
-    events = cast(AsyncGenerator[Event | Result[Any]], bench.stream(call))
-    async with aclosing(_with_pauses(events, _HEARTBEAT_INTERVAL_S)) as stream:
-        async for event in stream:
-            if isinstance(event, Result) and not is_begun and event.error and _kind_of(event.error):
-                await answer_to(event)(scope, receive, send)
-                return
-            if not is_begun:
-                is_begun = True
-                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await send({"type": "http.response.body", "body": _event_bytes(event), "more_body": True})
+
+def paused(events: AsyncIterator[Event | Result[Any]]) -> aclosing[AsyncGenerator[Event | Result[Any] | None]]:
+    """Return *events*, to be closed, with None where there is none for a while."""
+    return aclosing(_with_pauses(cast(AsyncGenerator[Event | Result[Any]], events), _HEARTBEAT_INTERVAL_S))
+
+
+async def send_events(
+    send: Send, events: AsyncIterator[Event | Result[Any] | None], first: Event | Result[Any] | None
+) -> None:
+    """Send *first* and *events*: `progress` and `output`, comments where there is None, and last `result`."""
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": _event_bytes(first), "more_body": True})
+    async for event in events:
+        await send({"type": "http.response.body", "body": _event_bytes(event), "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -162,6 +162,21 @@ _SCHEMAS: _Object = {
         **dict.fromkeys(("id", "principal", "thread", "tool", "key", "arguments", "approved_by"), _TEXT),
         started_at=_MOMENT,
     ),
+    "Task": {
+        **_object(
+            **dict.fromkeys(("id", "tool", "principal", "thread"), _TEXT),
+            state={"enum": ["queued", "running", "waiting", "ended", "lost"]},
+            started_at=_MOMENT,
+            run_at={"type": ["string", "null"], "format": "date-time"},
+            attempts=_COUNT,
+            arguments={"type": "string", "description": "JSON text."},
+            result={
+                "type": ["object", "null"],
+                "description": "A Result, once it has ended; in lists without content.",
+            },
+        ),
+        "description": "A call that runs as a task.",
+    },
     "Settlement": {**_object(done={"type": "boolean"}), "additionalProperties": False},
     "StoredResult": {
         **_object(
@@ -180,6 +195,8 @@ _SCHEMAS: _Object = {
 }
 
 _TOOL = _path("name", "The name of a tool. A `/` in it is sent as `%2F`.")
+
+_TASK = _path("id", "The id of the task.")
 
 _PATHS: _Object = {
     "/api/tools": {
@@ -256,6 +273,50 @@ _PATHS: _Object = {
             "parameters": [_path("id", "The id of the lost call.")],
             "requestBody": {"required": True, "content": _json(_ref("Settlement"))},
             "responses": _answer("What was settled.", _ref("Lost")),
+        }
+    },
+    "/api/tasks": {
+        "get": {
+            "operationId": "list_tasks",
+            "summary": "The caller's tasks, the newest first.",
+            "parameters": [
+                _query("after", "`next` of the page before.", **_NAME),
+                _query("limit", "How many to return at most; 50.", type="integer", minimum=1, maximum=200),
+            ],
+            "responses": _answer(
+                "A page.",
+                _object(tasks={"type": "array", "items": _ref("Task")}, next={"type": ["string", "null"]}),
+            ),
+        }
+    },
+    "/api/tasks/{id}": {
+        "get": {
+            "operationId": "get_task",
+            "summary": "One task.",
+            "parameters": [_TASK],
+            "responses": _answer("The task.", _ref("Task")),
+        }
+    },
+    "/api/tasks/{id}/events": {
+        "get": {
+            "operationId": "follow_task",
+            "summary": "What a task has reported, from the beginning, and reports until it has ended.",
+            "parameters": [_TASK],
+            "responses": {
+                **_answer("", _ANY),
+                "200": {
+                    "description": "Events `progress`, `output`, and last `result`.",
+                    "content": {"text/event-stream": {"schema": _TEXT}},
+                },
+            },
+        }
+    },
+    "/api/tasks/{id}/cancel": {
+        "post": {
+            "operationId": "cancel_task",
+            "summary": "Stop a task. One that runs ends soon after; one that has ended stays as it is.",
+            "parameters": [_TASK],
+            "responses": _answer("The task afterwards.", _ref("Task")),
         }
     },
     "/api/results/{handle}": {
