@@ -97,7 +97,7 @@ async def test_a_call_that_still_runs_is_waited_for_until_the_deadline(path: Pat
         first = asyncio.create_task(bench.call("pay", {"amount": 3}, idempotency_key="k"))
         while not bank.paid:
             await asyncio.sleep(0)
-        result = await bench.call(Call("pay", {"amount": 3}, timeout_s=0.3, idempotency_key="k"))
+        result = await bench.call(Call("pay", {"amount": 3}, timeout_s=1, idempotency_key="k"))
         bank.hold.set()
         assert (await first).value == {"paid": 3}
     assert result.error is not None
@@ -280,7 +280,7 @@ async def test_a_clock_that_is_set_forward_loses_no_call_that_runs_here(path: Pa
             await asyncio.sleep(0)
         late = text("UPDATE toolcrib_ledger SET lease_until = 1")
         await bench.crib.store.transact(lambda connection: connection.execute(late).rowcount)
-        result = await bench.call(Call(name, {"amount": 3}, timeout_s=0.3, idempotency_key="k"))
+        result = await bench.call(Call(name, {"amount": 3}, timeout_s=1, idempotency_key="k"))
         bank.hold.set()
         assert (await first).value == {"paid": 3}
     assert result.error is not None

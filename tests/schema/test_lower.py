@@ -1,9 +1,8 @@
 """Lowering, case by case: what comes out for a provider, and which losses are reported."""
 
-import gc
 import json
 from collections.abc import Callable
-from time import thread_time
+from functools import partial
 from typing import Any
 
 import jsonschema_rs
@@ -11,6 +10,8 @@ import pytest
 
 from toolcrib.formats.accepts import ANTHROPIC, ANTHROPIC_STRICT, BEDROCK, GEMINI, MCP, OPENAI, OPENAI_STRICT
 from toolcrib.schema.lower import Accepts, Loss, Lowered, lower
+
+from ..held import seconds_of
 
 TREE: dict[str, Any] = {
     "type": "object",
@@ -483,17 +484,9 @@ def test_a_schema_is_lowered_in_proportion_to_its_size(schema: Callable[[int], A
     """An author of an API's document or an MCP server's tool lists thousands of values, names or branches."""
 
     def time_of(count: int) -> float:
-        """Return the least of three times, without what the garbage of other tests costs."""
-        times: list[float] = []
-        for more in range(3):  # a known schema would be lowered once
-            whole = {"type": "object", "properties": {"x": schema(count + 2 * more)}}
-            gc.collect()
-            gc.disable()
-            started_at = thread_time()
-            lower(whole, accepts, strict=accepts is OPENAI)
-            times.append(thread_time() - started_at)
-            gc.enable()
-        return min(times)
+        # A known schema would be lowered once.
+        schemas = [{"type": "object", "properties": {"x": schema(count + 2 * more)}} for more in range(3)]
+        return min(seconds_of(partial(lower, whole, accepts, strict=accepts is OPENAI)) for whole in schemas)
 
     time_of(10)
     assert time_of(6_000) < 9 * time_of(1_500) + 0.1  # by pairs, 16 times

@@ -137,7 +137,7 @@ async def test_without_a_store_the_answer_names_the_setting(bank: Bank) -> None:
 async def test_over_http_a_call_that_still_runs_is_tried_again_later_and_a_lost_one_never(tmp_path: Path) -> None:
     bank, path = Bank(), tmp_path / "s.db"
     entry = await leave_lost(path, "eve")
-    async with Crib([bank], store=path) as crib, client(bank, store=path, timeout_s=0.5) as api:
+    async with Crib([bank], store=path) as crib, client(bank, store=path, timeout_s=2) as api:
         first = asyncio.create_task(crib.workbench(Caller("ada")).call("pay", {"amount": 3}, idempotency_key="k"))
         while not bank.paid:
             await asyncio.sleep(0)

@@ -52,7 +52,7 @@ FINISH_TIMEOUT_S = 10.0
 TASK_LIFE = timedelta(days=7)
 """How long a task may wait for an answer, and how long its result is kept."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.25
-_SPARE_S = 0.1
+_SPARE_S = 0.5
 """How long before its deadline a call says that the first one still runs."""
 
 

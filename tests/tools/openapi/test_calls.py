@@ -537,4 +537,4 @@ async def test_a_long_answer_is_read_in_a_thread(service: Service, write: Write)
         await bench.start()
         longest_s, result = await held(bench.call("read", {}))
     assert len(result.value) == 3_000_000
-    assert longest_s < seconds_of(lambda: pydantic_core.from_json(content)) / 2
+    assert longest_s < seconds_of(lambda: pydantic_core.from_json(content))  # the value is freed here, for half of that
