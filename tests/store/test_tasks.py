@@ -4,6 +4,10 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from sqlalchemy import text
+
+from toolcrib.core import StoreError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
@@ -103,3 +107,19 @@ async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(mak
     assert (await ledger.steps("ended"), await ledger.events("ended", 0)) == ({}, [])
     assert (await ledger.steps("waits"), len(await ledger.events("waits", 0))) == ({0: ("step one", 1)}, 1)
     assert await ledger.find_id("queued") is not None
+
+
+@pytest.mark.parametrize("column", ["principal", "task"])
+async def test_what_is_moved_to_another_principal_or_task_does_not_open(store: Store, column: str) -> None:
+    ledger = store.ledger
+    await ledger.submit(task("a"))
+    (entry,) = await ledger.take(("dig",), 1)
+    await ledger.add_step(entry, 0, "step one", {"secret": 1})
+    await ledger.add_event(entry, {"progress": [1, 2, "secret"]})
+    for table in ("toolcrib_steps", "toolcrib_task_events"):
+        move = text(f"UPDATE {table} SET {column} = 'b'")
+        await store.transact(lambda connection, move=move: connection.execute(move).rowcount)
+    moved = "a" if column == "principal" else "b"
+    for read in (ledger.steps(moved), ledger.events(moved, 0)):
+        with pytest.raises(StoreError):
+            await read

@@ -142,9 +142,10 @@ def decode_bytes(value: object) -> bytes:
 
 # The tables of this room: pending calls, large results, leases, the ledger of calls with a key.
 #
-# Sealed are what a call runs with and asks, what was answered, and results. In clear are the
+# Sealed are what a call runs with and asks, what was answered, steps and events of tasks, and results. In clear are the
 # columns that rows are found by: names of tools, principals and threads, digests, times and states. Each envelope is
-# bound to the clear columns of its row, but for the state of a pending call, which an answer that opens must bear out.
+# bound to the clear columns that say whose it is and what it is about; not to states, which a result or an answer that
+# opens must bear out, nor to who runs a task, and when.
 
 PENDINGS = table(
     "toolcrib_pendings",
@@ -191,11 +192,11 @@ def of_end(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def of_step(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("step", str(row["task"]), str(row["position"]), str(row["key"]))
+    return ("step", *(str(row[name]) for name in ("task", "principal", "position", "key")))
 
 
 def of_event(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("event", str(row["task"]))
+    return ("event", str(row["task"]), str(row["principal"]))
 
 
 STORE = Schema(
