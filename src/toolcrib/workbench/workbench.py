@@ -391,12 +391,13 @@ class Crib(Startable):
             await self._start_tasks()
 
     async def _start_tasks(self) -> None:
-        """Run what is due of the tools that run as tasks, if there are any. Raises SetupError without a database."""
-        task = next((tool for tool in self.registry if tool.is_task), None)
-        if task is not None and self.database is None:
-            raise SetupError(f"Tool '{task.spec.name}' runs as a task, which needs a database: store=...")
-        if task is not None:
+        """Run what is due of the tools that run as tasks, if there are any."""
+        if self.database is not None and self._task_tool() is not None:
             await self.tasks.start()
+
+    def _task_tool(self) -> str | None:
+        """Return the name of a tool that runs as a task; None where there is none."""
+        return next((tool.spec.name for tool in self.registry if tool.is_task), None)
 
     async def stop(self, *, for_good: bool = True) -> None:
         """Stop the workbenches, the newest first; close what was opened for the program; stop the sources."""
@@ -494,6 +495,8 @@ class Crib(Startable):
         """Follow the sources, which run now. Raises SetupError for rules that none of their tools can match."""
         self._follow()
         problems = [*(self._rules.start() if self._rules is not None else ()), *self._unused_overrides()]
+        if self.database is None and (task := self._task_tool()) is not None:
+            problems.append(f"Tool '{task}' runs as a task, which needs a database: store=...")
         self._is_undecided = self._is_incomplete()
         if not self._is_undecided:
             problems += self._unknown_names()
