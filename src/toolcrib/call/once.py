@@ -194,8 +194,10 @@ class Claim:
             if current.digest != self.entry.digest:
                 raise conflict(call.tool, current)
             if current.result is not None:
-                raise Recalled(restored(current.result, call))
-            if current.is_lost and getattr(self.document.tool, "verify", None) is None:
+                result = restored(current.result, call)
+                result.metadata["repeated"] = True
+                raise Recalled(result)
+            if current.is_lost and self.document.tool.verify is None:
                 raise lost(call.tool, current)
             if current.call is not None:
                 raise Recalled(self.acknowledged(current))
@@ -313,7 +315,7 @@ def stored(result: Result[Any]) -> dict[str, Any]:
 
 
 def restored(data: Mapping[str, Any], call: Call) -> Result[Any]:
-    """Return the result of *call* that `stored` wrote, marked as `repeated`. Its value is the JSON of its content."""
+    """Return the result of *call* that `stored` wrote. Its value is the JSON of its content."""
     content = tuple(content_from_dict(part) for part in data["content"])
     error, value = data["error"], None
     if error is not None:
@@ -322,8 +324,7 @@ def restored(data: Mapping[str, Any], call: Call) -> Result[Any]:
         values = [part.value if isinstance(part, Data) else _text_or_part(part) for part in content]
         value = values[0] if len(values) == 1 else values
     started_at, finished_at = map(datetime.fromisoformat, data["times"])
-    metadata = {**data["metadata"], "repeated": True}
-    return Result(value, content, error, (), started_at, finished_at, call.id, call.tool, None, metadata)
+    return Result(value, content, error, (), started_at, finished_at, call.id, call.tool, None, dict(data["metadata"]))
 
 
 def _text_or_part(part: Content) -> Any:

@@ -43,7 +43,6 @@ class Submission(Claim):
             "groups": sorted(caller.groups),
             "claims": sorted(caller.claims),
             "traceparent": document.call.traceparent,
-            "key": document.call.idempotency_key,
         }
         tasks: Tasks = self.ledger  # type: ignore[assignment]
         entry = await tasks.submit(replace(self.entry, state="queued", call=call, run_at=datetime.now(UTC)))

@@ -14,11 +14,11 @@ class LedgerEntry:
 
     `running`, a task also `queued` before and `waiting` between, until it has `ended` with its *result*, as JSON data;
     `released` where it did not take place, or may be made again. *digest* is that of the tool and the arguments.
-    *is_idempotent*: another run changes nothing more.
-    *fence* counts its runs. *is_own*: it was claimed just now, to be run here. *is_abandoned*: its process has not been
-    heard of within its lease, so it is not known how far it came. *approved_by* is the person who approved it, and
-    *approval* the digest of what they approved. *arguments* are JSON text, secrets redacted. Of a task, *call* is what
-    runs, and its caller; *attempts* counts the runs whose process died.
+    *is_idempotent*: another run changes nothing more. *fence* counts its runs. *is_own*: it was claimed just now, to be
+    run here. *is_abandoned*: its process has not been heard of within its lease, so it is not known how far it came.
+    *approved_by* is the person who approved it, and *approval* the digest of what they approved. *arguments* are JSON
+    text, secrets redacted. Of a task, *call* is what runs, and its caller; *attempts* counts the runs whose process
+    died.
     """
 
     id: str

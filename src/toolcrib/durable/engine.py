@@ -129,10 +129,7 @@ class EmbeddedTasks:
         return entry
 
     def _shown(self, entry: LedgerEntry) -> Task:
-        result = None
-        if entry.result is not None:
-            result = restored(entry.result, Call(entry.tool, None, entry.id))
-            del result.metadata["repeated"]
+        result = None if entry.result is None else restored(entry.result, Call(entry.tool, None, entry.id))
         state = "lost" if entry.is_lost else "queued" if entry.state == "released" else entry.state
         return Task(
             id=entry.id,
@@ -247,7 +244,7 @@ class EmbeddedTasks:
             entry.id,
             cancellation=token,
             traceparent=request["traceparent"],
-            idempotency_key=request["key"],
+            idempotency_key=None if entry.key == entry.id else entry.key,
         )
         run, events = TaskRun(entry, StepLog(entry, self._rows, await self._rows.steps(entry.id))), EventStream()
         bench = self.crib.workbench(caller_of(entry))

@@ -7,7 +7,6 @@ what an overtaken process writes is refused.
 
 import asyncio
 import json
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,8 +36,6 @@ from .tables import (
 
 if TYPE_CHECKING:
     from .database import Database, Row
-
-_log = logging.getLogger("toolcrib")
 
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
