@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -104,3 +105,15 @@ def test_a_call_that_was_not_done_runs_again(toolcrib: Run, folder: Path) -> Non
     assert settled.stderr == "Not done: it runs when 'local' calls 'pay' again with the same key.\n"
     assert toolcrib("call", "pay", "amount=3", "--key", "k").stdout == "paid 3\n"
     assert paid(folder) == ["3"]
+
+
+def test_a_task_is_waited_for_and_what_it_reports_is_shown(toolcrib: Run, folder: Path) -> None:
+    (folder / "night.py").write_text(
+        "from toolcrib import Context, tool\n\n\n@tool(task=True)\nasync def night(context: Context) -> str:\n"
+        '    """Work."""\n    await context.emit("half")\n    await context.sleep(0.1)\n    return "done"\n'
+    )
+    done = toolcrib("call", "night.py", "night", "--key", "k")
+    assert (done.returncode, done.stdout) == (0, "half\nhalf\ndone\n")
+    assert re.match(r"'night' runs as the task task_[0-9a-f]{32}\. Ctrl-C stops the waiting", done.stderr)
+    again = toolcrib("call", "night.py", "night", "--key", "k", "--json")
+    assert json.loads(again.stdout)["content"] == [{"type": "text", "text": "done"}]

@@ -2,7 +2,7 @@
 result: to standard output, everything else to standard error.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -130,9 +130,13 @@ def call(
 async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, transcript: CallTranscript) -> Result[Any]:
     """Return the result of *call*; pending only where the person at the terminal cannot or does not answer."""
     while True:
-        result = await _streamed(bench, call, transcript)
+        result = await _shown(bench.stream(call), transcript)
         if result.pending is None:
             return result
+        if result.pending.kind == "task":
+            task_id = result.pending.id
+            echo(f"'{call.tool}' runs as the task {task_id}. Ctrl-C stops the waiting, and what runs here.", wrap=True)
+            return await _shown(bench.crib.tasks.follow(task_id, principal=bench.caller.principal), transcript)
         if result.pending.kind == "authorization":
             if not await prompter.may_log_in(result.pending):
                 return result
@@ -173,9 +177,10 @@ async def _log_in_for(bench: "Workbench", tool: str) -> None:
             await crib.credentials.save(owner, Grant(read_secret(f"{required.name}: ")))
 
 
-async def _streamed(bench: "Workbench", call: Call, transcript: CallTranscript) -> Result[Any]:
+async def _shown(stream: AsyncIterator[Event | Result[Any]], transcript: CallTranscript) -> Result[Any]:
+    """Return the result that *stream* ends with, and show the events before it."""
     try:
-        async with aclosing(cast(AsyncGenerator[Event | Result[Any]], bench.stream(call))) as events:
+        async with aclosing(cast(AsyncGenerator[Event | Result[Any]], stream)) as events:
             async for event in events:
                 if isinstance(event, Result):
                     return event
