@@ -198,11 +198,12 @@ def no_threads() -> Iterator[None]:
 async def test_late_threads_of_one_principal_leave_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The case of threads that a caller keeps for ever; here threads that wait for calls count with them, too."""
     monkeypatch.setattr(loops, "MAX_PARKED", 16)
-    pool, go_on = loops._Threads(2), threading.Event()
+    pool, go_on, begun = loops._Threads(2), threading.Event(), list[str]()
     monkeypatch.setattr(loops, "_threads", lambda _: pool)
 
     @tool(timeout_s=0.05)
-    def hang() -> None:
+    def hang(ctx: Context) -> None:
+        begun.append(ctx.caller.principal)
         go_on.wait(WAIT_S)
 
     @tool
@@ -217,7 +218,10 @@ async def test_late_threads_of_one_principal_leave_room_for_those_of_others(monk
         async def late(name: str) -> list[str]:
             bench, codes = crib.workbench(Caller(name)), list[str]()
             while "limited" not in codes:
-                codes.append((await bench.call("hang")).shown().code)
+                count = len(begun)
+                code = (await bench.call("hang")).shown().code
+                if code != "timeout" or len(begun) > count:  # on a busy machine, some never get a thread in time
+                    codes.append(code)
             return codes
 
         try:
