@@ -67,7 +67,7 @@ async def fill(store: Store, principal: str) -> None:
     await log.flush()
     task = f"task_{principal}"
     entry = LedgerEntry(task, principal, "k", "d", "pay", "t", True, NOW, state="queued", call={}, run_at=NOW)
-    await store.ledger.submit(entry)
+    await store.ledger.submit(entry, ("d1",))
     (run,) = await store.ledger.take(("pay",), 10)
     assert await store.ledger.add_step(run, 0, "step one", {"paid": 1})
     await store.ledger.add_event(run, {"progress": [1, 2, "half"]})
@@ -80,6 +80,7 @@ COUNTS = {
     "ledger": 1,
     "steps": 1,
     "task_events": 1,
+    "waits": 1,
     "grants": 1,
     "authorizations": 1,
     "calls": 450,

@@ -1,8 +1,10 @@
 """Tasks in a ledger, in real databases: what is due, who runs it, and what is kept of it."""
 
 import asyncio
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -10,6 +12,7 @@ from sqlalchemy import text
 from toolcrib.core import StoreError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
+from toolcrib.store.tables import WAITS
 from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
 
 from .conftest import MakeStore
@@ -37,8 +40,8 @@ async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(stor
     ledger = store.ledger
     await ledger.submit(task("a"))
     (entry,) = await ledger.take(("dig",), 1)
-    assert await ledger.park(entry, LATER, None)
-    assert not await ledger.park(entry, LATER, None)
+    assert await ledger.park(entry, LATER)
+    assert not await ledger.park(entry, LATER)
     assert await ledger.take(("dig",), 1) == ()
     found = await ledger.find_id("a")
     assert found is not None
@@ -47,11 +50,57 @@ async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(stor
     (entry,) = await ledger.take(("dig",), 1)
     assert not await ledger.cancel(entry, {"text": "stopped"})
     assert await ledger.cancelled() == ["b"]
-    assert await ledger.park(entry, LATER, None)  # it is due, so that it ends
+    assert await ledger.park(entry, LATER)  # it is due, so that it ends
     (entry,) = await ledger.take(("dig",), 1)
     assert entry.is_cancelled
     assert await ledger.cancel(found, {"text": "stopped"})
     assert not await ledger.cancel(found, {"text": "stopped"})
+
+
+async def test_a_task_waits_for_whichever_of_several_comes_first(make_store: MakeStore) -> None:
+    ledger = make_store().ledger
+    for id in ("first", "second", "over"):
+        await ledger.submit(task(id, tool=id))
+    (over,), (first,) = await ledger.take(("over",), 1), await ledger.take(("first",), 1)
+    assert await ledger.finish(over, {"text": "done"})
+    for id, subjects in (("a", ("first", "second")), ("b", ("second",)), ("c", ("over",))):
+        await ledger.submit(replace(task(id), state="waiting", run_at=LATER), subjects)
+    assert [entry.id for entry in await ledger.take(("dig",), 5)] == ["c"]  # what it waits for was there
+    assert await ledger.finish(first, {"text": "done"})
+    (entry,) = await ledger.take(("dig",), 5)
+    assert entry.id == "a"
+    assert await ledger.park(entry, LATER, ("second",))
+    second = await ledger.find_id("second")
+    assert second is not None
+    assert await ledger.cancel(second, {"text": "stopped"})
+    assert {entry.id for entry in await ledger.take(("dig",), 5)} == {"a", "b"}
+
+
+async def test_what_has_come_as_a_task_began_to_wait_makes_it_due_all_the_same(make_store: MakeStore) -> None:
+    ledger = make_store().ledger
+    await ledger.submit(task("other", tool="other"))
+    await ledger.submit(replace(task("a"), state="waiting", run_at=LATER), ("other",))
+    assert await ledger.wake() == 0
+    ended = text("UPDATE toolcrib_ledger SET state = 'ended' WHERE id = 'other'")  # and its wake-up met no row yet
+    await make_store().transact(lambda connection: connection.execute(ended).rowcount)
+    assert (await ledger.wake(), await ledger.wake()) == (1, 0)
+    assert [entry.id for entry in await ledger.take(("dig",), 5)] == ["a"]
+
+
+async def test_a_store_of_before_keeps_what_its_tasks_wait_for(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "store.db")
+    connection.executescript((Path(__file__).with_name("versions") / "store-4.sql").read_text())
+    columns = (
+        "id, principal, key, digest, tool, thread, idempotent, state, owner, fence, lease_until, started_at, expires_at"
+    )
+    values = "'a', 'bob', 'a', 'd', 'dig', 't', 1, 'waiting', '', 1, 0, 0, 0"
+    connection.execute(f"INSERT INTO toolcrib_ledger ({columns}, body, waits_on) VALUES ({values}, x'00', 'd9')")
+    connection.commit()
+    connection.close()
+    store = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
+    rows = await store.read(WAITS.select())
+    store.close()
+    assert [dict(row) for row in rows] == [{"task": "a", "principal": "bob", "subject": "d9"}]
 
 
 async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_for_its_key(
@@ -96,7 +145,7 @@ async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(mak
         await ledger.add_step(entry, 0, "step one", 1)
         await ledger.add_event(entry, {"progress": [1, 2, None]})
     assert await ledger.finish(ended, {"text": "done"})
-    assert await ledger.park(waits, LATER, None)
+    assert await ledger.park(waits, LATER)
     async with asyncio.timeout(60):
         number = 0
         while await ledger.find_id("ended") is not None:

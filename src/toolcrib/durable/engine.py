@@ -18,6 +18,7 @@ from ..core import (
     CancellationToken,
     Emitted,
     Event,
+    Pending,
     Progress,
     Result,
     StoreError,
@@ -210,28 +211,29 @@ class EmbeddedTasks:
     async def _run(self, entry: LedgerEntry, token: CancellationToken) -> None:
         """Run *entry* once, and store how it ends or what it waits for."""
         try:
-            if entry.attempts >= MAX_ATTEMPTS:
-                message = f"Task '{entry.id}' was begun {entry.attempts} times, and its process died each time."
-                result = _ended_with(entry, ToolError(message, "failed", retry="never"))
-            else:
-                result = await self._result_of(entry, token)
-            if (pending := result.pending) is None:
-                await self._rows.finish(entry, stored(result))
-            elif pending.kind in ("approval", "input"):
-                await self._rows.park(entry, pending.expires_at, pending.digest)
-            else:
-                soon = datetime.now(UTC) + timedelta(seconds=_AUTHORIZATION_S)
-                await self._rows.park(entry, pending.expires_at if pending.id == entry.id else soon, None)
-        except asyncio.CancelledError:
-            await self._interrupted(entry)
+            try:
+                await self._run_once(entry, token)
+            except asyncio.CancelledError:
+                await self._interrupted(entry)
         except Exception as error:
             log_failure(f"The end of task '{entry.id}' could not be stored", error, self.crib.redaction)
             self._rows.give_up(entry)
 
+    async def _run_once(self, entry: LedgerEntry, token: CancellationToken) -> None:
+        if entry.attempts >= MAX_ATTEMPTS:
+            message = f"Task '{entry.id}' was begun {entry.attempts} times, and its process died each time."
+            result = _ended_with(entry, ToolError(message, "failed", retry="never"))
+        else:
+            result = await self._result_of(entry, token)
+        if result.pending is None:
+            await self._rows.finish(entry, stored(result))
+        else:
+            await self._rows.park(entry, *_until_any_of([result.pending], entry.id))
+
     async def _interrupted(self, entry: LedgerEntry) -> None:
         """Leave an idempotent task to the next process. Another one has been stopped for good."""
         if entry.is_idempotent:
-            self._rows.give_up(entry)
+            await self._rows.park(entry, datetime.now(UTC))
         else:
             error = ToolError(f"The program stopped while it ran '{entry.tool}'.", "cancelled", retry="never")
             await self._rows.finish(entry, stored(_ended_with(entry, error)))
@@ -256,6 +258,15 @@ class EmbeddedTasks:
         finally:
             await bench.stop()
         raise AssertionError("a call ends with a result")
+
+
+def _until_any_of(pendings: Sequence[Pending], own_id: str) -> tuple[datetime, list[str]]:
+    """Return until when a task waits for *pendings*, and for what that may come before."""
+    soon = datetime.now(UTC) + timedelta(seconds=_AUTHORIZATION_S)
+    until = min(soon if pending.kind == "authorization" else pending.expires_at for pending in pendings)
+    subjects = {"approval": "digest", "input": "digest", "task": "id"}
+    names = [getattr(pending, subjects[pending.kind]) for pending in pendings if pending.kind in subjects]
+    return until, [name for name in names if name != own_id]
 
 
 def _ended_with(entry: LedgerEntry, error: ToolError) -> Result[Any]:

@@ -25,6 +25,7 @@ from .tables import (
     LEDGER,
     STEPS,
     TASK_EVENTS,
+    WAITS,
     decode_bytes,
     decode_name,
     decode_time,
@@ -80,7 +81,7 @@ _LOST = SELECT.where(_t.state == "running", _t.idempotent == 0, IS_LATE).order_b
 
 
 def _insertion(now: str) -> TextClause:
-    names = [name for name in _COLUMNS if name not in ("result", "waits_on")]
+    names = [name for name in _COLUMNS if name != "result"]
     values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep"}
     return text(
         f"INSERT INTO toolcrib_ledger ({', '.join(names)}) "  # noqa: S608 - names of this file
@@ -211,7 +212,7 @@ class DatabaseLedger:
         is_open = ((_t.state == "running") & ~IS_LATE) | ((_t.is_task == 1) & is_due)
         expired = select(_t.id).where(_t.expires_at <= Now(), ~is_open).limit(MAX_PRUNED)
         ids = connection.execute(expired).scalars().all()
-        for column in (STEPS.c.task, TASK_EVENTS.c.task, _t.id):
+        for column in (STEPS.c.task, TASK_EVENTS.c.task, WAITS.c.task, _t.id):
             connection.execute(column.table.delete().where(column.in_(ids)))
 
     async def _end(self, update: Update, entry: LedgerEntry, result: Mapping[str, Any] | None, **names: str) -> bool:
@@ -225,7 +226,14 @@ class DatabaseLedger:
             "keep": self._keep,
             **names,
         }
-        return await self._store.transact(lambda connection: connection.execute(update, values).rowcount == 1)
+
+        def end(connection: Connection) -> bool:
+            is_ended = connection.execute(update, values).rowcount == 1
+            if is_ended and entry.call is not None:  # with the runs that wait for it: both, or none
+                wake(connection, row["id"])
+            return is_ended
+
+        return await self._store.transact(end)
 
     def _row(self, entry: LedgerEntry, owner: str) -> dict[str, Any]:
         row = clear_columns(entry)
@@ -276,6 +284,12 @@ class DatabaseLedger:
             )
         except (ValueError, TypeError, KeyError, RecursionError, StoreError) as error:
             raise StoreError(f"A call with a key in the store {self._store.place} is damaged ({error}).") from None
+
+
+def wake(connection: Connection, subject: str) -> None:
+    """Make due the tasks that wait for *subject*, which has come."""
+    waiting = select(WAITS.c.task).where(WAITS.c.subject == subject)
+    connection.execute(LEDGER.update().where(_t.id.in_(waiting), _t.state == "waiting").values(run_at=Now()))
 
 
 def clear_columns(entry: LedgerEntry) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from sqlalchemy import Connection, Update, bindparam, func, select
 
 from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
 from ..machinery import StoredPending, room_for
-from .ledger import Now
+from .ledger import wake
 from .tables import (
-    LEDGER,
     PENDINGS,
     decode_bytes,
     decode_name,
@@ -103,13 +102,11 @@ class DatabasePendings:
             changes = self._answered(row, answer, by)
             where = (_t.number == row["number"], _t.state == "open", _t.expires_at > encode_time(now))
             update = PENDINGS.update().where(*where).values(changes)
-            is_waiting = (LEDGER.c.waits_on == row["digest"], LEDGER.c.state == "waiting")
-            wake = LEDGER.update().where(*is_waiting).values(run_at=Now())
 
-            def answer_and_wake(connection: Connection, update: Update = update, wake: Update = wake) -> bool:
+            def answer_and_wake(connection: Connection, update: Update = update, digest: str = row["digest"]) -> bool:
                 is_answered = connection.execute(update).rowcount == 1
                 if is_answered:  # with the task that waits for it: both, or none
-                    connection.execute(wake)
+                    wake(connection, digest)
                 return is_answered
 
             return await self._store.transact(answer_and_wake)

@@ -162,9 +162,11 @@ LEASES = table("toolcrib_leases", "name", "owner", "fence", "expires_at", key=("
 LEDGER = table(
     "toolcrib_ledger",
     *("id", "principal", "key", "digest", "tool", "thread", "idempotent", "state", "owner", "fence", "lease_until"),
-    *("started_at", "expires_at", "body", "result", "is_task", "run_at", "attempts", "cancelled", "waits_on"),
+    *("started_at", "expires_at", "body", "result", "is_task", "run_at", "attempts", "cancelled"),
     key=("id",),
 )
+WAITS = table("toolcrib_waits", "task", "principal", "subject", key=("task", "subject"))
+"""What tasks wait for: the digest of a question, or the id of another task."""
 STEPS = table("toolcrib_steps", "task", "principal", "position", "key", "value", key=("task", "position"))
 TASK_EVENTS = table("toolcrib_task_events", "number", "task", "principal", "event", key=("number",))
 
@@ -245,6 +247,15 @@ STORE = Schema(
                 number {number}, task TEXT NOT NULL, principal TEXT NOT NULL, event {bytes} NOT NULL)""",
             "CREATE INDEX toolcrib_task_events_task ON toolcrib_task_events (task, number)",
         ),
+        (
+            """CREATE TABLE toolcrib_waits (
+                task TEXT NOT NULL, principal TEXT NOT NULL, subject TEXT NOT NULL, PRIMARY KEY (task, subject))""",
+            "CREATE INDEX toolcrib_waits_subject ON toolcrib_waits (subject)",
+            """INSERT INTO toolcrib_waits (task, principal, subject)
+                SELECT id, principal, waits_on FROM toolcrib_ledger WHERE waits_on IS NOT NULL""",
+            "DROP INDEX toolcrib_ledger_waiting",
+            "ALTER TABLE toolcrib_ledger DROP COLUMN waits_on",
+        ),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),
@@ -256,7 +267,7 @@ STORE = Schema(
         Sealed(TASK_EVENTS, "event", of_event),
     ),
     principals={
-        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS), "principal"),
+        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS, WAITS), "principal"),
         LEASES: None,
     },
 )

@@ -1,6 +1,6 @@
 """Tasks in the ledger of a database: calls that are stored first, and run by whichever process takes them.
 
-Between its runs a task holds nothing: it waits for a time, or for an answer, which `DatabasePendings` turns into one.
+Between its runs a task holds nothing: it waits for a time, or for what makes it due: an answer, the end of another.
 """
 
 import json
@@ -13,12 +13,13 @@ from sqlalchemy import Connection, bindparam, exists, func, or_, select, tuple_
 
 from ..core import StoreError
 from ..machinery import LedgerEntry
-from .ledger import IS_LATE, SELECT, DatabaseLedger, Now, clear_columns
+from .ledger import IS_LATE, SELECT, DatabaseLedger, Now, clear_columns, wake
 from .tables import (
     LEDGER,
     PENDINGS,
     STEPS,
     TASK_EVENTS,
+    WAITS,
     decode_bytes,
     decode_name,
     encode_name,
@@ -43,8 +44,15 @@ _IS_DUE = or_(
 )
 _DUE = SELECT.where(_t.is_task == 1, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
 _LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
-_ANSWERED = exists().where(PENDINGS.c.digest == _t.waits_on, PENDINGS.c.state == "answered")
-_WAKE = LEDGER.update().where(_t.state == "waiting", _t.run_at > Now(), _ANSWERED).values(run_at=Now())
+_other = LEDGER.alias().c
+_HAS_COME = or_(
+    exists().where(PENDINGS.c.digest == WAITS.c.subject, PENDINGS.c.state == "answered"),
+    exists().where(_other.id == WAITS.c.subject, _other.state == "ended"),
+)
+_IS_THERE = select(exists().where(WAITS.c.task == bindparam("task"), _HAS_COME))
+_MISSED = select(_t.id).where(
+    _t.state == "waiting", _t.run_at > Now(), exists().where(WAITS.c.task == _t.id, _HAS_COME)
+)
 _STEPS = STEPS.select().where(STEPS.c.task == bindparam("task")).order_by(STEPS.c.position)
 _EVENTS = (
     TASK_EVENTS.select()
@@ -62,9 +70,19 @@ class DatabaseTasks(DatabaseLedger):
         self.notify: Callable[[], object] = lambda: None
         """Called where a task of this process is due now."""
 
-    async def submit(self, entry: LedgerEntry, /) -> LedgerEntry:
-        """Store the task *entry*, to be run when it is due. Return it, or the call that has its key already."""
-        current = await self._store.transact(lambda connection: self._claim(connection, entry, ""))
+    async def submit(self, entry: LedgerEntry, subjects: Sequence[str] = (), /) -> LedgerEntry:
+        """Store the task *entry*, to be run when it is due, or one of *subjects*, for which it waits, has come.
+
+        Return it, or the call that has its key already.
+        """
+
+        def submit(connection: Connection) -> LedgerEntry:
+            current = self._claim(connection, entry, "")
+            if subjects and self._wait(connection, entry, subjects):
+                connection.execute(LEDGER.update().where(_t.id == encode_name(entry.id)).values(run_at=Now()))
+            return current
+
+        current = await self._store.transact(submit)
         self.notify()
         return current
 
@@ -106,20 +124,21 @@ class DatabaseTasks(DatabaseLedger):
         run = replace(entry, state="running", fence=entry.fence + 1, is_own=True, is_abandoned=False)
         return replace(run, attempts=values["attempts"])
 
-    async def park(self, entry: LedgerEntry, run_at: datetime, waits_on: str | None) -> bool:
-        """Let *entry* wait until *run_at*, or until a question with the digest *waits_on* is answered.
+    async def park(self, entry: LedgerEntry, run_at: datetime, subjects: Sequence[str] = ()) -> bool:
+        """Let *entry* wait until *run_at*, or until one of *subjects* has come: what `wake` is given.
 
         False where another process runs it by now.
         """
         heartbeat = self._heartbeat()
 
         def park(connection: Connection) -> bool:
-            is_answered = exists().where(PENDINGS.c.digest == waits_on, PENDINGS.c.state == "answered")
             own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == heartbeat.owner)
             is_due = connection.execute(select(_t.cancelled).where(*own)).scalar() == 1
-            is_due = is_due or (waits_on is not None and bool(connection.execute(select(is_answered)).scalar()))
-            due = Now() if is_due else encode_time(run_at)
-            values: dict[str, Any] = {"state": "waiting", "waits_on": waits_on, "run_at": due}
+            has_come = self._wait(connection, entry, subjects)
+            values: dict[str, Any] = {
+                "state": "waiting",
+                "run_at": Now() if is_due or has_come else encode_time(run_at),
+            }
             values["expires_at"] = encode_time(run_at) + self._keep
             update = LEDGER.update().where(*own, _t.state == "running").values(values)
             return connection.execute(update).rowcount == 1
@@ -127,6 +146,24 @@ class DatabaseTasks(DatabaseLedger):
         is_parked = await self._store.transact(park)
         heartbeat.end(entry)
         return is_parked
+
+    def _wait(self, connection: Connection, entry: LedgerEntry, subjects: Sequence[str]) -> bool:
+        """Let *entry* wait for *subjects*, and for nothing else. Return whether one has come already."""
+        row = _of(entry)
+        connection.execute(WAITS.delete().where(WAITS.c.task == row["task"]))
+        if not subjects:
+            return False
+        connection.execute(WAITS.insert(), [{**row, "subject": encode_name(subject)} for subject in set(subjects)])
+        return bool(connection.execute(_IS_THERE, {"task": row["task"]}).scalar())
+
+    async def change(self, entry: LedgerEntry, call: Mapping[str, Any]) -> bool:
+        """Store *call* as what *entry*, which runs here, goes on with. False where another process runs it by now."""
+        owner = self._heartbeat().owner
+        own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == owner, _t.state == "running")
+        body = self._row(replace(entry, call=call), owner)["body"]
+        return await self._store.transact(
+            lambda connection: connection.execute(LEDGER.update().where(*own).values(body=body)).rowcount == 1
+        )
 
     async def cancel(self, entry: LedgerEntry, result: Mapping[str, Any]) -> bool:
         """End *entry* with *result* where it does not run. Else ask the process that runs it to stop: False."""
@@ -136,6 +173,7 @@ class DatabaseTasks(DatabaseLedger):
 
         def cancel(connection: Connection) -> bool:
             if connection.execute(LEDGER.update().where(_t.id == row_id, _IS_IDLE).values(end)).rowcount:
+                wake(connection, row_id)
                 return True
             connection.execute(LEDGER.update().where(_t.id == row_id, _t.state == "running").values(cancelled=1))
             return False
@@ -143,8 +181,12 @@ class DatabaseTasks(DatabaseLedger):
         return await self._store.transact(cancel)
 
     async def wake(self) -> int:
-        """Make due what waits for an answer that is there, and was given as it began to wait. Return how many."""
-        return await self._store.transact(lambda connection: connection.execute(_WAKE).rowcount)
+        """Make due what waits for something that has come as it began to wait. Return how many."""
+        ids = await self._store.transact(lambda connection: connection.execute(_MISSED).scalars().all(), write=False)
+        if not ids:
+            return 0
+        update = LEDGER.update().where(_t.id.in_(ids), _t.state == "waiting").values(run_at=Now())
+        return await self._store.transact(lambda connection: connection.execute(update).rowcount)
 
     async def cancelled(self) -> Sequence[str]:
         """Return the ids of tasks that run here and are to stop."""
