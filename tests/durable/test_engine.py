@@ -337,3 +337,18 @@ async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path) -> None
         process.communicate()
     assert Path(f"{path}.effects").read_text().splitlines().count("one") == 1
     assert sorted(Path(f"{path}.effects").read_text().splitlines()) == ["one", "paid", "three Bob", "two"]
+
+
+async def test_a_program_can_wait_for_a_task_as_for_any_pending(path: Path) -> None:
+    @tool(task=True)
+    async def ask(context: Context) -> str:
+        """Ask."""
+        return f"for {await context.ask('who', str, 'Who?')}"
+
+    async with Crib([ask], store=path) as crib:
+        pending = (await crib.workbench(Caller("ann")).call("ask")).pending
+        assert pending is not None
+        assert not await crib.wait_for(pending, timeout_s=0.01)
+        await crib.answer((await question(crib)).id, Input("bob"), by="ann")
+        assert await crib.wait_for(pending, timeout_s=WAIT_S)
+        assert (await crib.tasks.get(pending.id)).state == "ended"

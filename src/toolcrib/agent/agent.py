@@ -4,29 +4,49 @@
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from ..call import EventQueue, streamed
-from ..core import Audio, Call, CancellationToken, Data, File, Image, Result, SetupError, Text, ToolError
+from ..call import EventQueue, may_be_repeated, streamed
+from ..core import (
+    Audio,
+    Call,
+    CancellationToken,
+    Data,
+    File,
+    Image,
+    Pending,
+    Result,
+    SetupError,
+    Text,
+    Tool,
+    ToolError,
+)
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
 from ..formats.reading import require_tool
 from ..schema.declared import require_values
-from ..workbench import Crib, Workbench
+from ..workbench import Crib, Save, StoredRun, UnknownTaskError, Workbench
 from .model import Model, ModelError, Request, model_from_name, require_model, require_reply
 from .outcome import Outcome
-from .resume import Answers, PendingAnswer, answer_waiting, read_state, signer, still_needed, write_state
+from .resume import Answers, PendingAnswer, answer_waiting, read_end, read_state, signer, still_needed, write_state
 from .run import CallEvent, CallFinished, CallStarted, Run, RunEvent, RunOptions, checked_turns
 
 T = TypeVar("T")
 
 Prompt = str | Text | Data | Image | Audio | File | User | Sequence[Any]
 """What a run begins with: text, content, a list of both, or the turns of a conversation."""
+
+MAX_PROMPT_CHARS = 500
+"""How much of its prompt is shown of a run that is stored."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _Events = EventQueue[RunEvent] | None
 
@@ -49,6 +69,8 @@ class Agent:
     - *max_calls*, *max_calls_per_turn*: how many calls run. Those beyond end as `limited` errors; beyond *max_calls*
       the run is stopped.
     - *max_tokens*: a run that has used as many, input and output, is stopped instead of asking the model again.
+    - *name*: a run that waits is stored, in the database of the workbench, and goes on by itself as soon as what it
+      waits for is there: in this process, or in another one with an agent of this name and the same tools. See `wait`.
     - *shorten*: a function, sync or async, of the turns before each request: what it returns is sent in their place.
       The outcome has all turns.
 
@@ -74,6 +96,7 @@ class Agent:
         max_calls_per_turn: int = 100,
         max_tokens: int | None = None,
         shorten: Shorten | None = None,
+        name: str | None = None,
     ) -> None:
         source: Any = tools
         if isinstance(source, Crib):
@@ -94,6 +117,10 @@ class Agent:
         )
         require_values(RunOptions, asdict(self._options), of="Agent")
         self._shorten = shorten
+        if name is not None:
+            _require_name(name)
+            _require_database(self.workbench, f"An agent with a name stores its runs, as '{name}' does, which")
+        self.name = name
 
     # Runs
 
@@ -105,7 +132,7 @@ class Agent:
         *prompt* is text, content, or turns; *after* the conversation before it, as `Outcome.turns` has it. Cancelling
         the task cancels the calls; with *cancellation* the run then ends with an Outcome, `cancelled`.
         """
-        return await self._run(Run(_turns(prompt, after), self._options), None, cancellation)
+        return await self._begin(prompt, after, None, cancellation)
 
     def run_sync(
         self, prompt: Prompt, /, *, after: Sequence[Turn] = (), cancellation: CancellationToken | None = None
@@ -126,7 +153,7 @@ class Agent:
         A slow reader holds back the run. A reader that leaves (`break`, then the iterator's `aclose`) cancels it.
         """
         events = EventQueue[RunEvent]()
-        return streamed(events, lambda: self._run(Run(_turns(prompt, after), self._options), events, cancellation))
+        return streamed(events, lambda: self._begin(prompt, after, events, cancellation))
 
     async def resume(
         self,
@@ -147,7 +174,7 @@ class Agent:
         The host keeps *state*: it has the conversation and, where it is signed, the answers so far. Raises AnswerError
         where an answer does not count, and SetupError where *state* is not valid.
         """
-        return await self._resume(state, answers or {}, by, None, cancellation)
+        return await self._resumed(state, answers, by, None, cancellation)
 
     def resume_sync(self, state: Mapping[str, Any], answers: Answers | None = None, *, by: str = "") -> Outcome:
         """Do the same as `resume`, for sync code."""
@@ -163,13 +190,29 @@ class Agent:
     ) -> AsyncIterator[RunEvent | Outcome]:
         """Do the same as `resume`, with the events of `stream`. Each call that waited starts and ends once."""
         events = EventQueue[RunEvent]()
-        return streamed(events, lambda: self._resume(state, answers or {}, by, events, cancellation))
+        return streamed(events, lambda: self._resumed(state, answers, by, events, cancellation))
+
+    async def wait(self, task: str, *, timeout_s: float | None = None) -> Outcome:
+        """Return how a stored run has ended, once it has: *task* is that of the outcome that was pending.
+
+        Raises TimeoutError after *timeout_s*, and UnknownTaskError where the caller of the workbench has no such run.
+        """
+        await self.start()
+        tasks, principal = self.workbench.crib.tasks, self.workbench.caller.principal
+        state = await tasks.state_of(task, principal=principal)
+        result = await tasks.wait(task, principal=principal, timeout_s=timeout_s)
+        state = await tasks.state_of(task, principal=principal)
+        return read_end(state, self._options, result.error, self.workbench.redacted)
 
     # Lifecycle
 
     async def start(self) -> None:
-        """Start the workbench. The first run does it too."""
+        """Start the workbench, and go on with the stored runs of this name. The first run does it too."""
         await self.workbench.start()
+        if self.name is not None:
+            tasks = self.workbench.crib.tasks
+            tasks.go_on_with(self.name, self._go_on)
+            await tasks.start()
 
     async def stop(self) -> None:
         """Stop the workbench that this agent has made. One that was passed in goes on."""
@@ -188,7 +231,65 @@ class Agent:
     def __repr__(self) -> str:
         return f"<Agent of {self.model.name} with {self.workbench!r}>"
 
+    # Runs that are stored
+
+    async def _stored(self, outcome: Outcome, run: Run) -> Outcome:
+        """Return *outcome*, stored in place of its state where it waits and the agent has a name."""
+        if self.name is None or outcome.state is None:
+            return outcome
+        bench, prompt = self.workbench, run.turns[run.began - 1]
+        texts = [part.text for part in prompt.content if isinstance(part, Text)] if isinstance(prompt, User) else []
+        shown = bench.redacted(" ".join(texts))[:MAX_PROMPT_CHARS]
+        stored = StoredRun(self.name, bench.caller, outcome.state, shown, outcome.pendings)
+        return replace(outcome, state=None, task=await bench.crib.tasks.submit(stored))
+
+    async def _go_on(self, stored: StoredRun, save: Save, token: CancellationToken) -> StoredRun:
+        """Go on with a run that waited, of this agent in this process or an earlier one."""
+        agent, bench = self, self.workbench
+        if stored.caller != bench.caller:
+            agent = copy(self)
+            agent.workbench = bench.crib.workbench(stored.caller)
+        try:
+            return await agent._go_on_here(stored, save, token)
+        finally:
+            if agent is not self:
+                await agent.workbench.stop()
+
+    async def _go_on_here(self, stored: StoredRun, save: Save, token: CancellationToken) -> StoredRun:
+        if "status" in stored.state:  # its process died as it ended
+            outcome = read_end(stored.state, self._options, None, self.workbench.redacted)
+            return replace(stored, result=_result_of(outcome))
+        outcome, run = await self._resume(stored.state, {}, "", None, token, save)
+        if outcome.state is not None:
+            return replace(stored, state=outcome.state, pendings=outcome.pendings)
+        end = {**write_state(run, (), None), "status": outcome.status, "why": outcome.why}
+        return replace(stored, state=end, result=_result_of(outcome))
+
+    async def _task_result(self, call: Call, pending: Pending) -> Result[Any] | None:
+        """Return how the task ended that *call* became; None where it has not."""
+        try:
+            task = await self.workbench.crib.tasks.get(pending.id, principal=self.workbench.caller.principal)
+        except UnknownTaskError:
+            return _refused(call, _EXPIRED)
+        return task.result
+
     # The loop
+
+    async def _begin(
+        self, prompt: Prompt, after: Sequence[Turn], events: _Events, token: CancellationToken | None
+    ) -> Outcome:
+        run = Run(_turns(prompt, after), self._options)
+        return await self._stored(await self._run(run, events, token), run)
+
+    async def _resumed(
+        self,
+        state: Mapping[str, Any],
+        answers: Answers | None,
+        by: str,
+        events: _Events,
+        token: CancellationToken | None,
+    ) -> Outcome:
+        return await self._stored(*await self._resume(state, answers or {}, by, events, token))
 
     async def _resume(
         self,
@@ -197,33 +298,53 @@ class Agent:
         by: str,
         events: _Events,
         token: CancellationToken | None,
-    ) -> Outcome:
+        save: Save | None = None,
+    ) -> tuple[Outcome, Run]:
         run, last, old = read_state(state, self._options, self._sign)
         results = {result.call_id: result for result in last.results}
         waiting = {id: result.pending for id, result in results.items() if result.pending is not None}  # noqa: A001
         bench, is_signed = self.workbench, self._sign is not None
         await bench.start()
         usable = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
-        new = await self._results(run, [call for call in run.reply.calls if call.id in waiting], events, token)
-        results |= zip(waiting, new, strict=True)
-        run.add_results([results[call.id] for call in run.reply.calls])
+        calls = {call.id: call for call in run.reply.calls}
+        tasks = [id for id, pending in waiting.items() if pending.kind == "task" and bench.crib.database is not None]  # noqa: A001
+        for id in tasks:  # noqa: A001
+            results[id] = await self._task_result(calls[id], waiting[id]) or results[id]
+        repeated = [call for id, call in calls.items() if id in waiting and id not in tasks]  # noqa: A001
+        for call, result in zip(repeated, await self._results(run, repeated, events, token), strict=True):
+            results[call.id] = result
+        run.add_results([results[id] for id in calls])  # noqa: A001
         if (over := await run.over(bench.redacted)) is not None:
-            return self._with_state(over, run, still_needed(usable, waiting.values(), new))
-        return await self._run(run, events, token, first=False)
+            new = [results[id] for id in waiting]  # noqa: A001
+            return self._with_state(over, run, still_needed(usable, waiting.values(), new)), run
+        if save is not None and waiting:
+            await save(write_state(run, (), self._sign))
+        return await self._run(run, events, token, save, first=False), run
 
-    async def _run(self, run: Run, events: _Events, token: CancellationToken | None, *, first: bool = True) -> Outcome:
+    async def _run(
+        self,
+        run: Run,
+        events: _Events,
+        token: CancellationToken | None,
+        save: Save | None = None,
+        *,
+        first: bool = True,
+    ) -> Outcome:
         bench = self.workbench
-        await bench.start()
+        await self.start()
         redact = bench.redacted
         if first:
             _require_choice(self._options.tool_choice, bench)
-            _require_store(bench)
+            if (once := next((tool.spec.name for tool in bench.registry if tool.spec.once), None)) is not None:
+                _require_database(bench, f"Tool '{once}' has once=True, which")
         over: Outcome | None = None
         while over is None:
             if token is not None and token.is_cancelled():
                 return run.outcome("cancelled", redact, "The run was cancelled.")
             try:
                 over = await self._turn(run, events, token)
+                if save is not None and over is None and isinstance(run.turns[-1], Results):
+                    await save(write_state(run, (), self._sign))
             except BaseException as error:
                 if isinstance(run.turns[-1], Reply) and run.reply.calls:  # the workbench was stopped, for example
                     run.add_results([_refused(call, _LOST) for call in run.reply.calls])
@@ -294,7 +415,7 @@ class Agent:
             return [_refused(call, _NO_TOOLS) for call in calls]
         registry = bench.registry
         calls = [
-            replace(call, idempotency_key=run.key(call)) if _is_once(registry.find(call.tool)) else call
+            replace(call, idempotency_key=run.key(call)) if self._is_once(registry.find(call.tool)) else call
             for call in calls
         ]
         if token is not None:
@@ -306,6 +427,12 @@ class Agent:
         if len(calls) == 1:
             return [await bench.call(calls[0])]
         return await bench.call_many(calls, parallel=self._options.parallel)
+
+    def _is_once(self, tool: Tool | None) -> bool:
+        """Return whether calls of *tool* have a key: also those of a run that may begin a turn once more."""
+        if tool is None or self.name is None:
+            return tool is not None and tool.spec.once
+        return tool.is_task or not may_be_repeated(tool.spec)
 
     async def _observed_results(self, calls: Sequence[Call], events: EventQueue[RunEvent]) -> Sequence[Result[Any]]:
         if not self._options.parallel:
@@ -365,21 +492,21 @@ def _require_choice(choice: Choice, bench: Workbench) -> None:
         require_tool(choice, bench.specs())
 
 
-def _is_once(tool: Any) -> bool:
-    return tool is not None and tool.spec.once
+def _require_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise SetupError(f"{name!r} is not a name for an agent. Use 1 to 64 letters, digits, '_' and '-'.")
 
 
-def _require_store(bench: Workbench) -> None:
-    """Raise SetupError where a tool with `once` has no database for its keys."""
-    once = next((tool.spec.name for tool in bench.registry if tool.spec.once), None)
-    if once is not None and getattr(bench.crib.store, "ledger", None) is None:
-        raise SetupError(f"Tool '{once}' has once=True, which needs a database: Workbench([...], store=...).")
+def _require_database(bench: Workbench, subject: str) -> None:
+    if bench.crib.database is None:
+        raise SetupError(f"{subject} needs a database: Workbench([...], store=...).")
 
 
 _Why = tuple[str, Literal["denied", "limited", "lost"]]
 
 _NO_TOOLS: _Why = "No tool may be called in this conversation. Answer without tools.", "denied"
 _LOST: _Why = "The run failed before this call had a result. It is not known whether it was carried out.", "lost"
+_EXPIRED: _Why = "The result of this task has expired. It is not known here how it ended.", "lost"
 _NOT_ANSWERED: _Why = "The call was not made: it is of a reply in which the model refused to answer.", "denied"
 
 
@@ -389,6 +516,14 @@ def _too_many(options: RunOptions) -> _Why:
         f"The call was not made: at most {per_turn} calls run in one turn, and {every} in all. Make fewer.",
         "limited",
     )
+
+
+def _result_of(outcome: Outcome) -> Result[str]:
+    """Return the result of the task that a run was."""
+    codes: dict[str, Literal["limited", "cancelled"]] = {"stopped": "limited", "cancelled": "cancelled"}
+    error = None if outcome.status == "done" else ToolError(outcome.why, codes.get(outcome.status, "failed"))
+    now = datetime.now(UTC)
+    return Result(outcome.text, (Text(outcome.text if error is None else error.message),), error, (), now, now)
 
 
 def _refused(call: Call, why: _Why) -> Result[Any]:

@@ -59,7 +59,8 @@ class Outcome:
     which every call has its result, so the next run can continue it: `agent.run("And now?", after=outcome.turns)`.
     `usage` is the sum over the run, `trace` has each of its calls in the model's order. Of a pending run, `pendings` is
     what it waits for: calls that are the same wait for one, and an answer to it counts for one of them. `state` is what
-    `Agent.resume` takes: JSON data.
+    `Agent.resume` takes: JSON data. An agent with a name has stored it instead, under the id `task`, which `Agent.wait`
+    takes.
     """
 
     status: RunStatus
@@ -70,6 +71,7 @@ class Outcome:
     trace: tuple[Trace, ...] = ()
     pendings: tuple[Pending, ...] = ()
     state: dict[str, Any] | None = None
+    task: str | None = None
 
 
 def traced(turns: Sequence[Turn], redact: Callable[[str], str]) -> tuple[Trace, ...]:

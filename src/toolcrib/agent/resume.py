@@ -17,12 +17,13 @@ from typing import Annotated, Any, cast
 
 from pydantic import NonNegativeInt, PlainValidator, TypeAdapter
 
-from ..core import Answer, AnswerError, Pending, Result, SetupError, answer_from
+from ..core import Answer, AnswerError, Pending, Result, SetupError, ToolError, answer_from
 from ..formats import Reply, Results, Usage, turn_from_dict, turn_to_dict
 from ..formats.reading import json_data
 from ..formats.turn_data import checked
 from ..machinery import canonical
 from ..workbench import Workbench
+from .outcome import Outcome, RunStatus
 from .run import Run, RunOptions, checked_turns
 
 _log = logging.getLogger("toolcrib")
@@ -86,6 +87,24 @@ def read_state(
     state: Mapping[str, Any], options: RunOptions, sign: Signer | None
 ) -> tuple[Run, Results, Sequence[PendingAnswer]]:
     """Return a run without the results of its last turn; these results; the answers so far. Raises SetupError."""
+    run, answers = _read(state, options, sign)
+    last = run.turns.pop()
+    if not isinstance(last, Results):
+        raise _malformed("the last turn has no calls that wait")
+    return run, last, answers
+
+
+def read_end(
+    state: Mapping[str, Any], options: RunOptions, error: ToolError | None, redact: Callable[[str], str]
+) -> Outcome:
+    """Return the outcome of a stored run that has ended: by itself, or by *error* while it waited."""
+    run, _ = _read(state, options, None)
+    status: RunStatus = "cancelled" if error is not None and error.code == "cancelled" else "failed"
+    why = "" if error is None else error.message
+    return run.outcome(state.get("status", status), redact, state.get("why", why))
+
+
+def _read(state: Mapping[str, Any], options: RunOptions, sign: Signer | None) -> tuple[Run, Sequence[PendingAnswer]]:
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
         version = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
         raise SetupError(
@@ -96,18 +115,19 @@ def read_state(
         _require_signature(state, sign)
     try:
         data = checked(TypeAdapter(_State), state, "state")
-        *before, last = checked_turns([turn_from_dict(turn) for turn in data.turns])
-        reply = before[-1]
-        if not isinstance(reply, Reply) or not isinstance(last, Results):
-            raise ValueError("the last turn has no calls that wait")
+        turns = checked_turns([turn_from_dict(turn) for turn in data.turns])
+        reply = next((turn for turn in reversed(turns) if isinstance(turn, Reply)), Reply())
         if len({call.id for call in reply.calls}) < len(reply.calls):
             raise ValueError("two calls of the last turn have the same id")
-    except (AnswerError, IndexError, ValueError, SetupError) as error:
-        reason = str(error).rstrip(".")
-        raise SetupError(f"This state of a run is malformed: {reason}. Resume from Outcome.state, unchanged.") from None
-    run = Run(before, options, began=data.began, id=data.id)
+    except (AnswerError, ValueError, SetupError) as error:
+        raise _malformed(str(error).rstrip(".")) from None
+    run = Run(turns, options, began=data.began, id=data.id)
     run.steps, run.errors, run.usage, run.reply = data.steps, data.errors, data.usage, reply
-    return run, last, data.answers if sign else ()
+    return run, data.answers if sign else ()
+
+
+def _malformed(reason: str) -> SetupError:
+    return SetupError(f"This state of a run is malformed: {reason}. Resume from Outcome.state, unchanged.")
 
 
 def signer(store: Any) -> Signer | None:

@@ -6,10 +6,12 @@ after their leases; an idempotent one begins again, any other is lost until that
 
 import asyncio
 import functools
+import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..call import EventStream, StepLog, TaskRun, caller_of, error_result, restored, stored, streamed
@@ -27,7 +29,7 @@ from ..core import (
     content_to_dict,
 )
 from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure
-from ..workbench import Crib, Task, UnknownTaskError
+from ..workbench import Crib, GoOn, StoredRun, Task, UnknownTaskError
 from ..workbench.sync import value_at_home
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ MAX_ATTEMPTS = 3
 _POLL_S = 0.5
 """How often the store is asked for what other processes have left or cancelled."""
 _SWEEP_S = 20.0
+MAX_FAILURES = 10
+"""How often a run of an agent is tried that fails by an error, as where its model cannot be reached."""
+_FIRST_PAUSE_S = 15.0
+"""How long it waits before the second time; each time twice as long, so for two hours before the last."""
 _AUTHORIZATION_S = 5.0
 """How often a task that waits for an authorization looks whether it is there."""
 
@@ -70,6 +76,7 @@ class EmbeddedTasks:
         self._running: dict[str, tuple[asyncio.Task[None], CancellationToken]] = {}
         self._wake = asyncio.Event()
         self._names: tuple[str, ...] | None = None
+        self._agents: dict[str, GoOn] = {}
         self._end_following = crib.registry.on_change(self._forget_names)
 
     @_at_home
@@ -118,6 +125,46 @@ class EmbeddedTasks:
         if not await self._rows.cancel(entry, stored(result)) and (running := self._running.get(id)) is not None:
             running[1].cancel()
         return True
+
+    @_at_home
+    async def submit(self, run: StoredRun) -> str:
+        caller, own_id = run.caller, f"run_{token_hex(16)}"
+        until, subjects = _until_any_of(run.pendings, own_id)
+        entry = LedgerEntry(
+            id=own_id,
+            principal=caller.principal,
+            key=own_id,
+            digest="",
+            tool=_task_name(run.name),
+            thread=caller.thread,
+            is_idempotent=True,  # its calls have keys
+            started_at=datetime.now(UTC),
+            arguments=json.dumps({"prompt": run.prompt}),
+            state="waiting",
+            call={
+                "agent": run.name,
+                "profile": caller.profile,
+                "groups": sorted(caller.groups),
+                "claims": sorted(caller.claims),
+                "state": run.state,
+                "failures": 0,
+            },
+            run_at=until,
+        )
+        await self._rows.submit(entry, subjects)
+        return own_id
+
+    def go_on_with(self, name: str, work: GoOn) -> None:
+        self._agents[name] = work
+        self._forget_names()
+
+    @_at_home
+    async def state_of(self, id: str, *, principal: str | None = None) -> Mapping[str, Any]:  # noqa: A002
+        entry = await self._entry(id, principal)
+        if entry.call is None or "agent" not in entry.call:
+            raise UnknownTaskError(f"The task '{id[:100]}' is not a run of an agent.")
+        state: Mapping[str, Any] = entry.call["state"]
+        return state
 
     # What callers see
 
@@ -189,7 +236,8 @@ class EmbeddedTasks:
 
     async def _take(self) -> None:
         if self._names is None:
-            self._names = tuple(sorted(tool.spec.name for tool in self.crib.registry if tool.is_task))
+            names = [tool.spec.name for tool in self.crib.registry if tool.is_task]
+            self._names = tuple(sorted([*names, *map(_task_name, self._agents)]))
         room = MAX_RUNNING - len(self._running)
         if not self._names or room <= 0:
             return
@@ -222,13 +270,42 @@ class EmbeddedTasks:
     async def _run_once(self, entry: LedgerEntry, token: CancellationToken) -> None:
         if entry.attempts >= MAX_ATTEMPTS:
             message = f"Task '{entry.id}' was begun {entry.attempts} times, and its process died each time."
-            result = _ended_with(entry, ToolError(message, "failed", retry="never"))
-        else:
-            result = await self._result_of(entry, token)
-        if result.pending is None:
+            await self._rows.finish(entry, stored(_ended_with(entry, ToolError(message, "failed", retry="never"))))
+        elif entry.call is not None and "agent" in entry.call:
+            await self._go_on(entry, entry.call, token)
+        elif (result := await self._result_of(entry, token)).pending is None:
             await self._rows.finish(entry, stored(result))
         else:
             await self._rows.park(entry, *_until_any_of([result.pending], entry.id))
+
+    async def _go_on(self, entry: LedgerEntry, call: Mapping[str, Any], token: CancellationToken) -> None:
+        """Go on with the run of an agent once. What it has done is stored after each turn."""
+
+        async def save(state: Mapping[str, Any], failures: int = 0) -> None:
+            nonlocal call
+            call = {**call, "state": state, "failures": failures}
+            if not await self._rows.change(entry, call):
+                raise asyncio.CancelledError  # another process runs it by now
+
+        name = call["agent"]
+        try:
+            run = await self._agents[name](StoredRun(name, caller_of(entry), call["state"]), save, token)
+        except Exception as error:
+            failures, problem = call["failures"] + 1, self.crib.describe(error)
+            log_failure(f"A run of the agent '{name}' ({entry.id}) could not go on", error, self.crib.redaction)
+            if failures >= MAX_FAILURES:
+                failure = ToolError(f"It could not go on, {failures} times in a row. {problem}", "failed")
+                await self._rows.finish(entry, stored(_ended_with(entry, failure)))
+                return
+            await save(call["state"], failures)
+            pause = timedelta(seconds=_FIRST_PAUSE_S * 2 ** (failures - 1))
+            await self._rows.park(entry, datetime.now(UTC) + pause)
+            return
+        await save(run.state)
+        if run.result is not None:
+            await self._rows.finish(entry, stored(run.result))
+        else:
+            await self._rows.park(entry, *_until_any_of(run.pendings, entry.id))
 
     async def _interrupted(self, entry: LedgerEntry) -> None:
         """Leave an idempotent task to the next process. Another one has been stopped for good."""
@@ -258,6 +335,11 @@ class EmbeddedTasks:
         finally:
             await bench.stop()
         raise AssertionError("a call ends with a result")
+
+
+def _task_name(agent: str) -> str:
+    """Return the name of the tasks that are runs of *agent*: with a character that no name of a tool has."""
+    return f"agent/{agent}"
 
 
 def _until_any_of(pendings: Sequence[Pending], own_id: str) -> tuple[datetime, list[str]]:

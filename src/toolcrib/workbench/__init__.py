@@ -13,7 +13,7 @@ from .options import Options, Stores
 from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search
-from .tasks import Task, Tasks, UnknownTaskError
+from .tasks import GoOn, Save, StoredRun, Task, Tasks, UnknownTaskError
 from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Crib, Workbench
 
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Ask",
     "Crib",
+    "filtered",
+    "GoOn",
+    "joined",
     "Limit",
     "Limiter",
+    "limits_from_data",
     "MemoryPendings",
     "MemoryResults",
     "Middleware",
@@ -32,31 +36,30 @@ __all__ = [
     "Options",
     "PendingStore",
     "Policy",
+    "prefixed",
     "PromptList",
     "PromptMessage",
     "Registry",
+    "renamed",
     "ResourceList",
     "ResultStore",
+    "retries_from_data",
     "Retry",
     "Rule",
     "Rules",
+    "rules_from_data",
+    "Save",
     "Search",
     "StoredPending",
     "StoredResult",
+    "StoredRun",
     "Stores",
-    "View",
+    "sync",
     "Task",
     "Tasks",
     "UnknownTaskError",
+    "View",
     "Workbench",
-    "filtered",
-    "joined",
-    "limits_from_data",
-    "prefixed",
-    "renamed",
-    "retries_from_data",
-    "rules_from_data",
-    "sync",
 ]
 
 

@@ -1,11 +1,11 @@
 """Calls that run as tasks, as programs see them. The room `durable` runs them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..core import Event, Result, ToolcribError
+from ..core import Caller, CancellationToken, Event, Pending, Result, ToolcribError
 
 TaskState = Literal["queued", "running", "waiting", "ended", "lost"]
 
@@ -40,6 +40,28 @@ class Task:
         return {**data, **times, "result": self.result and self.result.to_dict()}
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run of the agent *name* that waits for *pendings*, and goes on by itself; with a *result* it has ended.
+
+    *state* is JSON data that the agent alone reads. *prompt* is what people see of it, secrets redacted.
+    """
+
+    name: str
+    caller: Caller
+    state: Mapping[str, Any] = field(repr=False)
+    prompt: str = ""
+    pendings: Sequence[Pending] = ()
+    result: Result[Any] | None = None
+
+
+Save = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Stores the state of a run that goes on, from which it would go on if its process died."""
+
+GoOn = Callable[[StoredRun, Save, CancellationToken], Awaitable[StoredRun]]
+"""Goes on with a run, and returns it as it is then: it waits again, or has a result."""
+
+
 class Tasks(Protocol):
     """The tasks of a crib. An id is known to *principal* alone where that is given."""
 
@@ -69,4 +91,16 @@ class Tasks(Protocol):
 
     async def cancel(self, id: str, *, principal: str | None = None) -> bool:  # noqa: A002
         """Stop a task. False where it has ended already, or is lost. Raises UnknownTaskError."""
+        ...
+
+    async def submit(self, run: StoredRun) -> str:
+        """Store *run* as a task, and return its id. It goes on when one of its pendings is answered or has ended."""
+        ...
+
+    def go_on_with(self, name: str, work: GoOn) -> None:
+        """Go on by *work* with the runs of the agent *name*, in this process."""
+        ...
+
+    async def state_of(self, id: str, *, principal: str | None = None) -> Mapping[str, Any]:  # noqa: A002
+        """Return the state of the run with the task *id*. Raises UnknownTaskError, also where it is none."""
         ...

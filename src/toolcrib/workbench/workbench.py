@@ -237,8 +237,15 @@ class Crib(Startable):
     async def wait_for(self, pending: Pending, *, timeout_s: float | None = None) -> bool:
         """Wait until *pending* is answered, or what it asks for is granted, in any process.
 
-        False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused.
+        False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused. A task
+        that it waits for has ended then.
         """
+        if pending.kind == "task" and self.database is not None:
+            try:
+                await self.tasks.wait(pending.id, principal=pending.principal, timeout_s=timeout_s)
+            except TimeoutError:
+                return False
+            return True
         return await self.credentials.wait_for(pending, timeout_s)
 
     @cached_property
