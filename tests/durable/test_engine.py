@@ -11,6 +11,7 @@ import pytest
 
 from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Pending, Registry, Result, ToolError, Workbench, tool
 from toolcrib.core import Emitted, Progress, SetupError
+from toolcrib.store.tasks import DatabaseTasks
 from toolcrib.workbench import Rule, Rules, UnknownTaskError
 
 WAIT_S = 60
@@ -352,3 +353,46 @@ async def test_a_program_can_wait_for_a_task_as_for_any_pending(path: Path) -> N
         await crib.answer((await question(crib)).id, Input("bob"), by="ann")
         assert await crib.wait_for(pending, timeout_s=WAIT_S)
         assert (await crib.tasks.get(pending.id)).state == "ended"
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+async def test_two_questions_may_be_open_at_once(path: Path, order: str) -> None:
+    @tool(task=True, idempotent=True)
+    async def ask(context: Context) -> str:
+        """Ask twice."""
+        names = await asyncio.gather(*(context.ask(key, str, f"Who is {key}?") for key in "ab"))
+        return "-".join(names)
+
+    async with Crib([ask], store=path) as crib:
+        task = await submitted(crib, "ask")
+
+        async def both() -> dict[str, str]:
+            by_key = {pending.key: pending.id for pending in await crib.pendings()}
+            return by_key if len(by_key) == 2 else {}
+
+        ids = await until(both)
+        for key in order:
+            await crib.answer(ids[key], Input(key.upper()), by="ann")
+            await state(crib, task, "waiting" if key == order[0] else "ended")
+        assert (await crib.tasks.wait(task, timeout_s=WAIT_S)).value == "A-B"
+
+
+async def test_an_answer_is_not_lost_where_its_run_is_interrupted_before_it_is_stored(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool(task=True, idempotent=True)
+    async def ask(context: Context) -> str:
+        """Ask."""
+        return f"for {await context.ask('who', str, 'Who?')}"
+
+    add_step, is_overtaken = DatabaseTasks.add_step, iter([True])
+
+    async def add(self: DatabaseTasks, *args: Any) -> bool:
+        return not next(is_overtaken, False) and await add_step(self, *args)
+
+    monkeypatch.setattr(DatabaseTasks, "add_step", add)
+    async with Crib([ask], store=path) as crib:
+        task = await submitted(crib, "ask")
+        await crib.answer((await question(crib)).id, Input("bob"), by="ann")
+        assert (await crib.tasks.wait(task, timeout_s=WAIT_S)).value == "for bob"
+        assert next(is_overtaken, None) is None

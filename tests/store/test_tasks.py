@@ -93,14 +93,14 @@ async def test_a_store_of_before_keeps_what_its_tasks_wait_for(tmp_path: Path) -
     columns = (
         "id, principal, key, digest, tool, thread, idempotent, state, owner, fence, lease_until, started_at, expires_at"
     )
-    values = "'a', 'bob', 'a', 'd', 'dig', 't', 1, 'waiting', '', 1, 0, 0, 0"
-    connection.execute(f"INSERT INTO toolcrib_ledger ({columns}, body, waits_on) VALUES ({values}, x'00', 'd9')")
+    values = "'a', 'bob', 'a', 'd', 'dig', 't', 1, 'waiting', '', 1, 0, 0, 0"  # it waits for 'pending_1', by its digest
+    connection.execute(f"INSERT INTO toolcrib_ledger ({columns}, body, waits_on) VALUES ({values}, x'00', 'd1')")
     connection.commit()
     connection.close()
     store = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
     rows = await store.read(WAITS.select())
     store.close()
-    assert [dict(row) for row in rows] == [{"task": "a", "principal": "bob", "subject": "d9"}]
+    assert [dict(row) for row in rows] == [{"task": "a", "principal": "bob", "subject": "pending_1"}]
 
 
 async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_for_its_key(

@@ -35,12 +35,12 @@ async def travel(city: str, context: Context) -> str:
 
 
 async def main() -> None:
-    async with Crib([travel], store="night.db") as crib:
-        async with Agent("openai:gpt-5-mini", crib.workbench(), name="clerk") as agent:
-            if prompt := sys.argv[1:]:
-                outcome = await agent.run(*prompt)
-                print(outcome.status, outcome.task, flush=True)
-            await serve_http(crib, port=0, ready=lambda url: print(url.removesuffix("/mcp"), flush=True))
+    crib = Crib([travel], store="night.db")
+    async with crib, Agent("openai:gpt-5-mini", crib.workbench(), name="clerk") as agent:
+        if prompt := sys.argv[1:]:
+            outcome = await agent.run(*prompt)
+            print(outcome.status, outcome.task, flush=True)
+        await serve_http(crib, port=0, ready=lambda url: print(url.removesuffix("/mcp"), flush=True))
 
 
 asyncio.run(main())

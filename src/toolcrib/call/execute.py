@@ -51,6 +51,7 @@ from ..machinery import (
     Deadline,
     Steps,
     StillPending,
+    StoredPending,
     current_client,
     current_deadline,
     from_any_thread,
@@ -276,15 +277,21 @@ class CallPort:
         from ..schema import Elicitation
 
         question = Elicitation(schema)
-        ask = partial(self._ask, key, question, message, url)
+        answers: list[StoredPending] = []
+        ask = partial(self._ask, key, question, message, url, answers)
         if self._steps is None:
             return question.read(await ask())
         value = await self._steps.run(f"ask {key}", ask)
-        self._questions().use_up("input", key)
+        if answers:  # which are used up only now that they are stored as a step: a process may die in between
+            await self._questions().take("input", key)
         return question.read(value)
 
-    async def _ask(self, key: str, question: "Elicitation", message: str, url: str | None) -> Any:
-        entry = await self._questions().ask("input", key, message, question, url=url)
+    async def _ask(
+        self, key: str, question: "Elicitation", message: str, url: str | None, answers: list[StoredPending]
+    ) -> Any:
+        is_kept = self._steps is not None
+        entry = await self._questions().ask("input", key, message, question, is_kept=is_kept, url=url)
+        answers.append(entry)
         if isinstance(entry.answer, Input):
             return entry.answer.value
         answer = entry.answer if isinstance(entry.answer, Deny) else Deny()

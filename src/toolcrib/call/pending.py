@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from inspect import isawaitable
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core import (
     Answer,
@@ -53,6 +53,7 @@ from .arguments import CheckedArguments
 
 if TYPE_CHECKING:
     from ..schema import Elicitation
+    from ..store import DatabasePendings
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -235,17 +236,22 @@ class Questions:
         *,
         others_only: bool = False,
         is_pause: bool = False,
+        is_kept: bool = False,
         url: str | None = None,
     ) -> StoredPending:
         """Return an answer, which is this call's alone. Raises Suspended where there is none yet.
 
-        *is_pause*: the deadline of the call stands still while the host asks a person.
+        *is_pause*: the deadline of the call stands still while the host asks a person. *is_kept*: the answer stays
+        where it is until `take`, since the call has to store it first.
         """
         key, problem = self._redacted_key(key), ""
         if not self._digest:
             await in_thread_if_long(self.bind, self.call.arguments)
         store, now = self.pendings.store, self.pendings.clock()
-        entry = self._entries.get((kind, key)) or await store.take(self._digest, kind, key, now=now)
+        entry = self._entries.get((kind, key))
+        if entry is None:
+            take = cast("DatabasePendings", store).answered if is_kept else store.take
+            entry = await take(self._digest, kind, key, now=now)
         arguments: CheckedArguments | None = None
         if entry is not None and entry.made:
             arguments = await in_thread_if_long(partial(self._as_shown, entry), entry.made)
@@ -254,16 +260,20 @@ class Questions:
         if entry is not None and isinstance(entry.answer, Input) and question is not None:
             # Answered where only the JSON Schema was known, or asked for something else by now.
             problem = question.problems(entry.answer.value) or ""
+            if problem and is_kept:
+                await self.take(kind, key)
         if entry is None or problem or (others_only and entry.by == self.caller.principal):
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
             entry, arguments = await self._ask_again(kind, key, message, question, others_only, is_pause, url), None
         self.approved_arguments = arguments or self.approved_arguments
-        self._entries[kind, key] = entry
+        if not is_kept:
+            self._entries[kind, key] = entry
         return entry
 
-    def use_up(self, kind: PendingKind, key: str) -> None:
-        """Do not give the answer back: it is stored elsewhere."""
-        self._entries.pop((kind, self._redacted_key(key)), None)
+    async def take(self, kind: PendingKind, key: str) -> None:
+        """Use an answer up that was kept."""
+        store, now = self.pendings.store, self.pendings.clock()
+        await store.take(self._digest, kind, self._redacted_key(key), now=now)
 
     async def give_back(self) -> None:
         """Store the answers that a call has taken which ends waiting, for when it is made again."""

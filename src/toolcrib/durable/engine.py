@@ -346,9 +346,7 @@ def _until_any_of(pendings: Sequence[Pending], own_id: str) -> tuple[datetime, l
     """Return until when a task waits for *pendings*, and for what that may come before."""
     soon = datetime.now(UTC) + timedelta(seconds=_AUTHORIZATION_S)
     until = min(soon if pending.kind == "authorization" else pending.expires_at for pending in pendings)
-    subjects = {"approval": "digest", "input": "digest", "task": "id"}
-    names = [getattr(pending, subjects[pending.kind]) for pending in pendings if pending.kind in subjects]
-    return until, [name for name in names if name != own_id]
+    return until, [pending.id for pending in pendings if pending.id != own_id]
 
 
 def _ended_with(entry: LedgerEntry, error: ToolError) -> Result[Any]:

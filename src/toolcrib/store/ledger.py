@@ -287,7 +287,7 @@ class DatabaseLedger:
 
 
 def wake(connection: Connection, subject: str) -> None:
-    """Make due the tasks that wait for *subject*, which has come."""
+    """Make due the tasks that wait for *subject*: a question that was answered, a task that has ended."""
     waiting = select(WAITS.c.task).where(WAITS.c.subject == subject)
     connection.execute(LEDGER.update().where(_t.id.in_(waiting), _t.state == "waiting").values(run_at=Now()))
 

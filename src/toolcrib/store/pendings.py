@@ -103,14 +103,20 @@ class DatabasePendings:
             where = (_t.number == row["number"], _t.state == "open", _t.expires_at > encode_time(now))
             update = PENDINGS.update().where(*where).values(changes)
 
-            def answer_and_wake(connection: Connection, update: Update = update, digest: str = row["digest"]) -> bool:
+            def answer_and_wake(connection: Connection, update: Update = update, id: str = row["id"]) -> bool:  # noqa: A002
                 is_answered = connection.execute(update).rowcount == 1
                 if is_answered:  # with the task that waits for it: both, or none
-                    wake(connection, digest)
+                    wake(connection, id)
                 return is_answered
 
             return await self._store.transact(answer_and_wake)
         return False
+
+    async def answered(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
+        """Return what `take` would, and leave it there."""
+        now = await self._see(now)
+        rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
+        return next((entry for entry, _ in self._decoded(rows)), None)
 
     async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         now = await self._see(now)

@@ -166,7 +166,7 @@ LEDGER = table(
     key=("id",),
 )
 WAITS = table("toolcrib_waits", "task", "principal", "subject", key=("task", "subject"))
-"""What tasks wait for: the digest of a question, or the id of another task."""
+"""What tasks wait for: the id of a question, or of another task."""
 STEPS = table("toolcrib_steps", "task", "principal", "position", "key", "value", key=("task", "position"))
 TASK_EVENTS = table("toolcrib_task_events", "number", "task", "principal", "event", key=("number",))
 
@@ -252,7 +252,8 @@ STORE = Schema(
                 task TEXT NOT NULL, principal TEXT NOT NULL, subject TEXT NOT NULL, PRIMARY KEY (task, subject))""",
             "CREATE INDEX toolcrib_waits_subject ON toolcrib_waits (subject)",
             """INSERT INTO toolcrib_waits (task, principal, subject)
-                SELECT id, principal, waits_on FROM toolcrib_ledger WHERE waits_on IS NOT NULL""",
+                SELECT l.id, l.principal, p.id
+                FROM toolcrib_ledger l JOIN toolcrib_pendings p ON p.digest = l.waits_on""",
             "DROP INDEX toolcrib_ledger_waiting",
             "ALTER TABLE toolcrib_ledger DROP COLUMN waits_on",
         ),

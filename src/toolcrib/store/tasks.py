@@ -46,7 +46,7 @@ _DUE = SELECT.where(_t.is_task == 1, _IS_DUE).order_by(_t.run_at).limit(bindpara
 _LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
 _other = LEDGER.alias().c
 _HAS_COME = or_(
-    exists().where(PENDINGS.c.digest == WAITS.c.subject, PENDINGS.c.state == "answered"),
+    exists().where(PENDINGS.c.id == WAITS.c.subject, PENDINGS.c.state == "answered"),
     exists().where(_other.id == WAITS.c.subject, _other.state == "ended"),
 )
 _IS_THERE = select(exists().where(WAITS.c.task == bindparam("task"), _HAS_COME))
