@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Pending, Registry, Result, ToolError, Workbench, tool
 from toolcrib.core import Emitted, Progress, SetupError
@@ -385,14 +386,17 @@ async def test_an_answer_is_not_lost_where_its_run_is_interrupted_before_it_is_s
         """Ask."""
         return f"for {await context.ask('who', str, 'Who?')}"
 
-    add_step, is_overtaken = DatabaseTasks.add_step, iter([True])
+    add_step, others = DatabaseTasks.add_step, iter(["another process"])
 
     async def add(self: DatabaseTasks, *args: Any) -> bool:
-        return not next(is_overtaken, False) and await add_step(self, *args)
+        if owner := next(others, None):  # takes the task over, and dies
+            overtake = f"UPDATE toolcrib_ledger SET owner = '{owner}', fence = fence + 1, lease_until = 0"
+            await crib.store.transact(lambda connection: connection.execute(text(overtake)).rowcount)
+        return await add_step(self, *args)
 
     monkeypatch.setattr(DatabaseTasks, "add_step", add)
     async with Crib([ask], store=path) as crib:
         task = await submitted(crib, "ask")
         await crib.answer((await question(crib)).id, Input("bob"), by="ann")
         assert (await crib.tasks.wait(task, timeout_s=WAIT_S)).value == "for bob"
-        assert next(is_overtaken, None) is None
+        assert (await crib.tasks.get(task)).attempts == 1
