@@ -13,7 +13,7 @@ from sqlalchemy import text
 from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Pending, Registry, Result, ToolError, Workbench, tool
 from toolcrib.core import Emitted, Progress, SetupError
 from toolcrib.store.tasks import DatabaseTasks
-from toolcrib.workbench import Rule, Rules, UnknownTaskError
+from toolcrib.workbench import LogLine, Rule, Rules, UnknownTaskError
 
 WAIT_S = 60
 
@@ -400,3 +400,31 @@ async def test_an_answer_is_not_lost_where_its_run_is_interrupted_before_it_is_s
         await crib.answer((await question(crib)).id, Input("bob"), by="ann")
         assert (await crib.tasks.wait(task, timeout_s=WAIT_S)).value == "for bob"
         assert (await crib.tasks.get(task)).attempts == 1
+
+
+async def test_what_a_task_logs_is_stored_and_shown_without_secrets(path: Path) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(task=True)
+    def dig(context: Context) -> str:
+        """Dig, in a thread."""
+        context.log.warning("depth %d", 3)
+        context.log.error("the key is %s", "canary-secret-1")
+        context.loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), context.loop).result()
+        return "dug"
+
+    @tool
+    def other(context: Context) -> str:
+        """Log, and be no task."""
+        context.log.warning("not of the task")
+        return "x"
+
+    async with Crib([dig, other], store=path, secrets=["canary-secret-1"]) as crib:
+        events = crib.tasks.follow(await submitted(crib, "dig"))
+        await begun.wait()
+        await crib.workbench(Caller("ann")).call("other")
+        lines = [await anext(events), await anext(events)]
+        go_on.set()
+        assert [type(event) async for event in events] == [Result]
+    assert lines == [LogLine("warning", "depth 3"), LogLine("error", "the key is [secret]")]

@@ -33,6 +33,12 @@ class EventQueue(Generic[E]):
         self.count += 1
         self._changed.set()
 
+    def add(self, event: E, /) -> None:
+        """Put *event* without waiting. It is dropped where too many wait."""
+        if len(self._queue) < _MAX_WAITING:
+            self._queue.append(event)
+            self._changed.set()
+
     def end(self, _: object = None) -> None:
         self._ended = True
         self._changed.set()

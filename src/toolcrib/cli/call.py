@@ -14,7 +14,6 @@ from ..core import (
     AnswerError,
     Audio,
     Call,
-    Event,
     File,
     Image,
     Pending,
@@ -32,7 +31,7 @@ from .terminal import UsageError, echo, indented_json, is_terminal, log_to_stder
 from .transcript import CallTranscript
 
 if TYPE_CHECKING:
-    from ..workbench import Workbench
+    from ..workbench import TaskEvent, Workbench
 
 PENDING_STATUS = 3
 """The exit status of a call that waits for an answer."""
@@ -177,10 +176,10 @@ async def _log_in_for(bench: "Workbench", tool: str) -> None:
             await crib.credentials.save(owner, Grant(read_secret(f"{required.name}: ")))
 
 
-async def _shown(stream: AsyncIterator[Event | Result[Any]], transcript: CallTranscript) -> Result[Any]:
+async def _shown(stream: AsyncIterator["TaskEvent | Result[Any]"], transcript: CallTranscript) -> Result[Any]:
     """Return the result that *stream* ends with, and show the events before it."""
     try:
-        async with aclosing(cast(AsyncGenerator[Event | Result[Any]], stream)) as events:
+        async with aclosing(cast("AsyncGenerator[TaskEvent | Result[Any]]", stream)) as events:
             async for event in events:
                 if isinstance(event, Result):
                     return event

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core import Call, Content, Data, Emitted, Event, Progress, Result
+from ..core import Call, Content, Data, Emitted, Progress, Result
 from ..machinery import escaped, redacted_data, redacted_json
 from .prompts import has_person
 from .terminal import Output, echo, is_terminal, one_line, terminal_width
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..agent import ModelError, Outcome, RunEvent
     from ..formats import Usage
     from ..record import Redactor
+    from ..workbench import TaskEvent
 
 MAX_ARGUMENT_CHARS, MAX_ERROR_CHARS = 60, 400
 
@@ -36,7 +37,7 @@ class CallTranscript:
         self._is_over = is_over
         self._status_chars = 0
 
-    def show_event(self, event: Event) -> None:
+    def show_event(self, event: "TaskEvent") -> None:
         if isinstance(event, Progress):
             self.status(_progress_text(event))
         elif isinstance(event, Emitted) and not self._is_over():
@@ -46,6 +47,9 @@ class CallTranscript:
                     echo(part.text)
                 else:
                     self.content(part)
+        elif not isinstance(event, Emitted) and not self._is_over():
+            self.pause()
+            echo(f"{event.level}: {event.message}", wrap=True)
 
     def content(self, part: Content) -> None:
         """Write *part* to standard output: JSON is indented at a terminal."""

@@ -7,19 +7,20 @@ after their leases; an idempotent one begins again, any other is lost until that
 import asyncio
 import functools
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from ..call import EventStream, StepLog, TaskRun, caller_of, error_result, restored, stored, streamed
+from ..call import EventQueue, EventStream, StepLog, TaskRun, caller_of, error_result, restored, stored, streamed
 from ..core import (
     Call,
     CancellationToken,
     Emitted,
-    Event,
     Pending,
     Progress,
     Result,
@@ -29,7 +30,7 @@ from ..core import (
     content_to_dict,
 )
 from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure
-from ..workbench import Crib, GoOn, StoredRun, Task, UnknownTaskError
+from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, UnknownTaskError
 from ..workbench.sync import value_at_home
 
 if TYPE_CHECKING:
@@ -51,6 +52,27 @@ _FIRST_PAUSE_S = 15.0
 """How long it waits before the second time; each time twice as long, so for two hours before the last."""
 _AUTHORIZATION_S = 5.0
 """How often a task that waits for an authorization looks whether it is there."""
+
+
+MAX_LINE_CHARS = 4_000
+
+_lines: ContextVar[Callable[[LogLine], object] | None] = ContextVar("lines", default=None)
+"""Stores what the task that runs logs."""
+
+
+class _ToTask(logging.Handler):
+    """Stores what a tool logs with the task that it runs for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What a worker process prints is not known to be of the call that runs now.
+        if (store := _lines.get()) is not None and record.module != "printed":
+            try:
+                store(LogLine(record.levelname.lower(), record.getMessage()[:MAX_LINE_CHARS]))
+            except Exception:
+                self.handleError(record)
+
+
+_to_task = _ToTask()
 
 
 def _at_home(
@@ -84,6 +106,7 @@ class EmbeddedTasks:
         if self._worker is None or self._worker.done():
             self._running.clear()  # what ran on a loop that has ended
             self._wake = asyncio.Event()
+            logging.getLogger("toolcrib.tool").addHandler(_to_task)  # once
             self._rows.notify = from_any_thread(self._wake.set)
             self._worker = create_lasting_task(self._work())
 
@@ -113,7 +136,7 @@ class EmbeddedTasks:
                 await self._changed(id)
         return result
 
-    def follow(self, id: str, *, principal: str | None = None) -> AsyncGenerator[Event | Result[Any]]:  # noqa: A002
+    def follow(self, id: str, *, principal: str | None = None) -> AsyncGenerator[TaskEvent | Result[Any]]:  # noqa: A002
         return self.crib.home.items(self.crib, self._follow(id, principal))
 
     @_at_home
@@ -192,7 +215,7 @@ class EmbeddedTasks:
             result=result,
         )
 
-    async def _follow(self, id: str, principal: str | None) -> AsyncGenerator[Event | Result[Any]]:  # noqa: A002
+    async def _follow(self, id: str, principal: str | None) -> AsyncGenerator[TaskEvent | Result[Any]]:  # noqa: A002
         last = 0
         while True:
             task = self._shown(await self._entry(id, principal))
@@ -327,6 +350,7 @@ class EmbeddedTasks:
         )
         run, events = TaskRun(entry, StepLog(entry, self._rows, await self._rows.steps(entry.id))), EventStream()
         bench = self.crib.workbench(caller_of(entry))
+        _lines.set(from_any_thread(cast(EventQueue[TaskEvent], events).add))
         try:
             async for item in streamed(events, lambda: bench.run_task(call, run, events)):
                 if isinstance(item, Result):
@@ -353,13 +377,17 @@ def _ended_with(entry: LedgerEntry, error: ToolError) -> Result[Any]:
     return error_result(Call(entry.tool, None, entry.id), error, entry.started_at)
 
 
-def _event_data(event: Event) -> dict[str, Any]:
+def _event_data(event: TaskEvent) -> dict[str, Any]:
+    if isinstance(event, LogLine):
+        return {"log": [event.level, event.message]}
     if isinstance(event, Progress):
         return {"progress": [event.done, event.total, event.message]}
     return {"emitted": [content_to_dict(part, exact=True) for part in event.content]}
 
 
-def _event_from(data: Mapping[str, Any]) -> Event:
+def _event_from(data: Mapping[str, Any]) -> TaskEvent:
+    if "log" in data:
+        return LogLine(*data["log"])
     if "progress" in data:
         return Progress(*data["progress"])
     return Emitted(tuple(content_from_dict(part) for part in data["emitted"]))

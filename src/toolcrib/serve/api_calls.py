@@ -14,9 +14,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..core import Call, Emitted, Event, Progress, Result, ToolError
+from ..core import Call, Emitted, Progress, Result, ToolError
 from ..schema.json_text import LIMIT_BYTES
-from ..workbench import Workbench
+from ..workbench import LogLine, TaskEvent, Workbench
 from .callers import Callers, require_key_for
 from .problems import Refused, problem
 from .wire import TooLarge, header, part_bytes, read_body, result_bytes, to_bytes
@@ -178,15 +178,17 @@ async def _answer_events(bench: Workbench, call: Call, scope: Scope, receive: Re
             await send_events(send, events, first)
 
 
-def paused(events: AsyncIterator[Event | Result[Any]]) -> aclosing[AsyncGenerator[Event | Result[Any] | None]]:
+def paused(
+    events: AsyncIterator[TaskEvent | Result[Any]],
+) -> aclosing[AsyncGenerator[TaskEvent | Result[Any] | None]]:
     """Return *events*, to be closed, with None where there is none for a while."""
-    return aclosing(_with_pauses(cast(AsyncGenerator[Event | Result[Any]], events), _HEARTBEAT_INTERVAL_S))
+    return aclosing(_with_pauses(cast(AsyncGenerator[TaskEvent | Result[Any]], events), _HEARTBEAT_INTERVAL_S))
 
 
 async def send_events(
-    send: Send, events: AsyncIterator[Event | Result[Any] | None], first: Event | Result[Any] | None
+    send: Send, events: AsyncIterator[TaskEvent | Result[Any] | None], first: TaskEvent | Result[Any] | None
 ) -> None:
-    """Send *first* and *events*: `progress` and `output`, comments where there is None, and last `result`."""
+    """Send *first* and *events*: `progress`, `output` and `log`, comments where there is None, and last `result`."""
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await send({"type": "http.response.body", "body": _event_bytes(first), "more_body": True})
     async for event in events:
@@ -198,7 +200,7 @@ _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
-def _event_bytes(event: Event | Result[Any] | None) -> bytes:
+def _event_bytes(event: TaskEvent | Result[Any] | None) -> bytes:
     match event:
         case None:
             return b": still running\n\n"
@@ -206,6 +208,8 @@ def _event_bytes(event: Event | Result[Any] | None) -> bytes:
             kind, data = b"progress", to_bytes({"done": event.done, "total": event.total, "message": event.message})
         case Emitted():
             kind, data = b"output", b'{"content":[' + b",".join(map(part_bytes, event.content)) + b"]}"
+        case LogLine():
+            kind, data = b"log", to_bytes({"level": event.level, "message": event.message})
         case Result():
             kind, data = b"result", result_bytes(event)
     # In JSON, line breaks stand between values only.

@@ -305,7 +305,7 @@ _PATHS: _Object = {
             "responses": {
                 **_answer("", _ANY),
                 "200": {
-                    "description": "Events `progress`, `output`, and last `result`.",
+                    "description": "Events `progress`, `output`, `log`, and last `result`.",
                     "content": {"text/event-stream": {"schema": _TEXT}},
                 },
             },

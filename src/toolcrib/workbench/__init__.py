@@ -13,7 +13,7 @@ from .options import Options, Stores
 from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search
-from .tasks import GoOn, Save, StoredRun, Task, Tasks, UnknownTaskError
+from .tasks import GoOn, LogLine, Save, StoredRun, Task, TaskEvent, Tasks, UnknownTaskError
 from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Crib, Workbench
 
@@ -28,6 +28,7 @@ __all__ = [
     "joined",
     "Limit",
     "Limiter",
+    "LogLine",
     "limits_from_data",
     "MemoryPendings",
     "MemoryResults",
@@ -56,6 +57,7 @@ __all__ = [
     "Stores",
     "sync",
     "Task",
+    "TaskEvent",
     "Tasks",
     "UnknownTaskError",
     "View",

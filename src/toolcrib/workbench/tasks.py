@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..core import Caller, CancellationToken, Event, Pending, Result, ToolcribError
+from ..core import Caller, CancellationToken, Emitted, Pending, Progress, Result, ToolcribError
 
 TaskState = Literal["queued", "running", "waiting", "ended", "lost"]
 
@@ -62,6 +62,18 @@ GoOn = Callable[[StoredRun, Save, CancellationToken], Awaitable[StoredRun]]
 """Goes on with a run, and returns it as it is then: it waits again, or has a result."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that the tool of a task has logged by `context.log`, secrets redacted. *level*: `"info"`, ..."""
+
+    level: str
+    message: str
+
+
+TaskEvent = Progress | Emitted | LogLine
+"""What a task reports while it runs."""
+
+
 class Tasks(Protocol):
     """The tasks of a crib. An id is known to *principal* alone where that is given."""
 
@@ -85,7 +97,7 @@ class Tasks(Protocol):
         """Return the result of a task, once it has ended. Raises TimeoutError after *timeout_s*, UnknownTaskError."""
         ...
 
-    def follow(self, id: str, *, principal: str | None = None) -> AsyncIterator[Event | Result[Any]]:  # noqa: A002
+    def follow(self, id: str, *, principal: str | None = None) -> AsyncIterator[TaskEvent | Result[Any]]:  # noqa: A002
         """Yield what a task has reported so far, and reports from now on, in whichever process; last its result."""
         ...
 
