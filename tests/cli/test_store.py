@@ -86,6 +86,7 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
             "ledger": 0,
             "steps": 0,
             "task_events": 0,
+            "waits": 0,
             "grants": 1,
             "authorizations": 0,
             "calls": 1,
