@@ -15,10 +15,12 @@ from typing import Any, get_type_hints
 import jsonschema_rs
 import pytest
 
-from toolcrib import Tool, ToolcribError
+from toolcrib import SetupError, Tool, ToolcribError
 from toolcrib.schema.declared import doc_of
+from toolcrib.store import Webhook
 from toolcrib.workbench import Limit, Retry, Rule, Workbench
 from toolcrib.workbench.config import with_deadlines
+from toolcrib.workbench.credentials import configured
 from toolcrib.workbench.options import FileOptions
 from toolcrib.workbench.settings import (
     SCHEMA,
@@ -33,6 +35,7 @@ from toolcrib.workbench.settings import (
 
 Read = Callable[..., Settings]
 Problems = Callable[..., list[str]]
+HOOK_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @pytest.fixture
@@ -232,7 +235,8 @@ e = "${env:SHORT}"
         "2: 'secrets[0]' is not a reference. The secret itself must not be in this file: write '${env:NAME}' or "
         "'${file:PATH}'.",
         "2: 'secrets[1]': the variable EMPTY is empty.",
-        "4: 'source[0].from': references like '${env:NAME}' work in variables, secrets, auth, secret, store only.",
+        "4: 'source[0].from': references like '${env:NAME}' work in variables, secrets, auth, secret, store, tasks, "
+        "pending only.",
         "6: 'variables.a': the variable NOWHERE is not set.",
         "7: 'variables.b[0]': the file nowhere cannot be read: No such file or directory.",
         "7: 'variables.b[1]': the file binary cannot be read: it is not UTF-8 text.",
@@ -286,6 +290,10 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_CALLS_METRICS": "yes",
         "TOOLCRIB_LOG_FORMAT": "json",
         "TOOLCRIB_LOG_CALLS": "yes",
+        "TOOLCRIB_TASKS_WEBHOOK": "https://example.com/tasks",
+        "TOOLCRIB_TASKS_WEBHOOK_SECRET": HOOK_SECRET,
+        "TOOLCRIB_PENDING_WEBHOOK": "https://example.com/pending",
+        "TOOLCRIB_PENDING_WEBHOOK_SECRET": HOOK_SECRET,
         "TOOLCRIB_SERVER_GRACE_S": "3",
         "TOOLCRIB_SEARCH": "50",
     }
@@ -295,6 +303,28 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         value: Any = reduce(getattr, keys, values)
         expected = {"yes": True, "true": True, "no": False}.get(environ[name])
         assert value == (type(value)(environ[name]) if expected is None else expected), name
+
+
+def test_the_secret_of_a_webhook_is_a_reference_or_a_variable_and_is_needed(read: Read, problems: Problems) -> None:
+    text = '[tasks]\nwebhook = "https://example.com/"\n'
+    settings = read(text, TOOLCRIB_TASKS_WEBHOOK_SECRET=HOOK_SECRET)
+    assert (settings.secrets, HOOK_SECRET in repr(settings)) == ((HOOK_SECRET,), False)
+    with pytest.raises(SetupError, match=r"needs a store, as in url in \[store\]\."):
+        configured(settings)
+    settings = read(f'{text}webhook_secret = "${{env:HOOK}}"\n', HOOK=HOOK_SECRET)
+    assert configured(settings, {"store": "own.db"})["store"].webhooks == {
+        "tasks": Webhook("https://example.com/", HOOK_SECRET)
+    }
+    needs = (
+        "1: 'webhook' and 'webhook_secret' in [tasks]: A webhook needs a secret that signs its messages: 'whsec_' and "
+        "24 to 64 bytes in base64, as from: echo whsec_$(openssl rand -base64 32)"
+    )
+    assert problems(text) == [needs]
+    assert problems(f'{text}webhook_secret = "${{env:HOOK}}"\n', HOOK="not-a-secret-of-webhooks") == [needs]
+    assert problems(f'{text}webhook_secret = "{HOOK_SECRET}"\n') == [
+        "3: 'tasks.webhook_secret' is not a reference. The secret itself must not be in this file: write "
+        "'${env:NAME}' or '${file:PATH}'."
+    ]
 
 
 def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:

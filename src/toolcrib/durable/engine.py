@@ -34,7 +34,9 @@ from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, Unknown
 from ..workbench.sync import value_at_home
 
 if TYPE_CHECKING:
+    from ..store import Store
     from ..store.tasks import DatabaseTasks
+    from .webhooks import WebhookSender
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,6 +101,7 @@ class EmbeddedTasks:
         self._wake = asyncio.Event()
         self._names: tuple[str, ...] | None = None
         self._agents: dict[str, GoOn] = {}
+        self._webhooks = self._sender(crib.database)
         self._end_following = crib.registry.on_change(self._forget_names)
 
     @_at_home
@@ -115,6 +118,7 @@ class EmbeddedTasks:
         self._rows.notify = lambda: None
         worker, self._worker = self._worker, None
         tasks = [task for task, _ in self._running.values()] + ([worker] if worker is not None else [])
+        tasks += [] if self._webhooks is None else self._webhooks.sending
         for task in tasks:
             task.cancel()
         if tasks:
@@ -189,6 +193,13 @@ class EmbeddedTasks:
         state: Mapping[str, Any] = entry.call["state"]
         return state
 
+    def _sender(self, store: "Store") -> "WebhookSender | None":
+        if not store.webhooks:
+            return None
+        from .webhooks import WebhookSender  # which needs the extra `net`
+
+        return WebhookSender(store, self._shown, self.crib.redaction)
+
     # What callers see
 
     async def _entry(self, id: str, principal: str | None) -> LedgerEntry:  # noqa: A002
@@ -244,6 +255,8 @@ class EmbeddedTasks:
             self._wake.clear()
             try:
                 await self._take()
+                if self._webhooks is not None:
+                    await self._webhooks.send_due()
                 if self._running:
                     for id in await self._rows.cancelled():  # noqa: A001
                         if id in self._running:

@@ -10,6 +10,7 @@ try:
     from .keys import KeySource
     from .leases import Lease, Leases
     from .ledger import DatabaseLedger
+    from .outbox import Webhook
     from .pendings import DatabasePendings
     from .results import DatabaseResults
     from .store import Store
@@ -25,4 +26,5 @@ __all__ = [
     "Leases",
     "Store",
     "StoreError",
+    "Webhook",
 ]

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -38,6 +38,9 @@ from ..core import SetupError, StoreError
 from ..machinery import log_failure
 from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
 from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
+
+if TYPE_CHECKING:
+    from .outbox import Topic, Webhook
 
 T = TypeVar("T")
 
@@ -75,6 +78,7 @@ class Database:
         self._schemas: dict[str, Schema] = {STORE.room: STORE}
         self._processes: dict[int, _Process] = {}
         self._ends: list[Callable[[], None]] = []
+        self.webhooks: dict[Topic, Webhook] = {}
         if key is None and not os.environ.get(VARIABLE, "").strip():
             file = Path(self._url.database or "") if self._is_sqlite else _data_folder() / "store"
             key = file.with_suffix(".key")

@@ -74,6 +74,7 @@ _END = (
     LEDGER.update()
     .where(_t.id == bindparam("entry"), _t.state == "running", _t.fence == bindparam("run"))
     .values(state=bindparam("end"), result=bindparam("sealed"), expires_at=Now() + bindparam("keep"))
+    .values(hook_at=bindparam("hook"), hook_tries=0)
 )
 _END_OWN = _END.where(_t.owner == bindparam("process"))
 _END_LATE = _END.where(IS_LATE)
@@ -81,7 +82,7 @@ _LOST = SELECT.where(_t.state == "running", _t.idempotent == 0, IS_LATE).order_b
 
 
 def _insertion(now: str) -> TextClause:
-    names = [name for name in _COLUMNS if name != "result"]
+    names = [name for name in _COLUMNS if name not in ("result", "hook_at", "hook_tries")]
     values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep"}
     return text(
         f"INSERT INTO toolcrib_ledger ({', '.join(names)}) "  # noqa: S608 - names of this file
@@ -224,6 +225,7 @@ class DatabaseLedger:
             "end": "released" if result is None else "ended",
             "sealed": envelope,
             "keep": self._keep,
+            "hook": None if result is None else self._hook(entry),
             **names,
         }
 
@@ -234,6 +236,10 @@ class DatabaseLedger:
             return is_ended
 
         return await self._store.transact(end)
+
+    def _hook(self, entry: LedgerEntry) -> int | None:
+        """Return when the end of *entry* is to be announced: at once; None where it is not."""
+        return 0 if entry.call is not None and "tasks" in self._store.webhooks else None
 
     def _row(self, entry: LedgerEntry, owner: str) -> dict[str, Any]:
         row = clear_columns(entry)

@@ -78,7 +78,9 @@ class DatabasePendings:
         about = _about(pending.digest, pending.kind, pending.key, "open", now)
         for entry, _ in self._decoded(await self._store.read(_ABOUT, about)):
             return entry.pending
-        row = self._row(pending, made)
+        row = self._row(pending, made) | {"opened_at": encode_time(now)}
+        if pending.kind in ("approval", "input") and "pending" in self._store.webhooks:
+            row["hook_at"] = 0  # at once
 
         def insert(connection: Connection) -> tuple[Pending, tuple[int, int, int]]:
             for entry, _ in self._decoded(connection.execute(_ABOUT, about).mappings()):

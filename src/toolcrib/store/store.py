@@ -18,7 +18,8 @@ class Store(Database):
     data folder. *key* is the path of a key file, or a function that gives the keys, the newest first. Without it they
     are in the variable TOOLCRIB_KEY, else in a key file beside the database, or, for PostgreSQL, in the data folder.
 
-    Idempotency keys are known for *keep_keys_s* seconds.
+    Idempotency keys are known for *keep_keys_s* seconds. `webhooks` are where it is announced that `tasks` have
+    ended, and what is `pending` on a person.
 
     Nothing is opened or made before the first use. One store serves any number of event loops and threads, and goes on
     working in a child process. Raises SetupError for a URL that cannot be used; what fails later is a StoreError.

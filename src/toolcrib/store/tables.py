@@ -150,7 +150,7 @@ def decode_bytes(value: object) -> bytes:
 PENDINGS = table(
     "toolcrib_pendings",
     *("number", "id", "digest", "kind", "question", "tool", "principal", "thread", "expires_at", "state"),
-    *("answered_by", "size_bytes", "body", "answer"),
+    *("answered_by", "size_bytes", "body", "answer", "opened_at", "hook_at", "hook_tries"),
     key=("number",),
 )
 RESULTS = table(
@@ -163,6 +163,7 @@ LEDGER = table(
     "toolcrib_ledger",
     *("id", "principal", "key", "digest", "tool", "thread", "idempotent", "state", "owner", "fence", "lease_until"),
     *("started_at", "expires_at", "body", "result", "is_task", "run_at", "attempts", "cancelled"),
+    *("hook_at", "hook_tries"),
     key=("id",),
 )
 WAITS = table("toolcrib_waits", "task", "principal", "subject", key=("task", "subject"))
@@ -256,6 +257,15 @@ STORE = Schema(
                 FROM toolcrib_ledger l JOIN toolcrib_pendings p ON p.digest = l.waits_on""",
             "DROP INDEX toolcrib_ledger_waiting",
             "ALTER TABLE toolcrib_ledger DROP COLUMN waits_on",
+        ),
+        (
+            "ALTER TABLE toolcrib_pendings ADD COLUMN opened_at BIGINT",
+            "ALTER TABLE toolcrib_pendings ADD COLUMN hook_at BIGINT",
+            "ALTER TABLE toolcrib_pendings ADD COLUMN hook_tries BIGINT NOT NULL DEFAULT 0",
+            "CREATE INDEX toolcrib_pendings_hook ON toolcrib_pendings (hook_at) WHERE hook_at IS NOT NULL",
+            "ALTER TABLE toolcrib_ledger ADD COLUMN hook_at BIGINT",
+            "ALTER TABLE toolcrib_ledger ADD COLUMN hook_tries BIGINT NOT NULL DEFAULT 0",
+            "CREATE INDEX toolcrib_ledger_hook ON toolcrib_ledger (hook_at) WHERE hook_at IS NOT NULL",
         ),
     ],
     sealed=(

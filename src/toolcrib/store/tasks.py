@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, exists, func, or_, select, tuple_
+from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_, select, tuple_
 
 from ..core import StoreError
 from ..machinery import LedgerEntry
@@ -53,6 +53,8 @@ _IS_THERE = select(exists().where(WAITS.c.task == bindparam("task"), _HAS_COME))
 _MISSED = select(_t.id).where(
     _t.state == "waiting", _t.run_at > Now(), exists().where(WAITS.c.task == _t.id, _HAS_COME)
 )
+_IS_LOST = (_t.state == literal_column("'running'")) & (_t.is_task == 1) & (_t.idempotent == 0) & IS_LATE
+_ANNOUNCE_LOST = LEDGER.update().where(_IS_LOST, _t.hook_at.is_(None), _t.hook_tries == 0).values(hook_at=0)
 _STEPS = STEPS.select().where(STEPS.c.task == bindparam("task")).order_by(STEPS.c.position)
 _EVENTS = (
     TASK_EVENTS.select()
@@ -169,7 +171,8 @@ class DatabaseTasks(DatabaseLedger):
         """End *entry* with *result* where it does not run. Else ask the process that runs it to stop: False."""
         row_id = encode_name(entry.id)
         envelope = self._store.keys.seal(json.dumps(result).encode(), *of_end(clear_columns(entry)))
-        end = {"state": "ended", "result": envelope, "expires_at": Now() + self._keep}
+        end: dict[str, Any] = {"state": "ended", "result": envelope, "expires_at": Now() + self._keep}
+        end |= {"hook_at": self._hook(entry), "hook_tries": 0}
 
         def cancel(connection: Connection) -> bool:
             if connection.execute(LEDGER.update().where(_t.id == row_id, _IS_IDLE).values(end)).rowcount:
@@ -181,7 +184,12 @@ class DatabaseTasks(DatabaseLedger):
         return await self._store.transact(cancel)
 
     async def wake(self) -> int:
-        """Make due what waits for something that has come as it began to wait. Return how many."""
+        """Make due what waits for something that has come as it began to wait. Return how many.
+
+        What was lost meanwhile is announced, where that is asked for.
+        """
+        if "tasks" in self._store.webhooks:
+            await self._store.transact(lambda connection: connection.execute(_ANNOUNCE_LOST).rowcount)
         ids = await self._store.transact(lambda connection: connection.execute(_MISSED).scalars().all(), write=False)
         if not ids:
             return 0

@@ -144,6 +144,10 @@ def configured(
     store, is_given = options.get("store"), "store" in options
     if isinstance(store, str | Path) or (not is_given and (values.store.url or values.store.key or default_store)):
         store = parts["store"] = store_of(settings, store)
+    if settings.webhooks:
+        if store is None or not hasattr(store, "webhooks"):
+            raise SetupError("'webhook' in [tasks] or [pending] needs a store, as in url in [store].")
+        store.webhooks.update(settings.webhooks)
     if "recorder" not in options:
         parts["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)

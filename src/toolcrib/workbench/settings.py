@@ -42,7 +42,7 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 _CONFIG = "TOOLCRIB_CONFIG"
 SOURCES = "TOOLCRIB_SOURCES"
 _REMOVED = {"in_process": "Remove it: WebAssembly runs in a process of its own, always."}
-_WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store")
+_WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store", "tasks", "pending")
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
 _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
@@ -293,8 +293,21 @@ class LogTable(Strict):
     )
 
 
+class WebhookTable(Strict):
+    """What is announced: that tasks have ended, or that a call waits for a person."""
+
+    webhook: str | None = Field(
+        default=None, description="The URL that gets the messages. '${env:NAME}' is replaced.", repr=False
+    )
+    webhook_secret: str | None = Field(
+        default=None,
+        description="What signs them, as a reference: '${env:NAME}', '${file:PATH}'. 'whsec_' and bytes in base64.",
+        repr=False,
+    )
+
+
 class NetTable(Strict):
-    """What may be reached over HTTP for credentials."""
+    """What may be reached over HTTP for credentials and webhooks."""
 
     allow: list[str] = Field(
         default_factory=list[str], description="Hosts and networks that may be reached although they are private."
@@ -342,8 +355,14 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
     )
     store: StoreTable = Field(default_factory=StoreTable, description="The database.")
     calls: CallsTable = Field(default_factory=CallsTable, description="The record of calls.")
+    tasks: WebhookTable = Field(default_factory=WebhookTable, description="Who learns that tasks have ended.")
+    pending: WebhookTable = Field(
+        default_factory=WebhookTable, description="Who learns that calls wait for an approval or an input."
+    )
     log: LogTable = Field(default_factory=LogTable, description="The log of `toolcrib serve` and `dev`.")
-    net: NetTable = Field(default_factory=NetTable, description="What may be reached over HTTP for credentials.")
+    net: NetTable = Field(
+        default_factory=NetTable, description="What may be reached over HTTP for credentials and webhooks."
+    )
     server: ServerTable = Field(
         default_factory=ServerTable, description="Where `toolcrib serve` listens, and who may enter."
     )
@@ -394,6 +413,10 @@ class Environment(EnvSettingsSource):
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return self._environ
+
+    def explode_env_vars(self, field_name: str, field: Any, env_vars: Mapping[str, str | None]) -> dict[str, Any]:
+        own = {name: value for name, value in env_vars.items() if variables()[name.upper()][0] == field_name}
+        return super().explode_env_vars(field_name, field, own)  # `pending_timeout_s` is not a key of [pending]
 
 
 # How it is read
@@ -462,6 +485,7 @@ class Settings:
     rules: Rules = field(default_factory=lambda: Rules(()), repr=False)
     limits: tuple[Limit, ...] = ()
     retries: tuple[Retry, ...] = ()
+    webhooks: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
     secrets: tuple[str, ...] = field(default=(), repr=False)
     written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     lines: Mapping[Keys, int] = field(default_factory=dict[Keys, int], repr=False)
@@ -600,6 +624,7 @@ class _Reader:
                 rules=Rules(self._make("rule", values.rule, Rule), default=values.policy.default),
                 limits=tuple(self._make("limit", values.limit, Limit)),
                 retries=tuple(self._make("retry", values.retry, Retry)),
+                webhooks=dict(self._webhooks(values)),
                 secrets=tuple(self._secrets),
                 written=data,
                 lines=self._lines,
@@ -686,6 +711,17 @@ class _Reader:
             return None
         return replace(written, folder=str(self._folder), allow=values.net.allow)
 
+    def _webhooks(self, values: File) -> Iterator[tuple[str, Any]]:
+        for key, table in {"tasks": values.tasks, "pending": values.pending}.items():
+            if table.model_fields_set:
+                try:
+                    from ..store import Webhook
+
+                    more = (values.server.public_base_url, tuple(values.net.allow))
+                    yield key, Webhook(table.webhook or "", table.webhook_secret or "", *more)
+                except SetupError as error:
+                    self._add((key,), f"'webhook' and 'webhook_secret' in [{key}]: {error}")
+
     def _make(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
         """Return what *make* makes of the keys of each row."""
         values: list[T] = []
@@ -705,7 +741,12 @@ class _Reader:
         if not isinstance(value, str):
             return value
         whole = _REFERENCE.fullmatch(value)
-        is_secret = keys[0] in ("secret", "secrets") or (keys[0] == "auth" and keys[2:] == ("client_secret",))
+        is_of_webhook = keys[0] in ("tasks", "pending") and keys[1:] == ("webhook_secret",)
+        if is_of_webhook and value == self._environ.get(f"TOOLCRIB_{keys[0]}_{keys[1]}".upper(), "").strip():
+            self._secrets[value] = None  # the variable that overrides the file is a place for the secret itself
+            return value
+        is_secret = keys[0] in ("secret", "secrets") or is_of_webhook
+        is_secret = is_secret or (keys[0] == "auth" and keys[2:] == ("client_secret",))
         if is_secret and (whole is None or whole["escaped"]):
             self._add(
                 keys,

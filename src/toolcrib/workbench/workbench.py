@@ -398,8 +398,8 @@ class Crib(Startable):
             await self._start_tasks()
 
     async def _start_tasks(self) -> None:
-        """Run what is due of the tools that run as tasks, if there are any."""
-        if self.database is not None and self._task_tool() is not None:
+        """Run what is due of the tools that run as tasks, and of webhooks, if there are any."""
+        if self.database is not None and (self._task_tool() is not None or self.database.webhooks):
             await self.tasks.start()
 
     def _task_tool(self) -> str | None:
