@@ -76,9 +76,11 @@ async def pendings(world: "World", names: tuple[str, ...]) -> None:
         assert not await store.answer(name, Approve(), by="bob", now=NOW)
         for guess in (name, digest[:-1] + "_", f"{digest}%"):
             assert await store.take(guess, "authorization", "", now=NOW) is None
+            assert await store.answered(guess, "authorization", "", now=NOW) is None
     bobs = replace(stored.pending, id="pending_of_bob", principal="bob", digest="d" * 64)
     assert await store.open(bobs, now=NOW) == bobs
     assert await store.answer(bobs.id, Approve(), by="bob", now=NOW)
+    assert await store.answered(digest, "authorization", "", now=NOW) is None
     taken = await store.take(bobs.digest, "authorization", "", now=NOW)
     assert taken is not None
     await store.give_back(taken)

@@ -474,7 +474,7 @@ async def vaults(world: World) -> None:
     await deeper_attacks.vaults(world, NAMES)
 
 
-@door(*(f"DatabasePendings.{name}" for name in ("open", "get", "answer", "take", "give_back", "waiting")))
+@door(*(f"DatabasePendings.{name}" for name in ("open", "get", "answer", "answered", "take", "give_back", "waiting")))
 async def stored_pendings(world: World) -> None:
     await deeper_attacks.pendings(world, NAMES)
 
