@@ -305,6 +305,23 @@ def test_a_webhook_without_a_url_or_a_secret_is_refused(url: str, secret: str, m
     assert repr(webhook) == "<Webhook at example.com>"
 
 
+def test_without_the_extra_it_is_named(path: Path) -> None:
+    program = f"""
+import asyncio, sys
+sys.modules["httpx2"] = None
+from toolcrib import Crib, SetupError
+from toolcrib.store import Store, Webhook
+store = Store({str(path)!r})
+store.webhooks["tasks"] = Webhook("https://example.com/", {SECRET!r})
+try:
+    asyncio.run(Crib([], store=store).start())
+except SetupError as error:
+    print(error)
+"""
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert output == "HTTP requests need the package 'httpx2', which is missing: pip install 'toolcrib[net]'\n"
+
+
 CONFIG = """
 [[source]]
 from = "holes.py"

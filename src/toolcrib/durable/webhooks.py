@@ -11,11 +11,10 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-
-from httpx2 import Request
 
 from ..core import Pending, Redaction, StoreError
 from ..machinery import LedgerEntry, create_lasting_task, log_failure, redacted
@@ -72,7 +71,8 @@ class WebhookSender:
             if message is not None and (status := await _post(webhook, *message)) >= 300:
                 problem = f"it answered {status}"
         except asyncio.CancelledError:
-            await settle(retry_s=0)
+            with suppress(StoreError):
+                await settle(retry_s=0)
             raise
         except Exception as error:
             problem = str(error).rstrip(".") or type(error).__name__
@@ -111,6 +111,8 @@ class WebhookSender:
 
 async def _post(webhook: Webhook, id: str, body: bytes) -> int:  # noqa: A002
     """Return the status of the answer, of which nothing else is read."""
+    from httpx2 import Request  # not before `net`, which names the extra that it needs
+
     guard = Guard(allow=[*webhook.allow, *([webhook.host] if _is_literal(webhook.host) else [])])
     request = Request("POST", webhook.url, content=body, headers=_signed(webhook, id, body))
     async with GuardedTransport(guard, 0, SEND_TIMEOUT_S) as transport:  # a client would log the URL
