@@ -16,6 +16,7 @@ from toolcrib.auth import Vault as AnyVault
 from toolcrib.core import Text
 from toolcrib.machinery import StoredResult
 from toolcrib.store import DatabasePendings, DatabaseResults, Leases
+from toolcrib.workbench import Limit
 
 if TYPE_CHECKING:
     from .test_identity import World
@@ -85,6 +86,19 @@ async def pendings(world: "World", names: tuple[str, ...]) -> None:
     assert taken is not None
     await store.give_back(taken)
     assert [one.principal for one in await store.waiting(now=NOW)] == ["ada"]
+
+
+async def shared_limits(world: "World", names: tuple[str, ...]) -> None:
+    """Nobody uses up, or takes, what is another principal's."""
+    limit = Limit(per="principal", rate="1/h", concurrency=1)
+    adas = limit.shared_name("ada")
+    assert await world.store.limits.take(adas, 1) is not None
+    for name in names:
+        own = limit.shared_name(name)
+        assert await world.store.limits.take(own, 1) is not None
+        assert await world.store.limits.admit(own, name, burst=1, per_s=0.001) == 0.0
+    assert await world.store.limits.admit(adas, "ada", burst=1, per_s=0.001) == 0.0
+    assert await world.store.limits.take(adas, 1) is None
 
 
 async def results(world: "World", names: tuple[str, ...]) -> None:

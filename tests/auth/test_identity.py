@@ -507,6 +507,11 @@ async def credentials_of_a_crib(world: World) -> None:
     await deeper_attacks.credentials_of_a_crib(world, NAMES)
 
 
+@door("Store.limits")
+async def shared_limits(world: World) -> None:
+    await deeper_attacks.shared_limits(world, NAMES)
+
+
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
     *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),

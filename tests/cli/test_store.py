@@ -87,6 +87,7 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
             "steps": 0,
             "task_events": 0,
             "waits": 0,
+            "rates": 0,
             "grants": 1,
             "authorizations": 0,
             "calls": 1,

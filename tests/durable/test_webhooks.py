@@ -1,7 +1,6 @@
 """Webhooks, sent to a real receiver and verified by the library of their specification."""
 
 import asyncio
-import base64
 import logging
 import socket
 import subprocess
@@ -24,7 +23,6 @@ from toolcrib.workbench import Rule, Rules
 
 from .receiver import SECRET, Receiver
 
-StoreAt = Callable[..., Store]
 PROGRAM = Path(__file__).with_name("hooked.py")
 
 
@@ -47,10 +45,8 @@ async def drop(table: str) -> str:
 
 
 @pytest.fixture
-def place(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty database, SQLite and PostgreSQL, whose key all processes have."""
-    monkeypatch.setenv("TOOLCRIB_KEY", base64.b64encode(b"k" * 32).decode())
-    return url
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
 
 
 @pytest.fixture(autouse=True)
@@ -58,20 +54,10 @@ def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhooks, "FIRST_PAUSE_S", 0.05)
 
 
-@pytest.fixture
-def store_at(place: str) -> Iterator[StoreAt]:
-    """Stores in the same database, with a webhook of *topic*."""
-    stores: list[Store] = []
-
-    def store_at(receiver: Receiver | str, topic: Any = "tasks", **options: Any) -> Store:
-        stores.append(Store(place))
-        url = receiver if isinstance(receiver, str) else receiver.url
-        stores[-1].webhooks[topic] = Webhook(url, SECRET, **options)
-        return stores[-1]
-
-    yield store_at
-    for store in stores:
-        store.close()
+def store_at(path: Path, receiver: Receiver | str, topic: Any = "tasks", **options: Any) -> Store:
+    store = Store(path)
+    store.webhooks[topic] = Webhook(receiver if isinstance(receiver, str) else receiver.url, SECRET, **options)
+    return store
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -97,8 +83,8 @@ async def came(receiver: Receiver, count: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def started(place: str, receiver: Receiver, lease_s: float = 30) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, str(PROGRAM), place, receiver.url, SECRET, str(lease_s)]
+def started(path: Path, receiver: Receiver, lease_s: float = 30) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, str(PROGRAM), str(path), receiver.url, SECRET, str(lease_s)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -109,13 +95,14 @@ def started(place: str, receiver: Receiver, lease_s: float = 30) -> Iterator["su
         process.communicate()
 
 
-async def test_the_end_of_a_task_is_announced_and_not_what_is_in_it(store_at: StoreAt) -> None:
+async def test_the_end_of_a_task_is_announced_and_not_what_is_in_it(path: Path) -> None:
     with Receiver() as receiver:
-        store = store_at(receiver, base_url="https://tools.example.com/")
+        store = store_at(path, receiver, base_url="https://tools.example.com/")
         async with Crib([dig], store=store) as crib:
             id = await submitted(crib, "dig", {"depth": 17})
             (message,) = await came(receiver, 1)
             result = (await crib.tasks.get(id)).result
+        store.close()
     assert result is not None
     assert message == {
         "type": "task.ended",
@@ -139,9 +126,9 @@ async def test_the_end_of_a_task_is_announced_and_not_what_is_in_it(store_at: St
 
 
 @pytest.mark.parametrize("runs", [True, False])
-async def test_a_task_that_is_cancelled_is_announced_with_its_code(store_at: StoreAt, runs: bool) -> None:
+async def test_a_task_that_is_cancelled_is_announced_with_its_code(path: Path, runs: bool) -> None:
     with Receiver() as receiver:
-        async with Crib([pay], store=store_at(receiver)) as crib:
+        async with Crib([pay], store=store_at(path, receiver)) as crib:
             if not runs:
                 await crib.tasks.stop()
             id = await submitted(crib, "pay")
@@ -154,11 +141,11 @@ async def test_a_task_that_is_cancelled_is_announced_with_its_code(store_at: Sto
 
 
 async def test_a_receiver_that_was_down_gets_the_same_message_later(
-    store_at: StoreAt, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Receiver() as receiver:
         port = receiver.port
-    store = store_at(f"http://127.0.0.1:{port}/hook?token=in-the-url")
+    store = store_at(path, f"http://127.0.0.1:{port}/hook?token=in-the-url")
     with caplog.at_level(logging.DEBUG):
         async with Crib([dig], store=store) as crib:
             id = await submitted(crib, "dig", {"depth": 1})
@@ -175,11 +162,11 @@ async def test_a_receiver_that_was_down_gets_the_same_message_later(
 
 @pytest.mark.parametrize(("status", "tries"), [(410, 40), (302, 2)])
 async def test_what_the_receiver_refuses_is_given_up_and_a_redirect_is_not_followed(
-    store_at: StoreAt, status: int, tries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    path: Path, status: int, tries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "MAX_TRIES", tries)
     with Receiver(lambda *_: status) as receiver:
-        async with Crib([dig], store=store_at(receiver)) as crib:
+        async with Crib([dig], store=store_at(path, receiver)) as crib:
             await submitted(crib, "dig", {"depth": 1})
             await until(lambda: "given up" in caplog.text)
             assert await Outbox(crib.store).claim("tasks", 10) == []
@@ -187,10 +174,10 @@ async def test_what_the_receiver_refuses_is_given_up_and_a_redirect_is_not_follo
     assert f"it answered {status}." in caplog.text
 
 
-async def test_a_slow_receiver_holds_up_no_task(store_at: StoreAt) -> None:
+async def test_a_slow_receiver_holds_up_no_task(path: Path) -> None:
     answer = threading.Event()
     with Receiver(lambda *_: 200 if answer.wait(60) else 500) as receiver:
-        async with Crib([dig], store=store_at(receiver)) as crib:
+        async with Crib([dig], store=store_at(path, receiver)) as crib:
             ids = [await submitted(crib, "dig", {"depth": depth}) for depth in range(webhooks.MAX_SENDING + 2)]
             results = [await crib.tasks.wait(id, timeout_s=60) for id in ids]
             assert [result.status for result in results] == ["success"] * len(ids)
@@ -201,62 +188,63 @@ async def test_a_slow_receiver_holds_up_no_task(store_at: StoreAt) -> None:
     assert len({*receiver.ids()}) == len(ids)
 
 
-async def test_a_process_that_is_killed_leaves_its_messages_to_the_next(store_at: StoreAt, place: str) -> None:
+async def test_a_process_that_is_killed_before_the_receiver_has_it_leaves_it_to_the_next(path: Path) -> None:
     answer = threading.Event()
     with Receiver(lambda *_: 200 if answer.wait(60) else 500) as receiver:
-        async with Crib([], store=place) as crib:
-            with started(place, receiver, lease_s=1):
-                async with Crib([dig], store=store_at(receiver)) as submitting:
+        async with Crib([], store=Store(path)) as crib:
+            with started(path, receiver, lease_s=1):
+                async with Crib([dig], store=store_at(path, receiver)) as submitting:
                     await submitting.tasks.stop()
                     id = await submitted(submitting, "dig", {"depth": 1})
                 await came(receiver, 1)
             answer.set()  # the first process is dead
-            with started(place, receiver):
+            with started(path, receiver):
                 messages = await came(receiver, 2)
             assert (await crib.tasks.get(id)).state == "ended"
     assert len({*receiver.ids()}) == 1
     assert [message["data"]["id"] for message in messages] == [id, id]
 
 
-async def test_of_two_processes_one_sends(store_at: StoreAt, place: str) -> None:
+async def test_of_two_processes_one_sends(path: Path) -> None:
     with Receiver() as receiver:
-        async with Crib([dig], store=store_at(receiver)) as crib:
+        async with Crib([dig], store=store_at(path, receiver)) as crib:
             await crib.tasks.stop()
-            with started(place, receiver), started(place, receiver):
+            with started(path, receiver), started(path, receiver):
                 ids = [await submitted(crib, "dig", {"depth": depth}) for depth in range(30)]
                 messages = await came(receiver, len(ids))
     assert sorted(message["data"]["id"] for message in messages) == sorted(ids)
     assert len(receiver.ids()) == len(ids)
 
 
-async def test_a_lost_task_is_announced_once_and_its_settlement_again(store_at: StoreAt, place: str) -> None:
+async def test_a_lost_task_is_announced_once_and_its_settlement_again(path: Path) -> None:
     with Receiver() as receiver:
-        store = store_at(receiver)
+        store = store_at(path, receiver)
         async with Crib([dig, pay], store=store) as crib:
             await crib.tasks.stop()
             id = await submitted(crib, "pay")
-            with started(place, receiver) as process:
+            with started(path, receiver) as process:
                 assert process.stdout is not None
                 assert await asyncio.to_thread(process.stdout.readline) == "hangs\n"
             await state(crib, id, "lost")
             for _ in range(2):
                 await store.ledger.wake()
-                with started(place, receiver):
+                with started(path, receiver):
                     await came(receiver, 1)
             (entry,) = await store.ledger.lost()
             stored_result = {"content": [], "error": None, "metadata": {}, "times": [entry.started_at.isoformat()] * 2}
             assert await store.ledger.settle(entry, stored_result)
-            with started(place, receiver):
+            with started(path, receiver):
                 first, second = await came(receiver, 2)
+        store.close()
     assert (first["type"], first["data"]["id"], first["data"]["state"]) == ("task.lost", id, "lost")
     assert (second["type"], second["data"]["status"]) == ("task.ended", "success")
     assert len({*receiver.ids()}) == len(receiver.ids()) == 2
 
 
-async def test_who_may_approve_learns_what_waits(store_at: StoreAt) -> None:
+async def test_who_may_approve_learns_what_waits(path: Path) -> None:
     rules = Rules([Rule(tools="drop", do="ask", message="Drop it?")])
     with Receiver() as receiver:
-        store = store_at(receiver, "pending", base_url="https://tools.example.com")
+        store = store_at(path, receiver, "pending", base_url="https://tools.example.com")
         async with Crib([drop], store=store, policy=rules) as crib:
             bench = crib.workbench(Caller("ann", thread="t"))
             pendings = [(await bench.call("drop", {"table": "users"})).pending for _ in range(2)]
@@ -265,6 +253,7 @@ async def test_who_may_approve_learns_what_waits(store_at: StoreAt) -> None:
             await crib.answer(pendings[0].id, Approve(), by="bob")
             await bench.call("drop", {"table": "orders"})
             _, second = await came(receiver, 2)
+        store.close()
     pending = pendings[0]
     assert message["data"] == {
         "id": pending.id,
@@ -281,17 +270,17 @@ async def test_who_may_approve_learns_what_waits(store_at: StoreAt) -> None:
 
 
 async def test_a_name_that_leads_inside_is_refused_unless_it_is_allowed(
-    store_at: StoreAt, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [address])
     with Receiver() as receiver:
         url = f"http://hooks.example.com:{receiver.port}/hook"
-        async with Crib([dig], store=store_at(url)) as crib:
+        async with Crib([dig], store=store_at(path, url)) as crib:
             await submitted(crib, "dig", {"depth": 1})
             await until(lambda: "does not lead to a public address" in caplog.text)
         assert receiver.messages == []
-        async with Crib([dig], store=store_at(url, allow=["127.0.0.0/8"])):
+        async with Crib([dig], store=store_at(path, url, allow=["127.0.0.0/8"])):
             await came(receiver, 1)
 
 
@@ -316,13 +305,13 @@ def test_a_webhook_without_a_url_or_a_secret_is_refused(url: str, secret: str, m
     assert repr(webhook) == "<Webhook at example.com>"
 
 
-def test_without_the_extra_it_is_named(place: str) -> None:
+def test_without_the_extra_it_is_named(path: Path) -> None:
     program = f"""
 import asyncio, sys
 sys.modules["httpx2"] = None
 from toolcrib import Crib, SetupError
 from toolcrib.store import Store, Webhook
-store = Store({place!r})
+store = Store({str(path)!r})
 store.webhooks["tasks"] = Webhook("https://example.com/", {SECRET!r})
 try:
     asyncio.run(Crib([], store=store).start())

@@ -68,6 +68,7 @@ async def fill(store: Store, principal: str) -> None:
     task = f"task_{principal}"
     entry = LedgerEntry(task, principal, "k", "d", "pay", "t", True, NOW, state="queued", call={}, run_at=NOW)
     await store.ledger.submit(entry, ("d1",))
+    assert await store.limits.admit(f"of {principal}", principal, burst=1, per_s=0.001) == 0.0
     (run,) = await store.ledger.take(("pay",), 10)
     assert await store.ledger.add_step(run, 0, "step one", {"paid": 1})
     await store.ledger.add_event(run, {"progress": [1, 2, "half"]})
@@ -81,6 +82,7 @@ COUNTS = {
     "steps": 1,
     "task_events": 1,
     "waits": 1,
+    "rates": 1,
     "grants": 1,
     "authorizations": 1,
     "calls": 450,

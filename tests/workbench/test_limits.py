@@ -342,11 +342,11 @@ async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None
 
 BAD_LIMITS: list[tuple[Any, str]] = [
     ({"concurrency": 1}, "Expected a list of tables, [[limit]], not dict."),
-    (["db_*"], "Limit 1 is not a table of tools, per, concurrency, rate, wait_s, optional."),
+    (["db_*"], "Limit 1 is not a table of tools, per, concurrency, rate, wait_s, optional, shared."),
     (
         [{"concurrency": 1}, {"concurency": 2}],
         "Limit 2: There is no key 'concurency'. Did you mean 'concurrency'? "
-        "It takes: tools, per, concurrency, rate, wait_s, optional.",
+        "It takes: tools, per, concurrency, rate, wait_s, optional, shared.",
     ),
     ([{"names": "x", "rate": "1/s"}], "Limit 1: There is no key 'names'."),
     ([{1: 2}], "Limit 1: There is no key '1'."),

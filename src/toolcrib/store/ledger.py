@@ -43,7 +43,7 @@ DEFAULT_LEASE_S = 15.0
 _PRUNE_INTERVAL, MAX_PRUNED = 256, 1_000
 """After how many claims what has expired is deleted, and how much at a time."""
 
-_NOW = {
+DATABASE_NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 }
@@ -57,7 +57,7 @@ class Now(FunctionElement[int]):
 
 @compiles(Now)
 def _compile_now(_element: Now, compiler: Any, **_: Any) -> str:
-    return _NOW[compiler.dialect.name]
+    return DATABASE_NOW[compiler.dialect.name]
 
 
 _IN_BODY = ("arguments", "approved_by", "approval", "call")
@@ -90,7 +90,7 @@ def _insertion(now: str) -> TextClause:
     )
 
 
-_INSERT = {dialect: _insertion(now) for dialect, now in _NOW.items()}
+_INSERT = {dialect: _insertion(now) for dialect, now in DATABASE_NOW.items()}
 
 
 class DatabaseLedger:

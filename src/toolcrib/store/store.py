@@ -6,6 +6,7 @@ from pathlib import Path
 from .database import Database
 from .keys import KeySource
 from .ledger import DEFAULT_KEEP_S
+from .limits import SharedLimits
 from .pendings import DatabasePendings
 from .results import DatabaseResults
 from .tasks import DatabaseTasks
@@ -44,6 +45,11 @@ class Store(Database):
     def results(self) -> DatabaseResults:
         """Large results, in this database."""
         return DatabaseResults(self)
+
+    @cached_property
+    def limits(self) -> SharedLimits:
+        """The limits that all processes with this database share."""
+        return SharedLimits(self)
 
     @cached_property
     def ledger(self) -> DatabaseTasks:

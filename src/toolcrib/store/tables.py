@@ -166,6 +166,7 @@ LEDGER = table(
     *("hook_at", "hook_tries"),
     key=("id",),
 )
+RATES = table("toolcrib_rates", "name", "principal", "next_at", key=("name",))
 WAITS = table("toolcrib_waits", "task", "principal", "subject", key=("task", "subject"))
 """What tasks wait for: the id of a question, or of another task."""
 STEPS = table("toolcrib_steps", "task", "principal", "position", "key", "value", key=("task", "position"))
@@ -267,6 +268,7 @@ STORE = Schema(
             "ALTER TABLE toolcrib_ledger ADD COLUMN hook_tries BIGINT NOT NULL DEFAULT 0",
             "CREATE INDEX toolcrib_ledger_hook ON toolcrib_ledger (hook_at) WHERE hook_at IS NOT NULL",
         ),
+        ("CREATE TABLE toolcrib_rates (name TEXT PRIMARY KEY, principal TEXT NOT NULL, next_at BIGINT NOT NULL)",),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),
@@ -278,7 +280,7 @@ STORE = Schema(
         Sealed(TASK_EVENTS, "event", of_event),
     ),
     principals={
-        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS, WAITS), "principal"),
+        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS, WAITS, RATES), "principal"),
         LEASES: None,
     },
 )

@@ -1,20 +1,24 @@
 """How many calls, and how often: per tool, per principal, per workbench. Limits are data; a Limiter counts.
 
-A call above a limit waits its turn; what would have to wait too long is refused, with the time to try again.
+A call above a limit waits its turn; what would have to wait too long is refused, with the time to try again. A shared
+limit counts in the store, for all processes that use it.
 """
 
+import asyncio
+import hashlib
+import random
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from threading import RLock
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakValueDictionary
 
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from ..call import Retry
+from ..call import Retry, keep
 from ..core import Call, Caller, Middleware, Result, SetupError, Tool, ToolError, ToolSpec
 from ..machinery import (
     Deadlock,
@@ -24,12 +28,20 @@ from ..machinery import (
     Semaphore,
     SemaphoreFull,
     compile_globs,
+    create_lasting_task,
     current_deadline,
+    from_any_thread,
     held_permits,
 )
 
+if TYPE_CHECKING:
+    from ..store import Lease
+    from ..store.limits import SharedLimits
+
 Per = Literal["tool", "principal", "workbench"]
 
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.25
+"""How often a place in a shared limit is asked for."""
 _RATE = re.compile(r"([0-9]{1,9}) ?/ ?([0-9]{0,9}) ?(s|min|h)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
@@ -60,6 +72,10 @@ class Limit:
         Doc("How long a call waits for its turn, in seconds, and never past its deadline; 0 refuses it at once."),
     ] = 5.0
     optional: Annotated[bool, Doc("Whether what it names may be missing: else that is an error at the start.")] = False
+    shared: Annotated[
+        bool | None,
+        Doc("Whether all processes with the same store count together; the default is where that is PostgreSQL."),
+    ] = None
     names: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +86,8 @@ class Limit:
             raise SetupError('A limit needs a concurrency, as in 4, or a rate, as in "10/s".')
         if self.rate is not None:
             _rate(self.rate)
+        if self.shared and self.per == "workbench":
+            raise SetupError("A limit per workbench is of one process. Leave out 'shared', or share it per principal.")
         object.__setattr__(self, "names", compile_globs(self.tools))
 
     def counts(self, spec: ToolSpec) -> bool:
@@ -82,6 +100,12 @@ class Limit:
         """Return a semaphore with all its permits free."""
         burst, per_s = (None, 0.0) if self.rate is None else _rate(self.rate)
         return Semaphore(self.concurrency, burst=burst, per_s=per_s, clock=clock)
+
+    def shared_name(self, share: str | None) -> str:
+        """Return the name under which all processes with this limit count the calls of *share*."""
+        tools = (self.tools,) if isinstance(self.tools, str) else tuple(self.tools)
+        parts = (tools, self.per, self.concurrency, self.rate, share)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
     def __str__(self) -> str:
         parts = [] if self.concurrency is None else [f"{self.concurrency} at a time"]
@@ -105,9 +129,13 @@ class Limiter:
         self._clock = clock
         self._shared = _Counts(clock)
 
-    def middleware(self) -> Middleware:
-        """Return what wraps the calls of one workbench. Calls of tools with a lock run one at a time, too."""
+    def middleware(self, stored: "SharedLimits | None" = None) -> Middleware:
+        """Return what wraps the calls of one workbench. Calls of tools with a lock run one at a time, too.
+
+        *stored* counts for all processes. Raises SetupError where a limit needs it, and it is None.
+        """
         own = _Counts(self._clock)
+        shared = {number: stored for number, limit in enumerate(self.limits) if _is_shared(limit, stored)}
 
         async def limited(tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
             outer = tuple(permit for permit in held_permits.get() if permit.holders)
@@ -120,7 +148,11 @@ class Limiter:
                 for number, limit in enumerate(self.limits):
                     if limit.counts(tool.spec):
                         counts = own if limit.per == "workbench" else self._shared
-                        key: Hashable = (number, _share(limit, tool.spec, caller))
+                        share = _share(limit, tool.spec, caller)
+                        if (of_all := shared.get(number)) is not None:
+                            permits.append(await _acquire_shared(of_all, limit, share, tool, caller))
+                            continue
+                        key: Hashable = (number, share)
                         permits.append(await _acquire(counts.semaphore(key, limit), limit, tool, caller))
                 held_permits.set((*outer, *permits))
                 has_begun = True
@@ -136,6 +168,13 @@ class Limiter:
 
     def __repr__(self) -> str:
         return f"<Limiter of {len(self.limits)} limits>"
+
+
+def _is_shared(limit: Limit, stored: "SharedLimits | None") -> bool:
+    if stored is None and limit.shared:
+        raise SetupError(f"The limit of {limit} is shared by all processes, which needs a database: give it store=...")
+    is_wanted = limit.shared if limit.shared is not None else stored is not None and stored.is_server
+    return is_wanted and limit.per != "workbench"
 
 
 def _share(limit: Limit, spec: ToolSpec, caller: Caller) -> str | None:
@@ -184,6 +223,55 @@ async def _acquire(semaphore: Semaphore, limit: Limit, tool: Tool, caller: Calle
         return await semaphore.acquire(principal=caller.principal, patience_s=patience_s)
     except SemaphoreFull as full:
         raise _refusal(full, f"Tool '{tool.spec.name}' is at its limit of {limit}.") from None
+
+
+class _Place(Semaphore):
+    """A place in a shared limit, which *free* gives back, from any thread, once nobody holds its permit any more."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self, free: Callable[[], object]) -> None:
+        super().__init__(1)
+        self._free = free
+
+    def _give_back(self, permit: Permit, *, unused: bool) -> None:
+        super()._give_back(permit, unused=unused)
+        self._free()
+
+
+async def _acquire_shared(
+    stored: "SharedLimits", limit: Limit, share: str | None, tool: Tool, caller: Caller
+) -> Permit:
+    """Return a permit of a limit that is counted in the store. One of a rate alone has nothing to give back."""
+    deadline, name = current_deadline.get(), limit.shared_name(share)
+    give_up = monotonic() + (limit.wait_s if deadline is None else min(limit.wait_s, deadline.left_s))
+    pause_s = _FIRST_PAUSE_S
+    place: Lease | None = None
+
+    def release() -> None:
+        if place is not None:
+            keep(create_lasting_task(stored.release(place)))
+
+    try:
+        while limit.concurrency is not None and (place := await stored.take(name, limit.concurrency)) is None:
+            if (left_s := give_up - monotonic()) <= 0:
+                raise SemaphoreFull(1.0)
+            # Not in step with the others who wait.
+            await asyncio.sleep(min(pause_s * random.uniform(0.5, 1.5), left_s))  # noqa: S311
+            pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
+        if limit.rate is not None:
+            burst, per_s = _rate(limit.rate)
+            principal = caller.principal if limit.per == "principal" else ""
+            while wait_s := await stored.admit(name, principal, burst=burst, per_s=per_s):
+                if wait_s > give_up - monotonic():
+                    raise SemaphoreFull(wait_s)
+                await asyncio.sleep(wait_s)
+    except BaseException as error:
+        release()
+        if isinstance(error, SemaphoreFull):
+            raise _refusal(error, f"Tool '{tool.spec.name}' is at its limit of {limit}.") from None
+        raise
+    return await _Place(from_any_thread(release)).acquire(principal=caller.principal)
 
 
 async def _acquire_lock(lock: Semaphore, tool: Tool, caller: Caller, outer: tuple[Permit, ...]) -> Permit:

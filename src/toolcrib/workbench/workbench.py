@@ -271,7 +271,7 @@ class Crib(Startable):
             pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
             resources=self.executors,
             caller=caller,
-            middleware=(*middleware, self.limiter.middleware()),
+            middleware=(*middleware, self.limiter.middleware(getattr(self.store, "limits", None))),
             wraps_all=bool(middleware or self.limiter.limits),
             repair=options["repair"],
             policy=self._rules or options["policy"],

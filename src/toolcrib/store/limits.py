@@ -1,0 +1,124 @@
+"""Limits that all processes with a store share: rates, and places that a process which dies gives back.
+
+A rate is one number in the database (the generic cell rate algorithm: when the next call is due at the latest rate),
+and is asked for in one statement. Places are leases, renewed while their calls run. Time is the database's.
+"""
+
+import asyncio
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, delete, text
+
+from ..core import StoreError
+from ..machinery import create_lasting_task, log_failure
+from .leases import Lease, Leases
+from .ledger import DATABASE_NOW, Now
+from .tables import LEASES, RATES, encode_name
+
+if TYPE_CHECKING:
+    from .database import Database
+
+PLACE_LEASE_S = 15.0
+"""After how many seconds a place of a process that has died is free again."""
+MAX_TRIES = 4
+"""How often a place is tried for that another process has just taken."""
+_PRUNE_INTERVAL = 256
+
+_GREATEST = {"sqlite": "max", "postgresql": "greatest"}
+_ADMIT = {
+    dialect: text(
+        "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "  # noqa: S608 - of this file
+        f"VALUES (:name, :principal, {now} + :interval) ON CONFLICT (name) DO UPDATE "
+        f"SET next_at = {_GREATEST[dialect]}(rate.next_at, {now}) + :interval "
+        f"WHERE {_GREATEST[dialect]}(rate.next_at, {now}) + :interval <= {now} + :window RETURNING next_at"
+    )
+    for dialect, now in DATABASE_NOW.items()
+}
+_WAIT = {
+    dialect: text(f"SELECT next_at + :interval - :window - {now} FROM toolcrib_rates WHERE name = :name")  # noqa: S608
+    for dialect, now in DATABASE_NOW.items()
+}
+_FREE = {
+    dialect: text(
+        "WITH RECURSIVE place(number) AS "  # noqa: S608
+        "(SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :size) "
+        "SELECT :name || CAST(number AS TEXT) FROM place LEFT JOIN toolcrib_leases held "
+        f"ON held.name = :name || CAST(number AS TEXT) AND held.expires_at > {now} "
+        "WHERE held.name IS NULL ORDER BY random() LIMIT 1"
+    )
+    for dialect, now in DATABASE_NOW.items()
+}
+
+
+class SharedLimits:
+    """The limits of *store*. A name stands for one limit and who shares it."""
+
+    def __init__(self, store: "Database") -> None:
+        self._store = store
+        self._leases = Leases(store)
+        self._owner = token_hex(8)
+        self._held: set[Lease] = set()
+        self._renewing: asyncio.Task[None] | None = None
+        self._asked = 0
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the database is made for many processes."""
+        return self._store.file is None
+
+    async def admit(self, name: str, principal: str, *, burst: int, per_s: float) -> float:
+        """Count a call, *burst* at once and *per_s* a second. Return 0.0, or in how many seconds there is room."""
+        interval = max(1, round(1e6 / per_s))
+        values: dict[str, Any] = {"name": name, "principal": encode_name(principal), "interval": interval}
+        values["window"] = burst * interval
+        self._asked += 1
+        prunes = self._asked % _PRUNE_INTERVAL == 1
+
+        def admit(connection: Connection) -> float:
+            if prunes:
+                self._prune(connection)
+            if connection.execute(_ADMIT[connection.dialect.name], values).scalar() is not None:
+                return 0.0
+            wait = connection.execute(_WAIT[connection.dialect.name], values).scalar()
+            return max(int(wait or 0), 1) / 1e6
+
+        return await self._store.transact(admit)
+
+    async def take(self, name: str, size: int) -> Lease | None:
+        """Return one of *size* places, to be released; None where all are taken."""
+        for _ in range(MAX_TRIES):
+            place = await self._store.transact(
+                lambda c: c.execute(_FREE[c.dialect.name], {"name": f"limit {name} ", "size": size}).scalar(),
+                write=False,
+            )
+            if place is None:
+                return None
+            if (lease := await self._leases.acquire(place, self._owner, for_s=PLACE_LEASE_S)) is not None:
+                self._held.add(lease)
+                if self._renewing is None or self._renewing.done():
+                    self._renewing = create_lasting_task(self._renew())
+                return lease
+        return None
+
+    async def release(self, lease: Lease) -> None:
+        """Let another call have this place. One that cannot be given back is free after its lease."""
+        self._held.discard(lease)
+        try:
+            await self._leases.release(lease)
+        except StoreError as error:
+            log_failure("A place in a shared limit was not given back, and is free after its lease", error, None)
+
+    async def _renew(self) -> None:
+        while self._held:
+            await asyncio.sleep(PLACE_LEASE_S / 3)
+            for lease in list(self._held):
+                try:
+                    await self._leases.renew(lease, for_s=PLACE_LEASE_S)
+                except StoreError as error:
+                    log_failure("A place in a shared limit could not be kept", error, None)
+
+    def _prune(self, connection: Connection) -> None:
+        """Delete what makes no difference any more."""
+        connection.execute(delete(RATES).where(RATES.c.next_at <= Now()))
+        connection.execute(delete(LEASES).where(LEASES.c.name.like("limit %"), LEASES.c.expires_at <= Now()))
