@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -128,3 +129,24 @@ async def test_text_that_only_looks_like_the_beginning_of_a_secret_is_not_lost()
 
     events = [event async for event in Workbench([tease], secrets=["hunter2-secret"]).stream("tease")]
     assert "".join(e.content[0].text for e in events if isinstance(e, Emitted)) == "I was a hunter"  # type: ignore[union-attr]
+
+
+async def test_a_tool_that_ignores_its_cancellation_and_emits_on_does_not_hold_its_reader() -> None:
+    count = 0
+
+    @tool
+    async def stubborn(ctx: Context) -> str:
+        nonlocal count
+        with suppress(asyncio.CancelledError):
+            while True:
+                await ctx.emit("more")
+        for _ in range(1000):
+            await ctx.emit("still more")
+            count += 1
+        return "done"
+
+    events = Workbench([stubborn]).stream("stubborn")
+    assert await anext(events) == Emitted((Text("more"),))
+    async with asyncio.timeout(60):
+        await events.aclose()  # type: ignore[attr-defined]
+    assert count == 1000

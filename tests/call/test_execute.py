@@ -21,7 +21,7 @@ import pytest
 
 from toolcrib import Approve, Call, Context, Depends, Result, SetupError, Tool, ToolError, Workbench, tool
 from toolcrib.call import execute
-from toolcrib.core import CancellationToken, DefinitionError, Emitted, Text
+from toolcrib.core import CancellationToken, DefinitionError, Emitted, Source, Text
 from toolcrib.record import CallLog
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retry, Stores
 
@@ -1088,3 +1088,33 @@ async def test_a_person_who_has_answered_waits_for_no_rule_on_who_may_answer() -
         result = await bench.call("sleep", {"seconds": 0})
         assert result.error is not None
         assert (result.error.code, "has not run" in result.text) == ("timeout", True)
+
+
+async def test_the_cancellation_of_a_caller_is_theirs_also_where_the_call_has_a_token() -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Workbench([hang]) as bench:
+        call = asyncio.create_task(bench.call(Call("hang", cancellation=CancellationToken())))
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+async def test_the_deadline_of_a_call_begins_before_its_tool_is_there() -> None:
+    class Slow(Source):
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+        def tools(self) -> list[Tool]:
+            return []
+
+    async with asyncio.timeout(60):
+        result = await Workbench([Slow()]).call(Call("any", timeout_s=0.05))
+    assert result.error is not None
+    assert result.error.code == "timeout"

@@ -11,6 +11,7 @@ from toolcrib import Call, Caller, CancellationToken, Context, Tool, Workbench, 
 from toolcrib.call import record
 from toolcrib.core import CallRecord, Recorder
 from toolcrib.record import CallLog
+from toolcrib.workbench import Limit
 
 from ..held import held, seconds_of
 
@@ -278,3 +279,15 @@ async def test_long_arguments_are_measured_in_a_thread() -> None:
         longest_s, result = await held(bench.call("count", arguments))
     assert (result.value, [*log][-1].arguments_bytes) == (300_000, len(json.dumps(arguments)))
     assert longest_s < seconds_of(lambda: json.dumps(arguments)) / 2
+
+
+async def test_names_of_unknown_tools_above_a_limit_are_one_name() -> None:
+    seen = Seen()
+    async with Workbench([add], recorder=seen, limits=[Limit("*", rate="1/h", wait_s=0)]) as bench:
+        for name in ("a", "b", "c"):
+            await bench.call(name)
+    assert [(record.tool, record.code) for record in seen.records] == [
+        ("a", "unknown_tool"),
+        ("tools/call", "limited"),
+        ("tools/call", "limited"),
+    ]

@@ -213,6 +213,19 @@ async def test_a_row_that_is_changed_in_the_database_lets_nobody_in(
     assert len(await keys.all()) in (1, 2)
 
 
+async def test_a_key_is_not_given_the_place_of_another_principal_of_its_name(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    keys = AccessKeys(sqlite_store)
+    _, first = await keys.add("alice")
+    assert await keys.revoke(first.id)
+    text, later = await keys.add("alice")
+    assert later.origin is not None
+    with closing(sqlite3.connect(tmp_path / "only" / "store.db")) as database, database:
+        database.execute(f"UPDATE toolcrib_keys SET origin = '{first.id}'")
+    assert await keys.find(text) is None
+
+
 async def test_keys_outlive_the_key_of_the_store(store: Store) -> None:
     keys = AccessKeys(store)
     text, _ = await keys.add("alice")
