@@ -422,7 +422,7 @@ async def tables(world: World) -> None:
 
 
 @door(
-    *("Crib.start", "Crib.reset", "Crib.save_state", "Crib.load_state", "Crib.from_config"),
+    *("Crib.start", "Crib.drain", "Crib.reset", "Crib.save_state", "Crib.load_state", "Crib.from_config"),
     *("Workbench.start", "Workbench.stop", "Workbench.reset", "Workbench.save_state", "Workbench.load_state"),
     *("Workbench.enter", "Workbench.leave"),
     *("Workbench.invalidate", "Workbench.ended", "Workbench.from_config", "Crib.stop"),

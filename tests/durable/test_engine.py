@@ -428,3 +428,36 @@ async def test_what_a_task_logs_is_stored_and_shown_without_secrets(path: Path) 
         go_on.set()
         assert [type(event) async for event in events] == [Result]
     assert lines == [LogLine("warning", "depth 3"), LogLine("error", "the key is [secret]")]
+
+
+async def test_a_program_that_ends_lets_its_tasks_end_or_leaves_them_to_the_next(path: Path) -> None:
+    begun: list[str] = []
+    may_end = {name: asyncio.Event() for name in ("short", "long", "late")}
+
+    @tool(task=True, idempotent=True)
+    async def work(name: str) -> str:
+        """Work."""
+        begun.append(name)
+        await may_end[name].wait()
+        return f"{name} is done"
+
+    async with Crib([work], store=path) as crib:
+        short, long = [await submitted(crib, "work", {"name": name}) for name in ("short", "long")]
+
+        async def both_run() -> bool:
+            return len(begun) == 2
+
+        await until(both_run)
+        draining = asyncio.create_task(crib.drain(0.5))
+        await asyncio.sleep(0)
+        late = await submitted(crib, "work", {"name": "late"})
+        may_end["short"].set()
+        await draining
+        assert [(await crib.tasks.get(id)).state for id in (short, long, late)] == ["ended", "running", "queued"]
+    for event in may_end.values():
+        event.set()
+    async with Crib([work], store=path) as crib:
+        results = [await crib.tasks.wait(id, timeout_s=WAIT_S) for id in (short, long, late)]
+        assert [result.value for result in results] == ["short is done", "long is done", "late is done"]
+        assert (await crib.tasks.get(long)).attempts == 0
+    assert sorted(begun) == ["late", "long", "long", "short"]

@@ -98,6 +98,7 @@ class EmbeddedTasks:
         self._rows: DatabaseTasks = crib.database.ledger
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[str, tuple[asyncio.Task[None], CancellationToken]] = {}
+        self._is_draining = False
         self._wake = asyncio.Event()
         self._names: tuple[str, ...] | None = None
         self._agents: dict[str, GoOn] = {}
@@ -108,10 +109,17 @@ class EmbeddedTasks:
     async def start(self) -> None:
         if self._worker is None or self._worker.done():
             self._running.clear()  # what ran on a loop that has ended
+            self._is_draining = False
             self._wake = asyncio.Event()
             logging.getLogger("toolcrib.tool").addHandler(_to_task)  # once
             self._rows.notify = from_any_thread(self._wake.set)
             self._worker = create_lasting_task(self._work())
+
+    @_at_home
+    async def drain(self, timeout_s: float) -> None:
+        self._is_draining = True
+        if self._running:
+            await asyncio.wait({task for task, _ in self._running.values()}, timeout=timeout_s)
 
     async def stop(self) -> None:
         self._end_following()
@@ -275,7 +283,7 @@ class EmbeddedTasks:
             names = [tool.spec.name for tool in self.crib.registry if tool.is_task]
             self._names = tuple(sorted([*names, *map(_task_name, self._agents)]))
         room = MAX_RUNNING - len(self._running)
-        if not self._names or room <= 0:
+        if not self._names or room <= 0 or self._is_draining:
             return
         for entry in await self._rows.take(self._names, room):
             token = CancellationToken()

@@ -176,10 +176,10 @@ class Application:
             self._running.discard(task)
 
     async def _end_calls(self) -> None:
-        """Wait until no call runs: those that are not over in time, or when this is cancelled, are cancelled."""
+        """Wait until no call runs, and no task: what is not over in time, or when this is cancelled, is cancelled."""
         try:
-            if self._running:
-                await asyncio.wait(self._running, timeout=self._grace_s)
+            draining = asyncio.create_task(self._crib.drain(self._grace_s))
+            await asyncio.wait({draining, *self._running}, timeout=self._grace_s)
         finally:
             if late := set(self._running):
                 _log.warning("%d calls did not end within %g s, and are cancelled", len(late), self._grace_s)

@@ -85,6 +85,10 @@ class Tasks(Protocol):
         """Stop what runs here: what is idempotent runs again elsewhere, or after the next start."""
         ...
 
+    async def drain(self, timeout_s: float) -> None:
+        """Take up no more, and wait until what runs in this process has ended, at most *timeout_s* seconds."""
+        ...
+
     async def get(self, id: str, *, principal: str | None = None) -> Task:  # noqa: A002
         """Return the task with *id*. Raises UnknownTaskError."""
         ...

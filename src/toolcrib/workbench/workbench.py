@@ -258,6 +258,11 @@ class Crib(Startable):
         (engine,) = entry_points(group="toolcrib.engines", name="embedded")
         return cast("Tasks", engine.load()(self))
 
+    async def drain(self, timeout_s: float) -> None:
+        """Take up no more tasks here, and wait until those that run have ended, at most *timeout_s* seconds."""
+        if "tasks" in self.__dict__:
+            await self.tasks.drain(timeout_s)
+
     # For workbenches
 
     def runtime_for(
