@@ -333,6 +333,12 @@ async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path) -> None
             await crib.answer(pending.id, Input("Bob"), by="carol")
             assert (await crib.tasks.wait(night, timeout_s=WAIT_S)).value == "done for Bob"
             await state(crib, pay, "lost")
+            lost = (await crib.tasks.wait(pay, timeout_s=WAIT_S)).error
+            assert lost is not None
+            assert (lost.code, f"settle {pay} --done or --not-done" in lost.message) == ("lost", True)
+            (result,) = [event async for event in crib.tasks.follow(pay)]
+            assert isinstance(result, Result)
+            assert result.text == lost.message
             assert (await crib.tasks.get(night)).attempts == 1
     finally:
         process.kill()

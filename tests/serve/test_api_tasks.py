@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import httpx2
 import pytest
 
 from toolcrib import Caller, Context, Crib, tool
+from toolcrib.machinery import LedgerEntry
+from toolcrib.store import Store
 
 from .serving import served
 from .test_api import conforms
@@ -175,3 +178,26 @@ async def test_a_server_that_stops_ends_what_follows_and_logs_no_fault(
         with suppress(httpx2.RemoteProtocolError):
             assert "event: result" not in [line async for line in lines]
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+async def test_who_follows_a_lost_task_learns_that_a_person_settles_it(tmp_path: Path) -> None:
+    path, now = tmp_path / "store.db", datetime.now(UTC)
+    call = {"arguments": "{}", "profile": "default", "groups": [], "claims": [], "traceparent": None}
+    store = Store(path)
+    try:
+        await store.ledger.submit(
+            LedgerEntry("task_1", "ann", "k", "d", "pay", "default", False, now, state="queued", call=call, run_at=now)
+        )
+        (entry,) = await store.ledger.take(("pay",), 1)
+        store.ledger.give_up(entry)  # as of a process that died
+        async with asyncio.timeout(WAIT_S):
+            while not await store.ledger.lost():
+                await asyncio.sleep(0.01)
+    finally:
+        store.close()
+    async with client(Mine(), store=path) as api:
+        assert (await api.get("/api/tasks/task_1")).json()["state"] == "lost"
+        text = (await api.get("/api/tasks/task_1/events")).text
+    kind, data = text.strip().split("\n\n")[-1].split("\n")
+    result = json.loads(data.removeprefix("data: "))
+    assert (kind, result["status"], result["error"]["code"]) == ("event: result", "error", "lost")

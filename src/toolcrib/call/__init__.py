@@ -3,7 +3,7 @@
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import keep, may_be_repeated, within
-from .once import TASK_LIFE, require_key, restored, settle, stored
+from .once import TASK_LIFE, lost, require_key, restored, settle, stored
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
@@ -26,6 +26,7 @@ __all__ = [
     "check",
     "error_result",
     "keep",
+    "lost",
     "may_be_repeated",
     "require_key",
     "resolved",

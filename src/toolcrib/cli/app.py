@@ -41,6 +41,7 @@ _MODULES = {
     "secrets": "auth",
     "pending": "calls",
     "calls": "calls",
+    "tasks": "tasks",
     "keys": "calls",
     "store": "store",
     "sandbox": "sandbox",

@@ -95,47 +95,52 @@ def call(
             schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
             to_make = Call(name, to_json(arguments, schema) if schema else None, idempotency_key=key)
             result = await answered_call(bench, to_make, prompter, transcript)
-            if session.as_json:
-                output.json(result.to_dict())
-            else:
+            if not session.as_json:
                 if "repeated" in result.metadata:
                     echo("Repeated: the result of an earlier call with this key. The tool did not run again.")
                 _echo_repairs(result.repairs, schema.get("properties", ()), by_key=arguments.json is None)
-            if result.error is not None:
-                if not session.as_json:
-                    _echo_error(result.error.code, result.error.message)
-                if result.error.code == "timeout":
-                    # What still runs must not hold the process.
-                    interrupts.leave_within(DEFAULT_GRACE_S, 1)
-                return 1
-            if result.pending is not None:
-                if not session.as_json:
-                    _echo_pending(result.pending, stored=bool(bench.crib.database))
-                return PENDING_STATUS
-            if "headers" in result.metadata and not session.as_json:  # standard output and the file are the body alone
-                echo(result.content[-1].text)
-                result = replace(result, content=result.content[:-1])
-            files = _save(result, save_to) if save_to is not None else ()
-            parts = [] if session.as_json else [part for part in result.content if part not in files]
-            for part in parts:
-                transcript.content(part)
-            if any(isinstance(part, Image | Audio | File) for part in parts):
-                echo("To save it: --output FILE")
-            return 0
+            if result.error is not None and result.error.code == "timeout":
+                # What still runs must not hold the process.
+                interrupts.leave_within(DEFAULT_GRACE_S, 1)
+            if result.pending is not None and not session.as_json:
+                _echo_pending(result.pending, stored=bool(bench.crib.database))
+            return write_result(session, result, transcript, save_to)
 
     return session.run(work())
+
+
+def write_result(session: Session, result: Result[Any], transcript: CallTranscript, save_to: Path | None) -> int:
+    """Write *result*, or save it, and return the exit status."""
+    if session.as_json:
+        session.output.json(result.to_dict())
+    if result.error is not None:
+        if not session.as_json:
+            _echo_error(result.error.code, result.error.message)
+        return 1
+    if result.pending is not None:
+        return PENDING_STATUS
+    if "headers" in result.metadata and not session.as_json:  # standard output and the file are the body alone
+        echo(result.content[-1].text)
+        result = replace(result, content=result.content[:-1])
+    files = _save(result, save_to) if save_to is not None else ()
+    parts = [] if session.as_json else [part for part in result.content if part not in files]
+    for part in parts:
+        transcript.content(part)
+    if any(isinstance(part, Image | Audio | File) for part in parts):
+        echo("To save it: --output FILE")
+    return 0
 
 
 async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, transcript: CallTranscript) -> Result[Any]:
     """Return the result of *call*; pending only where the person at the terminal cannot or does not answer."""
     while True:
-        result = await _shown(bench.stream(call), transcript)
+        result = await result_of(bench.stream(call), transcript)
         if result.pending is None:
             return result
         if result.pending.kind == "task":
             task_id = result.pending.id
             echo(f"'{call.tool}' runs as the task {task_id}. Ctrl-C stops the waiting, and what runs here.", wrap=True)
-            return await _shown(bench.crib.tasks.follow(task_id, principal=bench.caller.principal), transcript)
+            return await result_of(bench.crib.tasks.follow(task_id, principal=bench.caller.principal), transcript)
         if result.pending.kind == "authorization":
             if not await prompter.may_log_in(result.pending):
                 return result
@@ -176,7 +181,7 @@ async def _log_in_for(bench: "Workbench", tool: str) -> None:
             await crib.credentials.save(owner, Grant(read_secret(f"{required.name}: ")))
 
 
-async def _shown(stream: AsyncIterator["TaskEvent | Result[Any]"], transcript: CallTranscript) -> Result[Any]:
+async def result_of(stream: AsyncIterator["TaskEvent | Result[Any]"], transcript: CallTranscript) -> Result[Any]:
     """Return the result that *stream* ends with, and show the events before it."""
     try:
         async with aclosing(cast("AsyncGenerator[TaskEvent | Result[Any]]", stream)) as events:

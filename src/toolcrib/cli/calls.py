@@ -31,6 +31,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _PendingId = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib pending list.")]
 _Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls of this caller.")]
 _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
+IsDone = Annotated[bool | None, typer.Option("--done/--not-done", help="Whether it took effect.")]
+SettledBy = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; by default you.")]
 
 
 # Open questions
@@ -157,21 +159,37 @@ async def list_lost(session: Session) -> None:
 async def settle_call(
     session: Session,
     id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls lost.")],  # noqa: A002
-    is_done: Annotated[bool | None, typer.Option("--done/--not-done", help="Whether it took effect.")] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; by default you.")] = None,
+    is_done: IsDone = None,
+    by: SettledBy = None,
 ) -> None:
     """Settle a lost call. Where it was not done, it runs when it is made again with its key."""
+    async with session.crib() as crib:
+        await settle_in(crib, session, id, is_done, by, unknown="There is no lost call '{}'. See: toolcrib calls lost")
+
+
+async def settle_in(
+    crib: "Crib",
+    session: Session,
+    id: str,  # noqa: A002
+    is_done: bool | None,
+    by: str | None,
+    *,
+    unknown: str,
+) -> None:
+    """Settle the lost call or task *id*, and say what comes of it. *unknown* is the message where it is not lost."""
     from ..call import settle
 
     if is_done is None:
-        raise UsageError("Say whether the call took effect: --done or --not-done.")
-    async with session.crib() as crib:
-        ledger = crib.store.ledger
-        entry, by = await ledger.find_id(id), by or _user()
-        if entry is None or not await settle(ledger, entry, is_done=is_done, by=by, recorders=crib.recorders):
-            raise ToolcribError(f"There is no lost call '{one_line(id)[:100]}'. See: toolcrib calls lost")
-    outcome = "Done: that is the result" if is_done else "Not done: it runs"
-    text = f"{outcome} when '{entry.principal}' calls '{entry.tool}' again with the same key."
+        raise UsageError("Say whether it took effect: --done or --not-done.")
+    ledger = crib.store.ledger
+    entry, by = await ledger.find_id(id), by or _user()
+    if entry is None or not await settle(ledger, entry, is_done=is_done, by=by, recorders=crib.recorders):
+        raise ToolcribError(unknown.format(one_line(id)[:100]))
+    if entry.run_at is not None:
+        text = "Done: that is its result." if is_done else f"Not done: a process that has '{entry.tool}' runs it again."
+    else:
+        outcome = "Done: that is the result" if is_done else "Not done: it runs"
+        text = f"{outcome} when '{entry.principal}' calls '{entry.tool}' again with the same key."
     session.show({**entry.to_dict(), "done": is_done, "settled_by": by}, text=text)
 
 

@@ -40,6 +40,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.grace_s = DEFAULT_GRACE_S
+        self.messages = dict(_MESSAGES)
+        """The last line, by the number of the signal."""
         self._terminal = _terminal()
         self._number = 0  # of the first signal that was not answered by `first_sigint_to`
         self._cancel: Callable[[], object] | None = None
@@ -106,7 +108,7 @@ class Interrupts:
         # Written past the buffers of `sys.stderr`, which the interrupted code may be holding.
         line_break = "\n" if is_terminal(2) else ""  # the terminal shows ^C where the cursor is
         with suppress(OSError):
-            os.write(2, f"{line_break}{_MESSAGES[signal.Signals(number)]}\n".encode())
+            os.write(2, f"{line_break}{self.messages[signal.Signals(number)]}\n".encode())
         self._restore_terminal()
         self.leave_within(self.grace_s, 128 + number)
         if self._cancel is None:

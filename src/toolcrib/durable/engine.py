@@ -16,7 +16,7 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from ..call import EventQueue, EventStream, StepLog, TaskRun, caller_of, error_result, restored, stored, streamed
+from ..call import EventQueue, EventStream, StepLog, TaskRun, caller_of, error_result, lost, restored, stored, streamed
 from ..core import (
     Call,
     CancellationToken,
@@ -32,6 +32,7 @@ from ..core import (
 from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure
 from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, UnknownTaskError
 from ..workbench.sync import value_at_home
+from ..workbench.tasks import TaskState
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -137,14 +138,21 @@ class EmbeddedTasks:
         return self._shown(await self._entry(id, principal))
 
     @_at_home
-    async def list(self, *, principal: str | None = None, after: str | None = None, limit: int = 50) -> Sequence[Task]:
+    async def list(
+        self,
+        *,
+        principal: str | None = None,
+        state: TaskState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Task]:
         last = None if after is None else await self._entry(after, principal)
-        return [self._shown(entry) for entry in await self._rows.listed(principal, last, limit)]
+        return [self._shown(entry) for entry in await self._rows.listed(principal, state, last, limit)]
 
     @_at_home
     async def wait(self, id: str, *, principal: str | None = None, timeout_s: float | None = None) -> Result[Any]:  # noqa: A002
         async with asyncio.timeout(timeout_s):
-            while (result := self._shown(await self._entry(id, principal)).result) is None:
+            while (result := self._outcome(await self._entry(id, principal))) is None:
                 await self._changed(id)
         return result
 
@@ -220,13 +228,13 @@ class EmbeddedTasks:
 
     def _shown(self, entry: LedgerEntry) -> Task:
         result = None if entry.result is None else restored(entry.result, Call(entry.tool, None, entry.id))
-        state = "lost" if entry.is_lost else "queued" if entry.state == "released" else entry.state
+        state = "queued" if entry.state == "released" or entry.is_abandoned else entry.state
         return Task(
             id=entry.id,
             tool=entry.tool,
             principal=entry.principal,
             thread=entry.thread,
-            state=state,
+            state="lost" if entry.is_lost else state,
             started_at=entry.started_at,
             run_at=entry.run_at,
             attempts=entry.attempts,
@@ -234,15 +242,19 @@ class EmbeddedTasks:
             result=result,
         )
 
+    def _outcome(self, entry: LedgerEntry) -> Result[Any] | None:
+        """Return the result of *entry*; of a lost one, which only a person ends, the error that says so."""
+        return _ended_with(entry, lost(entry.tool, entry)) if entry.is_lost else self._shown(entry).result
+
     async def _follow(self, id: str, principal: str | None) -> AsyncGenerator[TaskEvent | Result[Any]]:  # noqa: A002
         last = 0
         while True:
-            task = self._shown(await self._entry(id, principal))
+            result = self._outcome(await self._entry(id, principal))
             for number, event in await self._rows.events(id, last):
                 last = number
                 yield _event_from(event)
-            if task.result is not None:
-                yield task.result
+            if result is not None:
+                yield result
                 return
             await self._changed(id)
 

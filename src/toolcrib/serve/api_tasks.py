@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,9 +45,7 @@ class _TaskAPI:
         except UnknownTaskError:
             raise _invalid("'after' is the id of one of your tasks: `next` of the page before.") from None
         following = tasks[limit - 1].id if len(tasks) > limit else None
-        data = [
-            {**_data(task), "result": task.result and task.result.to_dict(with_content=False)} for task in tasks[:limit]
-        ]
+        data = [task.to_dict(with_content=False) for task in tasks[:limit]]
         return Response(to_bytes({"tasks": data, "next": following}), media_type="application/json")
 
     async def show(self, request: Request) -> Response:
@@ -96,13 +93,9 @@ def _invalid(detail: str) -> Refused:
     return Refused(422, "Invalid query", detail)
 
 
-def _data(task: Task) -> dict[str, Any]:
-    return replace(task, result=None).to_dict()
-
-
 def _answer(task: Task) -> Response:
     """Return the answer with *task* and its whole result, whose numbers keep their digits."""
-    data = _data(task)
+    data = replace(task, result=None).to_dict()
     del data["result"]
     result = b"null" if task.result is None else result_bytes(task.result)
     return Response(b'%b,"result":%b}' % (to_bytes(data)[:-1], result), media_type="application/json")

@@ -65,6 +65,7 @@ _IN_BODY = ("arguments", "approved_by", "approval", "call")
 _t = LEDGER.c
 _COLUMNS = [column.name for column in LEDGER.columns]
 IS_LATE = _t.lease_until <= Now()
+IS_LOST = (_t.state == "running") & (_t.idempotent == 0) & IS_LATE
 SELECT = select(*LEDGER.columns, IS_LATE.label("is_late"))
 _FIND = SELECT.where(
     _t.principal == bindparam("principal"), _t.key == bindparam("key"), _t.expires_at > Now()
@@ -78,7 +79,7 @@ _END = (
 )
 _END_OWN = _END.where(_t.owner == bindparam("process"))
 _END_LATE = _END.where(IS_LATE)
-_LOST = SELECT.where(_t.state == "running", _t.idempotent == 0, IS_LATE).order_by(_t.started_at)
+_LOST = SELECT.where(IS_LOST).order_by(_t.started_at)
 
 
 def _insertion(now: str) -> TextClause:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_,
 
 from ..core import StoreError
 from ..machinery import LedgerEntry
-from .ledger import IS_LATE, SELECT, DatabaseLedger, Now, clear_columns, wake
+from .ledger import IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, wake
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -38,11 +38,16 @@ MAX_EVENTS = 1_000
 _t = LEDGER.c
 # Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
 _IS_IDLE = or_(_t.state == "queued", _t.state == "waiting", _t.state == "released")
-_IS_DUE = or_(
-    _IS_IDLE & (_t.run_at <= Now()),
-    (_t.state == "running") & (_t.idempotent == 1) & IS_LATE,
-)
+_IS_LEFT = (_t.state == "running") & (_t.idempotent == 1) & IS_LATE
+_IS_DUE = or_(_IS_IDLE & (_t.run_at <= Now()), _IS_LEFT)
 _DUE = SELECT.where(_t.is_task == 1, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
+_IN_STATE = {
+    "queued": or_(_t.state == "queued", _t.state == "released", _IS_LEFT),
+    "running": (_t.state == "running") & ~IS_LATE,
+    "waiting": _t.state == "waiting",
+    "ended": _t.state == "ended",
+    "lost": IS_LOST,
+}
 _LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
 _other = LEDGER.alias().c
 _HAS_COME = or_(
@@ -196,6 +201,13 @@ class DatabaseTasks(DatabaseLedger):
         update = LEDGER.update().where(_t.id.in_(ids), _t.state == "waiting").values(run_at=Now())
         return await self._store.transact(lambda connection: connection.execute(update).rowcount)
 
+    async def subjects(self, task: str) -> Sequence[str]:
+        """Return the ids of what *task* waits for: questions, and other tasks."""
+        query = select(WAITS.c.subject).where(WAITS.c.task == encode_name(task), WAITS.c.task == _t.id)
+        query = query.where(_t.state == "waiting").order_by(WAITS.c.subject)
+        rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
+        return [decode_name(row) for row in rows]
+
     async def cancelled(self) -> Sequence[str]:
         """Return the ids of tasks that run here and are to stop."""
         owner = self._heartbeat().owner
@@ -203,9 +215,12 @@ class DatabaseTasks(DatabaseLedger):
         rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
         return [decode_name(row) for row in rows]
 
-    async def listed(self, principal: str | None, after: LedgerEntry | None, count: int) -> Sequence[LedgerEntry]:
-        """Return tasks of *principal*, or of all, the newest first, from the one that comes next to *after*."""
+    async def listed(
+        self, principal: str | None, state: str | None, after: LedgerEntry | None, count: int
+    ) -> Sequence[LedgerEntry]:
+        """Return tasks of *principal* or all, in *state* or any, the newest first, from the one next to *after*."""
         query = _LISTED if principal is None else _LISTED.where(_t.principal == encode_name(principal))
+        query = query if state is None else query.where(_IN_STATE[state])
         if after is not None:
             place = tuple_(_t.started_at, _t.id)
             query = query.where(place < tuple_(encode_time(after.started_at), encode_name(after.id)))

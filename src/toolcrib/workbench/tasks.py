@@ -18,8 +18,9 @@ class UnknownTaskError(ToolcribError):
 class Task:
     """A call that runs as a task. *arguments* are JSON text, secrets redacted.
 
-    `waiting`: for a time, or an answer, until *run_at*, in UTC. `lost`: its process died, and it is not known whether
-    it took effect. *attempts* is how often its process has died. *result* is there once it has ended.
+    `queued`: for a process that has the tool, since *run_at*, in UTC. `waiting`: for a time, or an answer, until then.
+    `lost`: its process died, and it is not known whether it took effect. *attempts* is how often its process has died.
+    *result* is there once it has ended.
     """
 
     id: str
@@ -33,11 +34,11 @@ class Task:
     arguments: str = "{}"
     result: Result[Any] | None = field(default=None, repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the task as JSON data."""
+    def to_dict(self, *, with_content: bool = True) -> dict[str, Any]:
+        """Return the task as JSON data, its result without content if not *with_content*."""
         data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         times = {name: data[name] and data[name].isoformat() for name in ("started_at", "run_at")}
-        return {**data, **times, "result": self.result and self.result.to_dict()}
+        return {**data, **times, "result": self.result and self.result.to_dict(with_content=with_content)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +94,26 @@ class Tasks(Protocol):
         """Return the task with *id*. Raises UnknownTaskError."""
         ...
 
-    async def list(self, *, principal: str | None = None, after: str | None = None, limit: int = 50) -> Sequence[Task]:
+    async def list(
+        self,
+        *,
+        principal: str | None = None,
+        state: TaskState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[Task]:
         """Return at most *limit* tasks, the newest first; those that come next to the task with the id *after*."""
         ...
 
     async def wait(self, id: str, *, principal: str | None = None, timeout_s: float | None = None) -> Result[Any]:  # noqa: A002
-        """Return the result of a task, once it has ended. Raises TimeoutError after *timeout_s*, UnknownTaskError."""
+        """Return the result of a task, once it has ended, or the error `lost`, which says how a person settles it.
+
+        Raises TimeoutError after *timeout_s*, UnknownTaskError.
+        """
         ...
 
     def follow(self, id: str, *, principal: str | None = None) -> AsyncIterator[TaskEvent | Result[Any]]:  # noqa: A002
-        """Yield what a task has reported so far, and reports from now on, in whichever process; last its result."""
+        """Yield what a task has reported, and reports from now on, in whichever process; last what `wait` returns."""
         ...
 
     async def cancel(self, id: str, *, principal: str | None = None) -> bool:  # noqa: A002

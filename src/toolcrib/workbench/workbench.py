@@ -238,14 +238,14 @@ class Crib(Startable):
         """Wait until *pending* is answered, or what it asks for is granted, in any process.
 
         False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused. A task
-        that it waits for has ended then.
+        that it waits for has ended then; False where it is lost.
         """
         if pending.kind == "task" and self.database is not None:
             try:
-                await self.tasks.wait(pending.id, principal=pending.principal, timeout_s=timeout_s)
+                result = await self.tasks.wait(pending.id, principal=pending.principal, timeout_s=timeout_s)
             except TimeoutError:
                 return False
-            return True
+            return result.error is None or result.error.code != "lost"
         return await self.credentials.wait_for(pending, timeout_s)
 
     @cached_property
