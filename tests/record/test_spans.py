@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from toolcrib import Approve, Call, Caller, Crib, Workbench, tool
+from toolcrib import Approve, Call, Caller, Context, Crib, Input, Workbench, tool
 from toolcrib.record import CallLog, Spans
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -134,3 +135,40 @@ async def test_without_an_sdk_calls_go_on() -> None:
 
     async with Workbench([add], recorder=Spans()) as bench:
         assert (await bench.call(Call("add", {"a": 1}, traceparent=f"00-{TRACE}-{PARENT}-01"))).value == 1
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_each_run_of_a_task_is_a_trace_of_its_own_linked_to_that_of_its_call(
+    spans: Any, tmp_path: Path, is_named: bool
+) -> None:
+    provider, exporter = spans
+
+    @tool(task=True)
+    async def ask(context: Context) -> str:
+        with provider.get_tracer("of the tool").start_as_current_span("inside"):
+            return f"for {await context.ask('who', str, 'Who?')}"
+
+    async with Crib([ask], store=tmp_path / "store.db", recorder=Spans(provider=provider)) as crib:
+        bench = crib.workbench(Caller("ann"))
+        with provider.get_tracer("of the program").start_as_current_span("program") as program:
+            own = program.get_span_context()
+            trace_id, span_id = (int(TRACE, 16), int(PARENT, 16)) if is_named else (own.trace_id, own.span_id)
+            parent = f"00-{TRACE}-{PARENT}-01" if is_named else None
+            pending = (await bench.call(Call("ask", None, traceparent=parent))).pending
+        assert pending is not None
+        async with asyncio.timeout(60):
+            while not (questions := await crib.pendings()):
+                await asyncio.sleep(0.01)
+        await crib.answer(questions[0].id, Input("bob"), by="ann")
+        await crib.tasks.wait(pending.id, timeout_s=60)
+    runs = [span for span in exporter.get_finished_spans() if "toolcrib.task.run" in (span.attributes or {})]
+    assert [(span.name, span.attributes["toolcrib.task.run"], span.parent) for span in runs] == [
+        ("execute_tool ask", 1, None),
+        ("execute_tool ask", 2, None),
+    ]
+    assert {span.attributes["toolcrib.task.id"] for span in runs} == {pending.id}
+    links = [(link.context.trace_id, link.context.span_id) for span in runs for link in span.links]
+    assert links == [(trace_id, span_id)] * 2
+    assert len({span.context.trace_id for span in runs} | {trace_id}) == 3
+    inside = [span for span in exporter.get_finished_spans() if span.name == "inside"]
+    assert [span.context.trace_id for span in inside] == [span.context.trace_id for span in runs]

@@ -1,5 +1,6 @@
 """The call log and the figures over HTTP, and the trace that a call over MCP is a part of."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -11,9 +12,9 @@ import pytest
 from mcp import Client
 from starlette.applications import Starlette
 
-from toolcrib import Caller, Crib, SetupError, tool
+from toolcrib import Caller, Context, Crib, SetupError, tool
 from toolcrib.record import CallLog, DatabaseCalls, Metrics
-from toolcrib.serve import call_routes, metrics_route, server
+from toolcrib.serve import call_routes, calls, metrics_route, server
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -166,3 +167,34 @@ async def test_a_call_over_mcp_is_a_part_of_the_trace_that_its_meta_names() -> N
         await client.call_tool("add", {"a": 1, "b": 2}, meta={"traceparent": 7})  # type: ignore[dict-item]
     first, second = log
     assert (first.traceparent, second.traceparent) == (TRACE, None)
+
+
+async def test_metrics_have_the_tasks_of_the_store_by_their_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_COUNT_INTERVAL_S", 0.0)
+
+    @tool(task=True)
+    async def wait(context: Context) -> str:
+        """Wait for an answer."""
+        return await context.ask("who", str, "Who?")
+
+    @tool(task=True)
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    crib = Crib([wait, hang], store=tmp_path / "store.db", recorder=[Metrics()])
+    transport = httpx2.ASGITransport(Starlette(routes=[metrics_route(crib)]))
+    async with crib, httpx2.AsyncClient(transport=transport, base_url="http://h") as http:
+        bench = crib.workbench(Caller("ann"))
+        for name in ("wait", "wait", "hang"):
+            await bench.call(name)
+        rows = 'toolcrib_tasks{state="%s"} %s.0\n'
+        expected = [rows % row for row in (("queued", 0), ("running", 1), ("waiting", 2), ("lost", 0))]
+        async with asyncio.timeout(60):
+            text = ""
+            while not all(row in text for row in expected):
+                await asyncio.sleep(0.05)
+                text = (await http.get("/metrics")).text
+        assert "toolcrib_tasks_oldest_due_seconds 0.0\n" in text

@@ -36,7 +36,7 @@ async def record_started(
 ) -> None:
     """Record that the work of *call* is about to begin, once for the *outer* run."""
     try:
-        record = outer.record = outer.record or _new(call, call.tool, runtime, started_at)
+        record = outer.record = outer.record or _new(call, call.tool, runtime, started_at, outer)
         if record.arguments_bytes is None:
             record.arguments_bytes = await in_thread_if_long(partial(_size_of, call.arguments), call.arguments)
         record.read_only = tool.spec.hints.read_only is True
@@ -65,7 +65,7 @@ async def record_finished(
             if is_unknown:  # above a limit, it would be a name for each call
                 is_limited = error is not None and error.code != "unknown_tool"
                 name = "tools/call" if is_limited else _bounded(name, runtime, MAX_NAME_CHARS)
-            record = _new(call, name, runtime, started_at)
+            record = _new(call, name, runtime, started_at, trail)
         if record.arguments_bytes is None:
             record.arguments_bytes = await in_thread_if_long(partial(_size_of, call.arguments), call.arguments)
         record.status = "error" if error is not None else "success" if pending is None else "pending"
@@ -91,7 +91,7 @@ async def record_finished(
     await _recorded("finished", runtime.recorders, record, runtime, _FAILED)
 
 
-def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallRecord:
+def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime, trail: Trail) -> CallRecord:
     # The id may be a model's, and the trace whatever a client has sent.
     call_id = raw_id(call)
     if type(call_id) is str and not (len(call_id) <= MAX_OWN_ID_CHARS and call_id[5:].isdigit()):
@@ -100,6 +100,8 @@ def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallR
     record.arguments_bytes = _size_of(call.arguments) if type(call.arguments) is str else None
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
         record.traceparent = call.traceparent
+    if trail.task is not None:
+        record.run = trail.task.number
     return record
 
 

@@ -42,13 +42,18 @@ class Submission(Claim):
             "profile": caller.profile,
             "groups": sorted(caller.groups),
             "claims": sorted(caller.claims),
-            "traceparent": document.call.traceparent,
+            "traceparent": document.call.traceparent or self._current_trace(),
         }
         tasks: Tasks = self.ledger  # type: ignore[assignment]
         entry = await tasks.submit(replace(self.entry, state="queued", call=call, run_at=datetime.now(UTC)))
         if not entry.is_own:
             await self._wait_for(entry)
         raise Recalled(self.acknowledged(entry))
+
+    def _current_trace(self) -> str | None:
+        """Return the trace that the program is in, where a recorder knows it, for the spans of runs to link to."""
+        traces = (getattr(recorder, "current_trace", None) for recorder in self.runtime.recorders)
+        return next((trace() for trace in traces if trace is not None), None)
 
 
 class TaskRun(Claim):
@@ -59,6 +64,11 @@ class TaskRun(Claim):
     def __init__(self, entry: LedgerEntry, steps: "StepLog") -> None:
         self.entry, self.steps = entry, steps
         self.approved_by = None
+
+    @property
+    def number(self) -> int:
+        """Which run of the task this is, counted from 1."""
+        return self.entry.fence - 1
 
     def bind(self, document: CheckedArguments, runtime: Runtime) -> "TaskRun":
         """Return it, for the arguments of this run. What was approved is not asked again, if it is still the same."""

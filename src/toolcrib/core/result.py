@@ -195,7 +195,7 @@ class CallRecord:
 
     `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
     The record of the start and of the end of a call have the same. `traceparent` (W3C Trace Context) is whose part
-    the call is.
+    the call is. `run` counts the runs of a task, whose id is `call_id`; it is None for other calls.
     """
 
     call_id: str
@@ -217,6 +217,7 @@ class CallRecord:
     read_only: bool = False
     repeated: bool = False
     traceparent: str | None = None
+    run: int | None = None
     id: str = ""
 
 

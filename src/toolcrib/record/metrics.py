@@ -4,6 +4,8 @@ The number of series is bounded: a name that is not the name of a tool is never 
 the rest are counted together.
 """
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
@@ -39,6 +41,11 @@ class Metrics(Recorder):
         )
         in_flight = Gauge("toolcrib_calls_in_flight", "Calls whose work runs.", registry=self.registry)
         in_flight.set_function(lambda: len(self._running))
+        self._tasks = Gauge("toolcrib_tasks", "Tasks in the store that have not ended.", ("state",), registry=None)
+        self._oldest = Gauge(
+            "toolcrib_tasks_oldest_due_seconds", "How long the task has been due that waits longest.", registry=None
+        )
+        self._has_tasks = False
 
     async def started(self, record: CallRecord, /) -> None:
         self._running.add(record.id)
@@ -48,6 +55,16 @@ class Metrics(Recorder):
         tool = self._label(record)
         self._calls.labels(tool, record.status, record.code or "").inc()
         self._durations.labels(tool).observe(record.duration_s)
+
+    def note_tasks(self, counts: Mapping[str, int], oldest_due_s: float) -> None:
+        """Show how many tasks there are by their state, and for how many seconds the oldest has been due."""
+        if not self._has_tasks:
+            self._has_tasks = True
+            self.registry.register(self._tasks)
+            self.registry.register(self._oldest)
+        for state, number in counts.items():
+            self._tasks.labels(state).set(number)
+        self._oldest.set(oldest_due_s)
 
     def text(self) -> str:
         """Return the figures in Prometheus' text format."""

@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ..core import CallRecord, Recorder
@@ -19,7 +19,8 @@ _PARENT = TraceContextTextMapPropagator()
 class Spans(Recorder):
     """A span for each call: part of the trace that its `traceparent` names, else of the one that is current.
 
-    What a tool traces while it runs is below it. *with_content* adds arguments and results. *provider* is the global
+    What a tool traces while it runs is below it. Each run of a task, which may come days later, is a trace of its own,
+    linked to the one that its call was part of. *with_content* adds arguments and results. *provider* is the global
     one unless given.
     """
 
@@ -27,6 +28,12 @@ class Spans(Recorder):
         self.with_content = with_content
         self._tracer = trace.get_tracer("toolcrib", tracer_provider=provider)
         self._open: dict[str, tuple[Span, Context]] = {}
+
+    def current_trace(self) -> str | None:
+        """Return the `traceparent` of the span that is current; None where there is none."""
+        carrier: dict[str, str] = {}
+        _PARENT.inject(carrier)
+        return carrier.get("traceparent")
 
     async def started(self, record: CallRecord, /) -> None:
         if record.id not in self._open:  # middleware may run a call again
@@ -47,11 +54,14 @@ class Spans(Recorder):
         span.end(_ns(record) + round(record.duration_s * 1e9))
 
     def _begin(self, record: CallRecord) -> Span:
-        parent = None
+        parent, links = None, []
         if record.traceparent is not None:
             parent = _PARENT.extract({"traceparent": record.traceparent})
+        if record.run is not None:
+            links = [] if parent is None else [Link(trace.get_current_span(parent).get_span_context())]
+            parent = Context()
         caller = record.caller
-        attributes = {
+        attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": record.tool,
             "gen_ai.tool.type": "function",
@@ -60,10 +70,12 @@ class Spans(Recorder):
             "user.id": caller.principal,
             "toolcrib.call.id": record.id,
         }
+        if record.run is not None:
+            attributes |= {"toolcrib.task.id": record.call_id, "toolcrib.task.run": record.run}
         # A name that a model made up is not the name of an operation.
         tool = record.tool.partition(" ")[0]  # of 'resources/read URI' the method
         name = "execute_tool" if record.code == "unknown_tool" else f"execute_tool {tool}"
-        return self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, start_time=_ns(record))
+        return self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, links=links, start_time=_ns(record))
 
     def _attributes_at_end(self, record: CallRecord) -> dict[str, Any]:
         return {

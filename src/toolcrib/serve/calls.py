@@ -7,6 +7,8 @@ as one that never was.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -14,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..core import Caller, SetupError, StoreError
+from ..machinery import log_failure
 from ..record.calls import call_data
 from ..workbench import Crib
 from .callers import AuthenticationError, Identify, caller_of, local_caller, log_unidentified
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from ..record import DatabaseCalls
 
 _MAX_COUNT = 500
+_COUNT_INTERVAL_S = 5.0
+"""How often tasks are counted, however often that is asked for."""
 _PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limit"})
 
 
@@ -62,7 +67,16 @@ def metrics_route(crib: Crib, path: str = "/metrics") -> Route:
     if not exporters:
         raise SetupError("This crib has no Metrics: Crib(recorder=[Metrics(), ...]), or metrics = true in [calls].")
 
+    noted_at = -inf
+
     async def answer(_: Request) -> Response:
+        nonlocal noted_at
+        if crib.database is not None and monotonic() >= noted_at + _COUNT_INTERVAL_S:
+            noted_at = monotonic()
+            try:
+                exporters[0].note_tasks(*await crib.database.ledger.counts())
+            except StoreError as error:
+                log_failure("The tasks of the store could not be counted", error, crib.redaction)
         return Response(exporters[0].text(), media_type=CONTENT_TYPE)
 
     return Route(path, answer)

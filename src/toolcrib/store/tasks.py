@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_, select, tuple_
+from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_, select, text, tuple_
 
 from ..core import StoreError
 from ..machinery import LedgerEntry
-from .ledger import IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, wake
+from .ledger import DATABASE_NOW, IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, wake
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -66,6 +66,18 @@ _EVENTS = (
     .where(TASK_EVENTS.c.task == bindparam("task"), TASK_EVENTS.c.number > bindparam("after"))
     .order_by(TASK_EVENTS.c.number)
 )
+
+
+_COUNTS = {
+    dialect: text(
+        "SELECT CASE WHEN state = 'running' AND idempotent = 0 AND "  # noqa: S608 - of this file
+        f"lease_until <= {now} THEN 'lost' WHEN state = 'released' THEN 'queued' ELSE state END AS kind, "
+        f"count(*) AS number, max(CASE WHEN state <> 'running' THEN {now} - run_at ELSE 0 END) AS due "
+        "FROM toolcrib_ledger WHERE is_task = 1 AND state <> 'ended' GROUP BY 1"
+    )
+    for dialect, now in DATABASE_NOW.items()
+}
+STATES = ("queued", "running", "waiting", "lost")
 
 
 class DatabaseTasks(DatabaseLedger):
@@ -226,6 +238,13 @@ class DatabaseTasks(DatabaseLedger):
             query = query.where(place < tuple_(encode_time(after.started_at), encode_name(after.id)))
         rows = await self._store.transact(lambda c: c.execute(query.limit(count)).mappings().fetchall(), write=False)
         return [self._decode(row) for row in rows]
+
+    async def counts(self) -> tuple[Mapping[str, int], float]:
+        """Return how many tasks there are of each state, and for how many seconds the oldest has been due."""
+        rows = await self._store.transact(lambda c: c.execute(_COUNTS[c.dialect.name]).fetchall(), write=False)
+        counts = {state: int(number) for state, number, _ in rows}
+        oldest_us = max((int(due) for _, _, due in rows), default=0)
+        return {state: counts.get(state, 0) for state in STATES}, max(oldest_us, 0) / 1e6
 
     # Steps and events
 
