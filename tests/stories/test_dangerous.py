@@ -1,7 +1,6 @@
 """Story 4, dangerous: a destructive tool asks, another person approves, it runs once.
 
-In one process; `test_interrupted.py` kills it. Left out until calls outlive the process: that the same call
-repeated gives the first result.
+In one process, and over HTTP with an idempotency key while the server is killed; `test_interrupted.py` has the grant.
 """
 
 import json
@@ -9,9 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 HERE = Path(__file__).parent
@@ -76,3 +77,75 @@ def test_mypy_and_pyright_accept_the_file_strictly(story: Path, clean_env: Calla
     for command in (mypy, pyright):
         done = subprocess.run(command, cwd=story.parent, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def served(folder: Path, environ: dict[str, str]) -> Generator[str]:
+    """Start the server, and kill it at the end, as `kill -9` does."""
+    command = ["python", "-W", "error", "dangerous_server.py"]
+    log = folder / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=file, text=True)
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().strip()
+            assert url, log.read_text()
+            yield url.removesuffix("/mcp")
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.full
+def test_over_kills_a_call_with_a_key_runs_once_after_another_person_has_approved(
+    tmp_path: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
+) -> None:
+    environ = user_environ(clean_env("--extra", "serve", "--extra", "auth"))
+    shutil.copy(HERE / "dangerous_server.py", tmp_path)
+
+    def key(name: str) -> str:
+        command = ["toolcrib", "keys", "add", name, "--store", "store.db"]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    keys = {name: key(name) for name in ("alice", "bob")}
+
+    def post(path: str, body: object, name: str, **headers: str) -> httpx2.Response:
+        return httpx2.post(
+            f"{url}/api/{path}", json=body, headers={"Authorization": f"Bearer {keys[name]}", **headers}, timeout=60
+        )
+
+    def drop(table: str, idempotency_key: str | None = "order-7") -> httpx2.Response:
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return post("tools/drop/call", {"table": table}, "alice", **headers)
+
+    def dropped() -> list[str]:
+        file = tmp_path / "dropped.txt"
+        return file.read_text().split() if file.exists() else []
+
+    with served(tmp_path, environ) as url:
+        asked = drop("orders").json()["pending"]
+        assert (asked["kind"], asked["principal"], dropped()) == ("approval", "key:alice", [])
+
+    with served(tmp_path, environ) as url:
+        assert drop("orders").json()["pending"]["id"] == asked["id"]
+        answer = f"pending/{asked['id']}/answer"
+        assert post(answer, {"kind": "approve"}, "alice").status_code == 403
+        assert (drop("orders").json()["status"], dropped()) == ("pending", [])
+        assert post(answer, {"kind": "approve"}, "bob").status_code == 200
+
+    with served(tmp_path, environ) as url:
+        first = drop("orders").json()
+        assert (first["status"], first["content"][0]["text"], dropped()) == ("success", "orders is dropped", ["orders"])
+        assert "repeated" not in (first.get("metadata") or {})
+
+    with served(tmp_path, environ) as url:
+        again = drop("orders").json()
+        assert (again["status"], again["content"], again["metadata"]["repeated"]) == ("success", first["content"], True)
+        conflict = drop("customers")
+        assert (conflict.status_code, conflict.json()["code"], conflict.json()["retry"]) == (409, "conflict", "never")
+        anew = [drop(table, None).json()["pending"]["id"] for table in ("orders", "customers")]
+        assert len({asked["id"], *anew}) == 3
+        assert post(answer, {"kind": "approve"}, "bob").status_code == 409
+    assert dropped() == ["orders"]

@@ -1,6 +1,6 @@
 """Story 4, interrupted: between the question and the answer, and between the answer and a grant, everything is killed.
 
-Left out until calls outlive the process: that a call which has run, repeated, gives the first result.
+That a call which has run, repeated with its key, gives the first result, is in `test_dangerous.py`.
 """
 
 import json
