@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from toolcrib.core import StoreError
 from toolcrib.machinery import LedgerEntry
@@ -21,9 +21,21 @@ NOW = datetime.fromtimestamp(1000, UTC)
 LATER = datetime.now(UTC) + timedelta(days=30)
 
 
-def task(id: str, *, tool: str = "dig", is_idempotent: bool = False, key: str | None = None) -> LedgerEntry:
+def task(
+    id: str, *, tool: str = "dig", is_idempotent: bool = False, key: str | None = None, principal: str = "bob"
+) -> LedgerEntry:
     return LedgerEntry(
-        id, "bob", key or id, "d", tool, "t", is_idempotent, NOW, state="queued", call={"arguments": "{}"}, run_at=NOW
+        id,
+        principal,
+        key or id,
+        "d",
+        tool,
+        "t",
+        is_idempotent,
+        NOW,
+        state="queued",
+        call={"arguments": "{}"},
+        run_at=NOW,
     )
 
 
@@ -34,6 +46,42 @@ async def test_what_is_due_is_taken_once_by_who_has_its_tool(make_store: MakeSto
     taken = [*(await one.take(("dig",), 1)), *(await two.take(("dig", "swim"), 5)), *(await one.take(("dig",), 5))]
     assert sorted(entry.id for entry in taken) == ["a", "b"]
     assert all(entry.is_own and entry.call == {"arguments": "{}"} and entry.fence == 2 for entry in taken)
+
+
+async def test_who_floods_the_places_of_tasks_leaves_half_of_the_rest_to_others(make_store: MakeStore) -> None:
+    ledger = make_store().ledger
+    for number in range(12):
+        await ledger.submit(task(f"e{number}", principal="eve"))
+    taken = [*await ledger.take(("dig",), 8)]
+    assert [entry.principal for entry in taken] == ["eve"] * 4
+    assert await ledger.take(("dig",), 8, {"eve": 4}) == ()
+    for number in range(3):
+        await ledger.submit(replace(task(f"a{number}", principal="ann"), run_at=datetime.now(UTC)))
+    await ledger.submit(replace(task("b", principal="bob"), run_at=datetime.now(UTC)))
+    others = await ledger.take(("dig",), 8, {"eve": 4})
+    assert sorted(entry.id for entry in others) == ["a0", "a1", "b"]
+    assert await ledger.take(("dig",), 8, {"eve": 4, "ann": 2, "bob": 1}) == ()
+    (entry,) = await ledger.take(("dig",), 8, {"eve": 2, "ann": 2, "bob": 1})  # two of eve's have ended
+    assert entry.principal == "eve"
+
+
+async def test_what_is_due_is_found_by_its_index_and_not_among_all_that_has_ended(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    await store.ledger.submit(task("a"))
+    query, values = store.ledger._due_of(("dig",), 1, ("eve",))  # pyright: ignore[reportPrivateUsage]
+
+    def plan(connection: Connection) -> str:
+        compiled = query.compile(connection)
+        steps = connection.exec_driver_sql(
+            f"EXPLAIN QUERY PLAN {compiled}",
+            tuple((dict(compiled.params) | values)[name] for name in compiled.positiontup),
+        )
+        return " ".join(step[-1] for step in steps)
+
+    steps = await store.transact(plan, write=False)
+    assert "toolcrib_ledger_due" in steps
+    assert "B-TREE" not in steps
+    store.close()
 
 
 async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(store: Store) -> None:

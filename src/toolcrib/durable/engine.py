@@ -8,6 +8,7 @@ import asyncio
 import functools
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_RUNNING = 16
-"""How many tasks run in a process at a time."""
+MAX_RUNNING = 32
+"""How many tasks run in a process at a time. A principal has at most half of what the others leave."""
 MAX_ATTEMPTS = 3
 """How often a task is begun whose process died."""
 _POLL_S = 0.5
@@ -98,7 +99,7 @@ class EmbeddedTasks:
         self.crib = crib
         self._rows: DatabaseTasks = crib.database.ledger
         self._worker: asyncio.Task[None] | None = None
-        self._running: dict[str, tuple[asyncio.Task[None], CancellationToken]] = {}
+        self._running: dict[str, tuple[asyncio.Task[None], CancellationToken, str]] = {}
         self._is_draining = False
         self._wake = asyncio.Event()
         self._names: tuple[str, ...] | None = None
@@ -120,13 +121,13 @@ class EmbeddedTasks:
     async def drain(self, timeout_s: float) -> None:
         self._is_draining = True
         if self._running:
-            await asyncio.wait({task for task, _ in self._running.values()}, timeout=timeout_s)
+            await asyncio.wait({task for task, *_ in self._running.values()}, timeout=timeout_s)
 
     async def stop(self) -> None:
         self._end_following()
         self._rows.notify = lambda: None
         worker, self._worker = self._worker, None
-        tasks = [task for task, _ in self._running.values()] + ([worker] if worker is not None else [])
+        tasks = [task for task, *_ in self._running.values()] + ([worker] if worker is not None else [])
         tasks += [] if self._webhooks is None else self._webhooks.sending
         for task in tasks:
             task.cancel()
@@ -294,15 +295,15 @@ class EmbeddedTasks:
         if self._names is None:
             names = [tool.spec.name for tool in self.crib.registry if tool.is_task]
             self._names = tuple(sorted([*names, *map(_task_name, self._agents)]))
-        room = MAX_RUNNING - len(self._running)
-        if not self._names or room <= 0 or self._is_draining:
+        if not self._names or self._is_draining or len(self._running) >= MAX_RUNNING:
             return
-        for entry in await self._rows.take(self._names, room):
+        running = Counter(principal for *_, principal in self._running.values())
+        for entry in await self._rows.take(self._names, MAX_RUNNING, running):
             token = CancellationToken()
             if entry.is_cancelled:
                 token.cancel()
             task = create_lasting_task(self._run(entry, token))
-            self._running[entry.id] = (task, token)
+            self._running[entry.id] = (task, token, entry.principal)
             task.add_done_callback(partial(self._ended, entry.id))
 
     def _ended(self, id: str, _: object) -> None:  # noqa: A002

@@ -4,6 +4,7 @@ Between its runs a task holds nothing: it waits for a time, or for what makes it
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_, select, text, tuple_
 
 from ..core import StoreError
-from ..machinery import LedgerEntry
+from ..machinery import LedgerEntry, share
 from .ledger import DATABASE_NOW, IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, wake
 from .tables import (
     LEDGER,
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
 MAX_EVENTS = 1_000
 """How many events of a task are kept, the newest."""
 
+_NONE: Mapping[str, int] = {}
 _t = LEDGER.c
 # Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
 _IS_IDLE = or_(_t.state == "queued", _t.state == "waiting", _t.state == "released")
 _IS_LEFT = (_t.state == "running") & (_t.idempotent == 1) & IS_LATE
 _IS_DUE = or_(_IS_IDLE & (_t.run_at <= Now()), _IS_LEFT)
-_DUE = SELECT.where(_t.is_task == 1, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
+_IS_OPEN = text("toolcrib_ledger.is_task = 1 AND toolcrib_ledger.state <> 'ended'")
+"""As the index `toolcrib_ledger_due` has it, which is used for no other spelling."""
+_DUE = SELECT.where(_IS_OPEN, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
 _IN_STATE = {
     "queued": or_(_t.state == "queued", _t.state == "released", _IS_LEFT),
     "running": (_t.state == "running") & ~IS_LATE,
@@ -85,7 +89,7 @@ class DatabaseTasks(DatabaseLedger):
 
     def __init__(self, store: "Database", **times: float) -> None:
         super().__init__(store, **times)
-        self._due: dict[tuple[str, ...], Any] = {}
+        self._due: dict[tuple[str, ...], dict[int, Any]] = {}
         self.notify: Callable[[], object] = lambda: None
         """Called where a task of this process is due now."""
 
@@ -105,27 +109,47 @@ class DatabaseTasks(DatabaseLedger):
         self.notify()
         return current
 
-    async def take(self, tools: tuple[str, ...], count: int) -> Sequence[LedgerEntry]:
-        """Claim at most *count* tasks of *tools* that are due, the oldest first: they run here from now on.
+    async def take(
+        self, tools: tuple[str, ...], places: int, running: Mapping[str, int] = _NONE
+    ) -> Sequence[LedgerEntry]:
+        """Claim tasks of *tools* that are due, the oldest first: they run here from now on.
+
+        Of the *places*, principals occupy so many with what is *running*. None gets more than their `share`.
 
         One whose process died runs again if it is idempotent, and that is counted.
         """
-        due = self._due.get(tools)
-        if due is None:  # made once: see `Database.read`
-            is_ours = or_(*(_t.tool == encode_name(tool) for tool in tools))
-            self._due = {tools: (due := _DUE.where(is_ours))}
-        if not await self._store.read(due, {"count": 1}):
+        heartbeat, occupied, entries = self._heartbeat(), Counter(running), list[LedgerEntry]()
+        if not await self._store.read(*self._due_of(tools, 1, _full(occupied, places))):
             return ()
-        heartbeat = self._heartbeat()
 
-        def take(connection: Connection) -> list[LedgerEntry]:
-            rows = connection.execute(due, {"count": count}).mappings().fetchall()
-            return [entry for row in rows if (entry := self._take(connection, self._decode(row), heartbeat.owner))]
+        def take(connection: Connection) -> None:
+            full, before = _full(occupied, places), None
+            while occupied.total() < places and full != before:
+                due, values = self._due_of(tools, places - occupied.total(), full)
+                for row in connection.execute(due, values).mappings().fetchall():
+                    if (principal := decode_name(row["principal"])) in _full(occupied, places):
+                        continue  # and whoever has less is looked for
+                    if entry := self._take(connection, self._decode(row), heartbeat.owner):
+                        entries.append(entry)
+                        occupied[principal] += 1
+                full, before = _full(occupied, places), full
 
-        entries = await self._store.transact(take)
+        await self._store.transact(take)
         for entry in entries:
             heartbeat.begin(entry)
         return entries
+
+    def _due_of(self, tools: tuple[str, ...], count: int, full: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+        """Return the query of *count* tasks that are due, and its values: those of the principals *full* are not."""
+        if tools not in self._due:  # each is made once: see `Database.read`
+            self._due = {tools: {}}
+        queries = self._due[tools]
+        if len(full) not in queries:
+            is_ours = or_(*(_t.tool == encode_name(tool) for tool in tools))
+            are_others = (_t.principal != bindparam(f"full_{number}") for number in range(len(full)))
+            queries[len(full)] = _DUE.where(is_ours, *are_others)
+        values = {f"full_{number}": encode_name(principal) for number, principal in enumerate(full)}
+        return queries[len(full)], {"count": count, **values}
 
     def _take(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry | None:
         if entry.state == "running" and not entry.is_abandoned:  # here, late as its lease is
@@ -293,6 +317,12 @@ class DatabaseTasks(DatabaseLedger):
             return json.loads(self._store.keys.unseal(decode_bytes(envelope), *binding))
         except ValueError as error:
             raise StoreError(f"A task in the store {self._store.place} is damaged ({error}).") from None
+
+
+def _full(occupied: Mapping[str, int], places: int) -> Sequence[str]:
+    """Return the principals who have their share of *places*."""
+    total = sum(occupied.values())
+    return [principal for principal, count in occupied.items() if count >= share(places, total - count)]
 
 
 def _of(entry: LedgerEntry) -> dict[str, Any]:
