@@ -128,7 +128,7 @@ class DatabaseTasks(DatabaseLedger):
                 due, values = self._due_of(tools, places - occupied.total(), full)
                 for row in connection.execute(due, values).mappings().fetchall():
                     if (principal := decode_name(row["principal"])) in _full(occupied, places):
-                        continue  # and whoever has less is looked for
+                        continue  # the next query is of the others
                     if entry := self._take(connection, self._decode(row), heartbeat.owner):
                         entries.append(entry)
                         occupied[principal] += 1
