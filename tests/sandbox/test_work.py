@@ -235,7 +235,11 @@ async def test_errors_read_as_in_this_process(tools: str, caplog: pytest.LogCapt
 
 @pytest.mark.parametrize(
     ("how", "reason"),
-    [("exit", "exited with status 3"), ("SIGKILL", "was ended by SIGKILL"), ("segfault", "by SIGSEGV")],
+    [
+        ("exit", "exited with status 3"),
+        ("SIGKILL", "was ended by SIGKILL"),
+        pytest.param("segfault", "by SIGSEGV", marks=pytest.mark.full),
+    ],
 )
 async def test_a_worker_that_dies_takes_no_other_call_with_it(tools: str, how: str, reason: str) -> None:
     async with Workbench([tools]) as bench:
