@@ -4,14 +4,28 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Pending, Registry, Result, ToolError, Workbench, tool
-from toolcrib.core import Emitted, Progress, SetupError
+from toolcrib import (
+    Approve,
+    Caller,
+    Context,
+    Crib,
+    Deny,
+    Input,
+    Pending,
+    Registry,
+    Result,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.core import AnswerError, Emitted, Progress, SetupError
 from toolcrib.store.tasks import DatabaseTasks
 from toolcrib.workbench import LogLine, Rule, Rules, UnknownTaskError
 
@@ -467,3 +481,37 @@ async def test_a_program_that_ends_lets_its_tasks_end_or_leaves_them_to_the_next
         assert [result.value for result in results] == ["short is done", "long is done", "late is done"]
         assert (await crib.tasks.get(long)).attempts == 0
     assert sorted(begun) == ["late", "long", "long", "short"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "refused"])
+async def test_what_a_task_has_asked_is_closed_with_the_task(path: Path, how: str) -> None:
+    @tool(task=True)
+    async def ask(name: str, context: Context) -> str:
+        """Ask twice."""
+        names = await asyncio.gather(*(context.ask(key, str, f"{name}: who is {key}?") for key in "ab"))
+        return "-".join(names)
+
+    async with Crib([ask], store=path) as crib:
+        task, other = [await submitted(crib, "ask", {"name": name}) for name in ("one", "two")]
+
+        async def are_open() -> dict[str, str]:
+            by_message = {pending.message: pending.id for pending in await crib.pendings()}
+            return by_message if len(by_message) == 4 else {}
+
+        ids = await until(are_open)
+        await state(crib, task, "waiting")
+        if how == "cancelled":
+            assert await crib.tasks.cancel(task)
+        else:
+            for key in "ab":
+                with suppress(AnswerError):
+                    await crib.answer(ids[f"one: who is {key}?"], Deny("no"), by="ann")
+            await state(crib, task, "ended")
+
+        async def are_closed() -> bool:
+            return {pending.message for pending in await crib.pendings()} <= {f"two: who is {key}?" for key in "ab"}
+
+        await until(are_closed)
+        with pytest.raises(AnswerError):
+            await crib.answer(ids["one: who is a?"], Input("x"), by="ann")
+        assert (await crib.tasks.get(other)).state == "waiting"

@@ -2,6 +2,7 @@
 result: to standard output, everything else to standard error.
 """
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -140,7 +141,12 @@ async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, tran
         if result.pending.kind == "task":
             task_id = result.pending.id
             echo(f"'{call.tool}' runs as the task {task_id}. Ctrl-C stops the waiting, and what runs here.", wrap=True)
-            return await result_of(bench.crib.tasks.follow(task_id, principal=bench.caller.principal), transcript)
+            log = logging.getLogger("toolcrib.tool")
+            log.propagate = False  # what the tool logs here is among what it reports
+            try:
+                return await result_of(bench.crib.tasks.follow(task_id, principal=bench.caller.principal), transcript)
+            finally:
+                log.propagate = True
         if result.pending.kind == "authorization":
             if not await prompter.may_log_in(result.pending):
                 return result

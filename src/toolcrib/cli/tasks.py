@@ -143,11 +143,14 @@ async def settle_task(session: Session, id: _Id, is_done: IsDone = None, by: Set
 
 
 def _note(task: "Task") -> str | None:
-    """Return what the operator has to do about *task*; None where that is nothing."""
+    """Return what the operator is to know of *task*, or to do about it; None where that is nothing."""
+    if task.result is not None and task.result.error is not None:
+        return task.result.error.code
     if task.state == "lost":
         return f"settle it: toolcrib tasks settle {task.id} --done or --not-done"
     if task.state in ("queued", "waiting") and task.run_at is not None and task.run_at < datetime.now(UTC) - _DUE:
-        return f"nobody runs it: start a process that has tool '{task.tool}'"
+        kind, _, agent = task.tool.rpartition("/")
+        return f"nobody runs it: start a process that has {kind or 'tool'} '{agent}'"
     return None
 
 

@@ -23,6 +23,7 @@ from ..core import SetupError, StoreError
 from ..machinery import LedgerEntry, log_failure
 from .tables import (
     LEDGER,
+    PENDINGS,
     STEPS,
     TASK_EVENTS,
     WAITS,
@@ -232,8 +233,8 @@ class DatabaseLedger:
 
         def end(connection: Connection) -> bool:
             is_ended = connection.execute(update, values).rowcount == 1
-            if is_ended and entry.call is not None:  # with the runs that wait for it: both, or none
-                wake(connection, row["id"])
+            if is_ended and entry.call is not None:
+                follow_end(connection, row["id"])
             return is_ended
 
         return await self._store.transact(end)
@@ -297,6 +298,15 @@ def wake(connection: Connection, subject: str) -> None:
     """Make due the tasks that wait for *subject*: a question that was answered, a task that has ended."""
     waiting = select(WAITS.c.task).where(WAITS.c.subject == subject)
     connection.execute(LEDGER.update().where(_t.id.in_(waiting), _t.state == "waiting").values(run_at=Now()))
+
+
+def follow_end(connection: Connection, task: str) -> None:
+    """Make due what waits for *task*, which has ended, and close the questions that it does not ask any more."""
+    wake(connection, task)
+    subjects = select(WAITS.c.subject).where(WAITS.c.task == task)
+    digests = select(PENDINGS.c.digest).where(PENDINGS.c.id.in_(subjects))  # that all questions of a task have
+    is_open = (PENDINGS.c.digest.in_(digests), PENDINGS.c.kind == "input", PENDINGS.c.state == "open")
+    connection.execute(PENDINGS.update().where(*is_open).values(state="expired"))
 
 
 def clear_columns(entry: LedgerEntry) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_,
 
 from ..core import StoreError
 from ..machinery import LedgerEntry, share
-from .ledger import DATABASE_NOW, IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, wake
+from .ledger import DATABASE_NOW, IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, follow_end
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -217,7 +217,7 @@ class DatabaseTasks(DatabaseLedger):
 
         def cancel(connection: Connection) -> bool:
             if connection.execute(LEDGER.update().where(_t.id == row_id, _IS_IDLE).values(end)).rowcount:
-                wake(connection, row_id)
+                follow_end(connection, row_id)
                 return True
             connection.execute(LEDGER.update().where(_t.id == row_id, _t.state == "running").values(cancelled=1))
             return False
