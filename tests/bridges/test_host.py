@@ -11,6 +11,7 @@ from toolcrib import (
     Crib,
     Deny,
     Image,
+    Result,
     SetupError,
     Source,
     Text,
@@ -257,3 +258,13 @@ async def test_what_a_framework_gets_can_be_sent_in_utf_8() -> None:
 
     result = await Host(Workbench([half])).call(None, "half", {})
     assert result.content == (Text("a\ufffd"), Data('"\ufffd"'), Text("\U0001f98a"), Image(b"1"))
+
+
+def test_a_principal_who_is_answered_often_pushes_out_their_own_results_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "MAX_KEPT", 5)
+    answered, result = host_module.AnsweredCalls(), Result("x", ())
+    answered.put(("task", "of bob"), result, "bob")
+    for number in range(20):
+        answered.put(("task", str(number)), result, "eve")
+    assert answered.get(("task", "of bob")) is result
+    assert [number for number in range(20) if answered.get(("task", str(number)))] == [16, 17, 18, 19]

@@ -89,6 +89,22 @@ async def test_a_connection_follows_a_resource_once_until_it_no_longer_wants_to_
         await far.until("unfollow far://b", "unfollow far://c")
 
 
+async def test_all_connections_of_a_principal_follow_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_OF_PRINCIPAL", 2)
+    far = Far()
+    async with served(Crib([far])) as url, Client(url, mode="legacy") as client:
+        async with Client(url, mode="legacy") as other:
+            for each, name in ((client, "a"), (other, "b")):
+                await each.subscribe_resource(f"far://{name}")
+            for _ in range(2):
+                with pytest.raises(MCPError, match="All your connections follow at most 2 resources"):
+                    await client.subscribe_resource("far://c")
+            await other.unsubscribe_resource("far://b")
+        await far.until("follow far://a", "follow far://b", "unfollow far://b")
+        await client.subscribe_resource("far://c")
+        await far.until("follow far://c")
+
+
 async def test_a_stream_follows_its_resources_once_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_FOLLOWED", 2)
     far = Far()

@@ -1,6 +1,7 @@
 """What every bridge has in common: whose workbench a run uses, and calls that never raise."""
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -45,6 +46,27 @@ Report = Callable[[dict[str, Any]], Any]
 """Takes what a running call reports, as JSON data; plain or async."""
 
 ANY = Accepts(name="Agent frameworks", source="They lower schemas for the model that they call; names are sent as is.")
+
+
+class AnsweredCalls:
+    """The last results of calls that were answered, by task of a graph and id of the call. For several threads.
+
+    Of the principal who has the most, the oldest goes first.
+    """
+
+    def __init__(self) -> None:
+        self._results: Shares[tuple[str, str], Result[Any]] = Shares()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str]) -> Result[Any] | None:
+        with self._lock:
+            return self._results.get(key)
+
+    def put(self, key: tuple[str, str], result: Result[Any], principal: str) -> None:
+        with self._lock:
+            self._results.put(key, result, principal)
+            if len(self._results) > MAX_KEPT:
+                self._results.drop()
 
 
 class Host:

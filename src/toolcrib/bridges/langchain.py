@@ -3,7 +3,6 @@
 import json
 import threading
 from base64 import b64decode
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
@@ -27,7 +26,7 @@ from ..machinery import in_thread
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, hints_of, injected, problems, tool_of
-from .host import MAX_KEPT, CallerOf, Host, Report, metadata
+from .host import AnsweredCalls, CallerOf, Host, Report, metadata
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 _CHECKPOINTER, _SCRATCHPAD, _TASK = "__pregel_checkpointer", "__pregel_scratchpad", "__pregel_task_id"
 _RUNTIME = "__pregel_runtime"
 _NO_DECISION = "A decision is an object with a type."
-_Results = OrderedDict[tuple[str, str], Result[Any]]
-"""The last results of calls that were answered, by task of a graph and id of the call."""
 _asking = threading.Lock()  # the sync calls of a node are in threads
 
 # Out
@@ -53,7 +50,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
     something. An agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
-    return _made(host, host.listed().tools, _Results())
+    return _made(host, host.listed().tools, AnsweredCalls())
 
 
 def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "AgentMiddleware[Any, Any, Any]":
@@ -64,7 +61,7 @@ def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "A
     """
     from .langchain_agent import Offering
 
-    host, results = Host(tools, caller), _Results()
+    host, results = Host(tools, caller), AnsweredCalls()
 
     async def listed(config: RunnableConfig) -> list[BaseTool]:
         return _made(host, await host.shown(config), results)
@@ -72,7 +69,7 @@ def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "A
     return Offering(listed)
 
 
-def _made(host: Host, offered: Iterable[Offered], results: _Results) -> list[BaseTool]:
+def _made(host: Host, offered: Iterable[Offered], results: AnsweredCalls) -> list[BaseTool]:
     tools: list[BaseTool] = []
     for tool in offered:
         ours = _WorkbenchTool(
@@ -90,7 +87,7 @@ class _WorkbenchTool(BaseTool):
     """One tool of a workbench. Its check is ours: a schema that is data is not validated here."""
 
     _host: Host = PrivateAttr()
-    _results: _Results = PrivateAttr()
+    _results: AnsweredCalls = PrivateAttr()
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -107,7 +104,7 @@ class _WorkbenchTool(BaseTool):
             result = sync.run(
                 self._host.call(config, self.name, arguments, call_id, answer=answer, report=_writer(config))
             )
-            self._keep(result, config, call_id)
+            sync.run(self._keep(result, config, call_id))
         return self._message(result, call_id)
 
     async def _arun(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
@@ -118,14 +115,13 @@ class _WorkbenchTool(BaseTool):
             checkpointer, checkpoint = _checkpoint_of(config)
             answer = _answer_to(result.pending, await checkpointer.aget_tuple(checkpoint), config, call_id)
             result = await self._host.call(config, self.name, arguments, call_id, answer=answer, report=_writer(config))
-            self._keep(result, config, call_id)
+            await self._keep(result, config, call_id)
         return self._message(result, call_id)
 
-    def _keep(self, result: Result[Any], config: RunnableConfig, call_id: str | None) -> None:
+    async def _keep(self, result: Result[Any], config: RunnableConfig, call_id: str | None) -> None:
         if call_id and result.pending is None:
-            self._results[_task(config), call_id] = result
-            while len(self._results) > MAX_KEPT:
-                self._results.popitem(last=False)
+            bench = await self._host.bench(config)
+            self._results.put((_task(config), call_id), result, bench.caller.principal)
 
     def _message(self, result: Result[Any], call_id: str | None) -> Any:
         view = result.shown()

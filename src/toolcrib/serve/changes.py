@@ -7,7 +7,7 @@ read the last one yet needs no other. A resource is followed by its URI, in eith
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -40,6 +40,8 @@ _log = logging.getLogger("toolcrib")
 _FOLLOWED = "toolcrib/followed"
 _ADDED = "toolcrib/added"
 _MAX_FOLLOWED = 1000
+_MAX_OF_PRINCIPAL = 10_000
+"""How many resources a connection follows, and all of a principal."""
 
 
 _Addressed = tuple[ServerEvent, Caller | None]
@@ -59,6 +61,7 @@ class Changes:
         self._wake, self._note = from_any_thread(self._woken.set), from_any_thread(self._add)
         self._changed: dict[_Addressed, None] = {}
         self._listed = self._lists()
+        self._follows: Counter[str] = Counter()
 
     def add(self, session: ServerSession, bench: Workbench) -> None:
         """Notify *session*, which is of the caller of *bench*, of changes until its connection ends."""
@@ -69,7 +72,7 @@ class Changes:
         async def end() -> None:
             del self._sessions[session]
             for uri in _followed(session):
-                await bench.offers.unfollow(uri)
+                await self._unfollow(bench, uri)
 
         # The SDK keeps its connection to itself, and nothing else knows when it ends.
         closing_of(session).push_async_callback(end)
@@ -84,16 +87,42 @@ class Changes:
         if uri in uris:
             return None
         uris.add(uri)
-        result = await bench.offers.follow(uri)
-        if result.status != "success":
-            uris.discard(uri)
-        return result
+        result = None
+        try:
+            result = await self._follow(bench, uri)
+            return result
+        finally:
+            if result is None or result.status != "success":
+                uris.discard(uri)
 
     async def unsubscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
         uris = _followed(session)
         if uri in uris:
             uris.remove(uri)
-            await bench.offers.unfollow(uri)
+            await self._unfollow(bench, uri)
+
+    async def _follow(self, bench: Workbench, uri: str) -> Result[Any]:
+        principal = bench.caller.principal
+        if self._follows[principal] >= _MAX_OF_PRINCIPAL:
+            raise MCPError(wire.INVALID_REQUEST, f"All your connections follow at most {_MAX_OF_PRINCIPAL} resources.")
+        self._follows[principal] += 1
+        is_followed = False
+        try:
+            result = await bench.offers.follow(uri)
+            is_followed = result.status == "success"
+        finally:
+            if not is_followed:
+                self._forget(principal)
+        return result
+
+    async def _unfollow(self, bench: Workbench, uri: str) -> None:
+        self._forget(bench.caller.principal)
+        await bench.offers.unfollow(uri)
+
+    def _forget(self, principal: str) -> None:
+        self._follows[principal] -= 1
+        if not self._follows[principal]:
+            del self._follows[principal]
 
     async def listen(
         self,
@@ -110,7 +139,7 @@ class Changes:
         open_uris: list[str] = []
         try:
             for uri in uris:
-                if (await bench.offers.follow(uri)).status == "success":
+                if (await self._follow(bench, uri)).status == "success":
                     open_uris.append(uri)
             notifications = params.notifications.model_copy(update={"resource_subscriptions": open_uris or None})
             return await streams.handler(context, params.model_copy(update={"notifications": notifications}))
@@ -120,7 +149,7 @@ class Changes:
                 del self._streams[bench.caller]
             with CancelScope(shield=True):
                 for uri in open_uris:
-                    await bench.offers.unfollow(uri)
+                    await self._unfollow(bench, uri)
 
     def check(self) -> None:
         """Notify the clients, soon, if a list of tools is another now. From any thread."""
