@@ -105,6 +105,22 @@ async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(stor
     assert not await ledger.cancel(found, {"text": "stopped"})
 
 
+async def test_a_process_that_was_overtaken_does_not_change_what_a_task_waits_for(make_store: MakeStore) -> None:
+    one, two = (DatabaseTasks(make_store(), lease_s=0.1) for _ in range(2))
+    await two.submit(task("b"))
+    await one.submit(task("a", tool="fly", is_idempotent=True))
+    (overtaken,) = await one.take(("fly",), 1)
+    one._stop()  # as where it is frozen
+    async with asyncio.timeout(30):
+        while not (runs := await two.take(("fly",), 1)):
+            await asyncio.sleep(0.02)
+    assert await two.park(runs[0], LATER, ["b"])
+    assert not await one.park(overtaken, NOW)
+    (other,) = await two.take(("dig",), 1)
+    assert await two.finish(other, {"text": "done"})
+    assert [entry.id for entry in await two.take(("fly",), 1)] == ["a"]
+
+
 async def test_a_task_waits_for_whichever_of_several_comes_first(make_store: MakeStore) -> None:
     ledger = make_store().ledger
     for id in ("first", "second", "over"):

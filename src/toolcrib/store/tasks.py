@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, exists, func, literal_column, or_, select, text, tuple_
+from sqlalchemy import Connection, bindparam, case, exists, func, literal_column, or_, select, text, tuple_
 
 from ..core import StoreError
 from ..machinery import LedgerEntry, share
@@ -176,15 +176,13 @@ class DatabaseTasks(DatabaseLedger):
 
         def park(connection: Connection) -> bool:
             own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == heartbeat.owner)
-            is_due = connection.execute(select(_t.cancelled).where(*own)).scalar() == 1
-            has_come = self._wait(connection, entry, subjects)
-            values: dict[str, Any] = {
-                "state": "waiting",
-                "run_at": Now() if is_due or has_come else encode_time(run_at),
-            }
-            values["expires_at"] = encode_time(run_at) + self._keep
-            update = LEDGER.update().where(*own, _t.state == "running").values(values)
-            return connection.execute(update).rowcount == 1
+            values: dict[str, Any] = {"state": "waiting", "expires_at": encode_time(run_at) + self._keep}
+            values["run_at"] = case((_t.cancelled == 1, Now()), else_=encode_time(run_at))
+            if not connection.execute(LEDGER.update().where(*own, _t.state == "running").values(values)).rowcount:
+                return False
+            if self._wait(connection, entry, subjects):
+                connection.execute(LEDGER.update().where(*own).values(run_at=Now()))
+            return True
 
         is_parked = await self._store.transact(park)
         heartbeat.end(entry)
