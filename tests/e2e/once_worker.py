@@ -1,7 +1,9 @@
-"""Processes that make calls with keys, and die or freeze: `once_worker.py URL KEY FOLDER LEASE_S`, a command each line.
+"""Processes that make calls with keys and run tasks, and die or freeze.
 
-`work SEED FREEZE_AT DIE_AT` forks a process that makes calls until it is killed, or kills itself; `retry SEED` one that
-makes every call again that was ever made. What they do is in the file `log`, one line of JSON for each event.
+`once_worker.py URL KEY FOLDER LEASE_S` takes a command each line. `work SEED FREEZE_AT DIE_AT` forks a process that
+makes calls until it is killed, or kills itself; `retry SEED` one that makes every call again that was ever made;
+`tasks SEED FREEZE_AT DIE_AT` one that makes tasks, cancels some and runs all; `finish SEED` one that only runs them.
+What they do is in the file `log`, one line of JSON for each event.
 """
 
 import asyncio
@@ -11,14 +13,19 @@ import random
 import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from toolcrib import Call, ToolError, Workbench, tool
-from toolcrib.store import DatabaseLedger, Store
+from toolcrib import Call, Context, Crib, ToolError, Workbench, tool
+from toolcrib.core import StoreError
+from toolcrib.store import Store
+from toolcrib.store.tasks import DatabaseTasks
 
 AT_ONCE = 6
+TASKS_AT_ONCE = 3
 POINTS = (
     "after the effect",
     "after the row",
@@ -28,6 +35,16 @@ POINTS = (
     "before the effect",
     "in the transaction of the end",
     "after the end",
+)
+TASK_POINTS = (
+    *POINTS,
+    "in the transaction that takes",
+    "after the taking",
+    "before the step",
+    "in the transaction of the step",
+    "after the step",
+    "before the waiting",
+    "after the waiting",
 )
 
 
@@ -54,7 +71,7 @@ class Fate:
     def __init__(self, log: Log, dice: random.Random, freeze_at: str, die_at: str) -> None:
         self._log = log
         fates = ((freeze_at, signal.SIGSTOP), (die_at, signal.SIGKILL))
-        self._plan = [(point, number, dice.randrange(4)) for point, number in fates if point in POINTS]
+        self._plan = [(point, number, dice.randrange(4)) for point, number in fates if point in TASK_POINTS]
 
     def at(self, point: str) -> None:
         if not self._plan or self._plan[0][0] != point:
@@ -67,10 +84,45 @@ class Fate:
             os.kill(os.getpid(), number)
 
 
-class FatedLedger(DatabaseLedger):
+_point: ContextVar[str] = ContextVar("point", default="")
+"""What point a transaction comes to just before its commit."""
+
+
+@contextmanager
+def transaction(point: str) -> Generator[None]:
+    token = _point.set(point)
+    try:
+        yield
+    finally:
+        _point.reset(token)
+
+
+class FatedStore(Store):
+    """A store whose process dies in a transaction."""
+
+    fate: Fate
+
+    async def transact(self, work: Any, **how: Any) -> Any:
+        point = _point.get()
+
+        def work_and_die(connection: Any) -> Any:
+            value = work(connection)
+            self.fate.at(point)
+            return value
+
+        return await super().transact(work_and_die, **how)
+
+
+class FatedLedger(DatabaseTasks):
     """A ledger whose process dies around what it writes."""
 
     fate: Fate
+    log: Log
+
+    def __init__(self, store: Store, **times: float) -> None:
+        super().__init__(store, **times)
+        self.fences: dict[str, int] = {}
+        """Which run of a task is the one that runs here, by its key."""
 
     async def claim(self, entry: Any, /) -> Any:
         self.fate.at("before the row")
@@ -78,6 +130,42 @@ class FatedLedger(DatabaseLedger):
         if claimed.is_own:
             self.fate.at("after the row")
         return claimed
+
+    async def submit(self, entry: Any, subjects: Any = (), /) -> Any:
+        self.fate.at("before the row")
+        submitted = await super().submit(entry, subjects)
+        self.fate.at("after the row")
+        return submitted
+
+    async def take(self, *values: Any) -> Any:
+        entries = await super().take(*values)
+        if entries:
+            self.fate.at("after the taking")
+        return entries
+
+    def _take(self, connection: Any, entry: Any, owner: str) -> Any:
+        run = super()._take(connection, entry, owner)
+        if run is not None:
+            self.log.write("takes", run.key, fence=run.fence, attempts=run.attempts)
+            self.fences[run.key] = run.fence
+            self.fate.at("in the transaction that takes")
+        return run
+
+    async def park(self, entry: Any, run_at: Any, subjects: Any = ()) -> bool:
+        self.fate.at("before the waiting")
+        self.log.write("waits", entry.key, fence=entry.fence)
+        is_parked = await super().park(entry, run_at, subjects)
+        self.fate.at("after the waiting")
+        return is_parked
+
+    async def add_step(self, entry: Any, position: int, key: str, value: Any) -> bool:
+        self.fate.at("before the step")
+        with transaction("in the transaction of the step"):
+            is_stored = await super().add_step(entry, position, key, value)
+        if is_stored and key.startswith("step"):
+            self.log.write("step", entry.key, fence=entry.fence, step=key.split()[1], run=value)
+        self.fate.at("after the step")
+        return is_stored
 
     async def finish(self, entry: Any, result: Any, /) -> bool:
         self.fate.at("before the end")
@@ -91,21 +179,8 @@ class FatedLedger(DatabaseLedger):
         return claimed
 
     async def _end(self, update: Any, entry: Any, result: Any, **names: str) -> bool:
-        transact = self._store.transact
-
-        async def fated(work: Any) -> Any:
-            def work_and_die(connection: Any) -> Any:
-                value = work(connection)
-                self.fate.at("in the transaction of the end")
-                return value
-
-            return await transact(work_and_die)
-
-        self._store.transact = fated  # type: ignore[method-assign, assignment]
-        try:
+        with transaction("in the transaction of the end"):
             return await super()._end(update, entry, result, **names)
-        finally:
-            self._store.transact = transact  # type: ignore[method-assign]
 
 
 def tools(log: Log, fate: Fate, dice: random.Random, longest_s: float) -> list[Any]:
@@ -154,6 +229,39 @@ def tools(log: Log, fate: Fate, dice: random.Random, longest_s: float) -> list[A
     return [pay, put, fail, transfer]
 
 
+def task_tools(log: Log, ledger: FatedLedger, dice: random.Random, longest_s: float) -> list[Any]:
+    async def effect(key: str, step: str) -> str:
+        fence, slow_s = ledger.fences[key], longest_s if dice.random() < 0.02 else 0.05
+        await asyncio.sleep(dice.uniform(0, slow_s))
+        ledger.fate.at("before the effect")
+        run = f"{dice.getrandbits(64):x}"
+        log.write("effect", key, run=run, step=step, fence=fence)
+        ledger.fate.at("after the effect")
+        await asyncio.sleep(dice.uniform(0, slow_s))
+        return run
+
+    async def journey(key: str, context: Context) -> dict[str, str]:
+        first = await context.step("first", effect, key, "first")
+        number = int(key.rpartition("-")[2])
+        if number % 2 == 0:
+            await context.sleep(0.1)
+        name = await context.ask("name", str, f"Who is {key}?") if number % 3 else ""
+        second = await context.step("second", effect, key, "second")
+        return {"first": first, "run": second, "name": name}
+
+    @tool(task=True)
+    async def book(key: str, context: Context) -> dict[str, str]:
+        """Book, at most once."""
+        return await journey(key, context)
+
+    @tool(task=True, idempotent=True)
+    async def plan(key: str, context: Context) -> dict[str, str]:
+        """Plan, any number of times."""
+        return await journey(key, context)
+
+    return [book, plan]
+
+
 def is_alive(pid: int) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
@@ -161,9 +269,12 @@ def is_alive(pid: int) -> bool:
     return False
 
 
-async def call(bench: Workbench, log: Log, key: str, dice: random.Random, *, is_final: bool = False) -> str:
+async def call(
+    bench: Workbench, log: Log, key: str, dice: random.Random, *, is_final: bool = False, may_break_off: bool = False
+) -> str:
     """Make the call of *key*, and write down what was told: the tool is in the key, as in `pay-7`."""
     id, kind = f"{dice.getrandbits(64):x}", "" if is_final else dice.choice(["", "", "", "", "cancel", "timeout"])
+    kind = dice.choice(["", "", "", "cancel"]) if may_break_off else kind
     timeout_s = dice.uniform(0.005, 0.1) if kind == "timeout" else 60 if is_final else dice.uniform(0.3, 8)
     log.write("call", key, id=id)
     request = Call(key.split("-")[0], {"key": key}, timeout_s=timeout_s, idempotency_key=key)
@@ -176,6 +287,14 @@ async def call(bench: Workbench, log: Log, key: str, dice: random.Random, *, is_
     except asyncio.CancelledError:
         log.write("gave up", key, id=id)
         return "gave up"
+    return tell(log, key, id, result)
+
+
+def tell(log: Log, key: str, id: str, result: Any) -> str:
+    """Write down what was told. Return it; where it is the id of a task, that."""
+    if result.pending is not None:
+        log.write("acknowledged", key, task=result.pending.id)
+        return str(result.pending.id)
     error = None if result.error is None else [result.error.code, result.error.retry, result.error.message]
     log.write("told", key, id=id, value=result.value, error=error)
     return "success" if error is None else f"{error[0]}, {error[1]}"
@@ -193,6 +312,27 @@ async def work(bench: Workbench, log: Log, dice: random.Random, begun_at: float)
     await asyncio.gather(*(calls() for _ in range(AT_ONCE)))
 
 
+async def make_tasks(crib: Crib, log: Log, dice: random.Random, begun_at: float) -> None:
+    """Make tasks that other processes make at the same time, cancel some, and wait for them."""
+    bench = crib.workbench()
+
+    async def tasks() -> None:
+        while True:
+            number = int((time.time() - begun_at) * 6) + dice.randrange(3)
+            key = f"{'book' if number % 4 < 2 else 'plan'}-{number}"
+            id = await call(bench, log, key, dice, is_final=True, may_break_off=True)
+            if not id.startswith("task_"):
+                continue
+            with suppress(TimeoutError, StoreError):
+                if dice.random() < 0.2:
+                    await asyncio.sleep(dice.uniform(0, 0.5))
+                    log.write("cancel", key)
+                    await crib.tasks.cancel(id)
+                tell(log, key, id, await crib.tasks.wait(id, timeout_s=dice.uniform(0.5, 3)))
+
+    await asyncio.gather(*(tasks() for _ in range(TASKS_AT_ONCE)))
+
+
 async def retry(bench: Workbench, log: Log, dice: random.Random) -> None:
     keys = sorted({event["key"] for event in log.events() if event["what"] == "call"})
     share = asyncio.Semaphore(8)
@@ -208,14 +348,17 @@ async def retry(bench: Workbench, log: Log, dice: random.Random) -> None:
 
 async def run(url: str, key: str, folder: Path, lease_s: float, command: list[str], begun_at: float) -> None:
     log, dice = Log(folder), random.Random(int(command[1]))
-    fate = Fate(log, dice, *command[2:]) if command[0] == "work" else Fate(log, dice, "", "")
-    store = Store(url, key=key)
-    ledger = FatedLedger(store, lease_s=lease_s)
-    ledger.fate = fate
-    store.ledger = ledger
-    longest_s = lease_s * 1.5 if command[0] == "work" else 0
-    async with Workbench(tools(log, fate, dice, longest_s), store=store) as bench:
-        await (work(bench, log, dice, begun_at) if command[0] == "work" else retry(bench, log, dice))
+    fate, is_wild = Fate(log, dice, *[*command[2:], "", ""][:2]), len(command) > 2
+    store = FatedStore(url, key=key)
+    store.ledger = ledger = FatedLedger(store, lease_s=lease_s)
+    store.fate, ledger.fate, ledger.log = fate, fate, log
+    longest_s = lease_s * 1.5 if is_wild else 0
+    if command[0] in ("tasks", "finish"):
+        async with Crib(task_tools(log, ledger, dice, longest_s), store=store) as crib:
+            await (make_tasks(crib, log, dice, begun_at) if is_wild else asyncio.Event().wait())
+    else:
+        async with Workbench(tools(log, fate, dice, longest_s), store=store) as bench:
+            await (work(bench, log, dice, begun_at) if is_wild else retry(bench, log, dice))
     store.close()
 
 
