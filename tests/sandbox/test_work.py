@@ -144,6 +144,27 @@ async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCap
         assert "The variable 'pool' is a object, which stays in the host's process" in caplog.text
 
 
+async def test_steps_of_a_task_in_a_process_are_done_once(tmp_path: Path) -> None:
+    notes, crib = (
+        tmp_path / "notes",
+        Crib([str(Path(__file__).with_name("isolated_tasks.py"))], store=tmp_path / "store.db"),
+    )
+    async with crib:
+        task = (await crib.workbench().call("night", {"file": str(notes)})).pending
+        assert task is not None
+        async with asyncio.timeout(60):
+            while not (questions := await crib.pendings()):
+                await asyncio.sleep(0.02)
+        assert await crib.answer(questions[0].id, Input("Bob"), by="carol")
+        assert (await crib.tasks.wait(task.id, timeout_s=60)).value == "one two Bob"
+        bad = (await crib.workbench().call("set_of_a_step")).pending
+        assert bad is not None
+        error = (await crib.tasks.wait(bad.id, timeout_s=60)).error
+    assert notes.read_text() == "one\ntwo\n"
+    assert error is not None
+    assert (error.code, error.message[:47]) == ("invalid_result", "The value of 'step one' is not JSON data, and c")
+
+
 async def test_questions_travel_to_the_host_and_answers_back(tools: str) -> None:
     async def answer(pending: Any) -> Input:
         return Input(3 if pending.key == "nights" else {"id": 1, "dueDate": "2026-01-31", "price": "2"})

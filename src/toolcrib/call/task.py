@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from ..core import Caller, Decision, Pending, Result, ToolError
-from ..machinery import LedgerEntry, Suspended
+from ..machinery import LedgerEntry, Steps, Suspended
 from .arguments import CheckedArguments
 from .once import Claim, Recalled
 from .runtime import Runtime
@@ -87,36 +87,29 @@ class TaskRun(Claim):
         return
 
 
-class StepLog:
+class StepLog(Steps):
     """The `Steps` of one run of the task *entry*: those of the runs before are *stored*, by their place."""
 
     def __init__(self, entry: LedgerEntry, tasks: Tasks, stored: Mapping[int, tuple[str, Any]]) -> None:
         self._entry, self._tasks, self._stored = entry, tasks, stored
         self._begun: list[str] = []
 
-    async def run(self, key: str, work: Callable[[], Awaitable[Any]], /) -> Any:
-        position = self._begin(f"step {key}")
-        if position in self._stored:
-            return self._stored[position][1]
-        return await self._store(position, await work())
-
     async def sleep(self, seconds: float, /) -> None:
-        position, now = self._begin("sleep"), datetime.now(UTC)
-        if position in self._stored:
-            due = datetime.fromtimestamp(self._stored[position][1], UTC)
+        (position, values), now = await self.begin("sleep"), datetime.now(UTC)
+        if values:
+            due = datetime.fromtimestamp(values[0], UTC)
         else:
             due = now + timedelta(seconds=seconds)
-            await self._store(position, due.timestamp())
+            await self.store(position, json.dumps(due.timestamp()))
         if due > now:
             entry = self._entry
             raise Suspended(
                 Pending(entry.id, "task", "It sleeps.", entry.digest, entry.tool, entry.principal, entry.thread, due)
             )
 
-    def _begin(self, key: str) -> int:
-        """Return the place of a step. Raises ToolError `conflict` where an earlier run had another one there."""
+    async def begin(self, key: str, /) -> tuple[int, list[Any]]:
         position = len(self._begun)
-        before = self._stored[position][0] if position in self._stored else key
+        before, *values = self._stored.get(position, (key,))
         if before != key:
             raise ToolError(
                 f"The tool's code changed while the task waited: its part {position + 1} was '{before}', and is now "
@@ -127,21 +120,15 @@ class StepLog:
         if position >= MAX_STEPS:
             raise ToolError(f"A task has at most {MAX_STEPS} steps. Let one step do more.", "too_large")
         self._begun.append(key)
-        return position
+        return position, values
 
-    async def _store(self, position: int, value: Any) -> Any:
+    async def store(self, position: int, text: str, /) -> None:
         key = self._begun[position]
-        try:
-            text = json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError, RecursionError):
-            message = f"The value of '{key}' is not JSON data, and cannot be stored. Let the step return JSON data."
-            raise ToolError(message, "invalid_result") from None
         if len(text) > MAX_STEP_CHARS:
             message = f"The value of '{key}' has over {MAX_STEP_CHARS} characters. Store it elsewhere."
             raise ToolError(message, "too_large")
-        if not await self._tasks.add_step(self._entry, position, key, value):
+        if not await self._tasks.add_step(self._entry, position, key, json.loads(text)):
             raise asyncio.CancelledError  # another process runs the task by now
-        return json.loads(text)
 
 
 def caller_of(entry: LedgerEntry) -> Caller:

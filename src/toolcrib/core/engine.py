@@ -1,9 +1,12 @@
 """Calls that outlive their process: what a ledger stores of one, and what stores them."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
+
+from .errors import ToolError
 
 EntryState = Literal["queued", "running", "waiting", "ended", "released"]
 
@@ -55,10 +58,30 @@ class LedgerEntry:
 
 
 class Steps(Protocol):
-    """The finished parts of a task, by key: each is made once, in whichever run."""
+    """The finished parts of a task, by their place: each is made once, in whichever run."""
 
     async def run(self, key: str, work: Callable[[], Awaitable[Any]], /) -> Any:
         """Return the value of the step *key*, JSON data: stored by a run before, or that of *work*, stored now."""
+        position, values = await self.begin(f"step {key}")
+        if values:
+            return values[0]
+        value = await work()
+        try:
+            text = json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            message = (
+                f"The value of 'step {key}' is not JSON data, and cannot be stored. Let the step return JSON data."
+            )
+            raise ToolError(message, "invalid_result") from None
+        await self.store(position, text)
+        return json.loads(text)
+
+    async def begin(self, key: str, /) -> tuple[int, list[Any]]:
+        """Return the place of the next step, and the one value that a run before has stored there, if it has."""
+        ...
+
+    async def store(self, position: int, text: str, /) -> None:
+        """Store the value of a step that has begun, as JSON text."""
         ...
 
     async def sleep(self, seconds: float, /) -> None:

@@ -202,6 +202,7 @@ class _Conversation:
             "variables": variables,
             "withheld": types,
             "due": due,
+            "has_steps": context.steps is not None,
             "show_errors": host.show_errors,
             "level": min(logger.getEffectiveLevel() for logger in (context.log, logging.getLogger())),
             "overrides": self._codec.override_references(host.overrides, self._name),
@@ -218,11 +219,12 @@ class _Conversation:
                 case "progress":
                     port.progress(Progress(message["done"], message["total"], message["message"]))
                 case "emit":
-                    await port.emit([content_from_dict(part) for part in message["parts"]])
+                    await port.emit([content_from_dict(part) for part in message["about"]])
                     await self._answer(worker, message)
-                case "ask":
+                case "ask" | "begin" | "store" | "sleep" as kind:
                     try:
-                        value = await port.ask(message["key"], message["schema"], message["message"])
+                        work = port.ask if kind == "ask" else getattr(self._context.steps, kind)
+                        value = await work(*message["about"])
                     except ToolError as error:
                         await self._answer(worker, message, refused=error.to_dict())
                     else:

@@ -36,7 +36,7 @@ from ..core import (
     content_of,
     content_to_dict,
 )
-from ..machinery import Deadline, Overrides, current_deadline, run_here, to_tool_error
+from ..machinery import Deadline, Overrides, Steps, current_deadline, run_here, to_tool_error
 from ..schema import Elicitation, serialize_any
 from .wire import READ_BYTES, Frames, TooLarge, pack
 
@@ -211,6 +211,7 @@ class _Worker:
             cancellation,
             {credential.provider: credential for credential in credentials},
             *run_here(),
+            _Steps(port) if message["has_steps"] else None,
         )
         current_deadline.set(deadline)
         try:
@@ -291,18 +292,16 @@ class _Port:
             self._worker.send("progress", done=progress.done, total=progress.total, message=progress.message)
 
     async def emit(self, content: Any, /) -> None:
-        self.flush()
         parts = content_of(content, partial(serialize_any, self._tool))
         try:
             # Answered when the reader has room: until then the tool waits.
-            await self._request("emit", parts=[content_to_dict(part, exact=True) for part in parts])
+            await self.request("emit", *(content_to_dict(part, exact=True) for part in parts))
         except TooLarge as error:
             raise ToolError(f"Tool '{self._tool}' emitted {error}.", "too_large") from None
 
     async def ask(self, key: str, schema: Any, message: str, /) -> Any:
         question = Elicitation(schema)
-        self.flush()
-        return question.read((await self._request("ask", key=key, schema=question.schema, message=message))["value"])
+        return question.read(await self.request("ask", key, question.schema, message))
 
     def http(self, credential: Credential, /) -> Any:
         from ..net import authorized
@@ -315,16 +314,35 @@ class _Port:
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
-    async def _request(self, kind: str, **more: Any) -> Mapping[str, Any]:
+    async def request(self, kind: str, *about: Any) -> Any:
+        """Return the host's answer to a message of *kind* *about* something."""
+        self.flush()
         number = next(self._numbers)
         waiting = self._waiting[number] = self._loop.create_future()
-        self._worker.send(kind, number=number, **more)
+        self._worker.send(kind, number=number, about=about)
         answer: Mapping[str, Any] = await waiting
         if (refusal := answer.get("refused")) is not None:
             raise ToolError(
                 refusal["message"], refusal["code"], retry=refusal["retry"], details=refusal.get("details", {})
             )
-        return answer
+        return answer.get("value")
+
+
+class _Steps(Steps):
+    """The `Steps` of the run that the host has."""
+
+    def __init__(self, port: _Port) -> None:
+        self._port = port
+
+    async def begin(self, key: str, /) -> tuple[int, list[Any]]:
+        position, values = await self._port.request("begin", key)
+        return position, values
+
+    async def store(self, position: int, text: str, /) -> None:
+        await self._port.request("store", position, text)
+
+    async def sleep(self, seconds: float, /) -> None:
+        await self._port.request("sleep", seconds)
 
 
 class Variables(dict[str, Any]):
