@@ -88,9 +88,10 @@ class Storm:
                             os.kill(pid, signal.SIGCONT)
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            self.log.write("dies", at="a random moment", pid=pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+            await self._until_gone(pid)
+            self.log.write("dies", at="a random moment", pid=pid)  # after the last that it has written
         await self._until_gone(pid)
         self.kills += 1
 
