@@ -25,7 +25,6 @@ from ..core import (
     Pending,
     Progress,
     Result,
-    StoreError,
     ToolError,
     content_from_dict,
     content_to_dict,
@@ -285,8 +284,8 @@ class EmbeddedTasks:
                 if (now := datetime.now(UTC)) >= next_sweep:
                     next_sweep = now + timedelta(seconds=_SWEEP_S)
                     await self._rows.wake()
-            except StoreError as error:
-                log_failure("Tasks wait, because the store cannot be used", error, self.crib.redaction)
+            except Exception as error:  # one that ended this loop would leave all tasks waiting without a word
+                log_failure("Tasks wait, because they could not be taken from the store", error, self.crib.redaction)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
                     await self._wake.wait()

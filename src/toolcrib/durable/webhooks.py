@@ -20,7 +20,8 @@ from ..core import Pending, Redaction, StoreError
 from ..machinery import LedgerEntry, create_lasting_task, log_failure, redacted
 from ..net import Guard
 from ..net.client import GuardedTransport
-from ..store.outbox import Outbox, Topic, Webhook
+from ..store.outbox import Outbox
+from ..store.webhook import Topic, Webhook
 from ..workbench import Task
 
 if TYPE_CHECKING:

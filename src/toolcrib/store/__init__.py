@@ -10,10 +10,10 @@ try:
     from .keys import KeySource
     from .leases import Lease, Leases
     from .ledger import DatabaseLedger
-    from .outbox import Webhook
     from .pendings import DatabasePendings
     from .results import DatabaseResults
     from .store import Store
+    from .webhook import Webhook
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "The store needs", "store")
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -38,9 +38,7 @@ from ..core import SetupError, StoreError
 from ..machinery import log_failure
 from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
 from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
-
-if TYPE_CHECKING:
-    from .outbox import Topic, Webhook
+from .webhook import Topic, Webhook
 
 T = TypeVar("T")
 

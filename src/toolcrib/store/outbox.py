@@ -4,27 +4,22 @@ There is no row for it but the one that it is about, so it is there if and only 
 it is due, and NULL for nothing; while a process sends it, it lies ahead: that is the lease. `hook_tries` counts these.
 """
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Table, bindparam
 
-from ..core import Pending, SetupError
+from ..core import Pending
 from ..machinery import LedgerEntry
 from .ledger import IS_LATE, SELECT, Now
 from .tables import LEDGER, PENDINGS, decode_time
+from .webhook import Topic
 
 if TYPE_CHECKING:
     from .database import Row
     from .store import Store
 
-Topic = Literal["tasks", "pending"]
 HOOK_LEASE_S = 30.0
-_URL = re.compile(r"https?://(?P<host>\[[\da-fA-F:.]+\]|[^\[\]/?#@:\s]+)(:\d+)?([/?#].*)?$")
-_SECRET = re.compile(r"whsec_([A-Za-z0-9+/]{4}){8,21}([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
 _t, _p = LEDGER.c, PENDINGS.c
 _ENDED_OR_LOST = SELECT.where(_t.hook_at <= Now(), (_t.state == "ended") | IS_LATE).order_by(_t.hook_at)
@@ -33,36 +28,6 @@ _DUE: dict[Topic, tuple[Table, Any]] = {
     "tasks": (LEDGER, _ENDED_OR_LOST.limit(bindparam("count"))),
     "pending": (PENDINGS, _OPEN.limit(bindparam("count"))),
 }
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Webhook:
-    """A receiver at *url*, and the *secret* that signs what it gets: `whsec_` and 24 to 64 bytes in base64.
-
-    Where its host is a name, that must lead to public addresses, or be among *allow*, as `toolcrib.net.client` takes
-    them. *base_url* is that of the HTTP API, for the addresses in messages. Raises SetupError.
-    """
-
-    url: str
-    secret: str
-    base_url: str | None = None
-    allow: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if not _URL.match(self.url):
-            raise SetupError("The URL of a webhook begins with https:// and a host, without a user name.")
-        if not _SECRET.fullmatch(self.secret):
-            raise SetupError(
-                "A webhook needs a secret that signs its messages: 'whsec_' and 24 to 64 bytes in base64, as from: "
-                "echo whsec_$(openssl rand -base64 32)"
-            )
-
-    @property
-    def host(self) -> str:
-        return _URL.sub(lambda match: match["host"].strip("[]"), self.url)
-
-    def __repr__(self) -> str:
-        return f"<Webhook at {self.host}>"
 
 
 class Outbox:
