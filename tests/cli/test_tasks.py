@@ -128,7 +128,7 @@ def test_tasks_are_listed_page_by_page_by_caller_and_state(toolcrib: Run, folder
     rows = [line.split("\t") for line in listed.stdout.splitlines()]
     assert [(row[0], *row[2:]) for row in rows] == [
         (young, "bob", "dig", "queued", ""),
-        (late, "ann", "dig", "queued", "nobody runs it: start a process that has tool 'dig'"),
+        (late, "ann", "dig", "queued", "no process runs it: start one that has tool 'dig'"),
     ]
     assert listed.stderr == f"There are more: --after {late}\n"
     (row,) = toolcrib("tasks", "list", "--state", "lost").stdout.splitlines()
@@ -200,13 +200,13 @@ def test_no_tool_is_loaded_and_no_task_is_run(toolcrib: Run, folder: Path, envir
     id = submit(folder, 1, age_s=90)
     process = followed(folder, environment, id, "--json")
     assert process.stderr is not None
-    assert process.stderr.readline() == "Nobody runs it: start a process that has tool 'dig'.\n"
+    assert process.stderr.readline() == "No process runs it: start one that has tool 'dig'.\n"
     assert data(toolcrib, "list")["tasks"][0]["state"] == "queued"
     shown = data(toolcrib, "show", id)
     assert (shown["state"], shown["attempts"], shown["note"]) == (
         "queued",
         0,
-        "nobody runs it: start a process that has tool 'dig'",
+        "no process runs it: start one that has tool 'dig'",
     )
     assert in_store(folder, lambda store: store.ledger.find_id(id)).fence == 1  # it was never taken
     cancelled = toolcrib("tasks", "cancel", id)

@@ -44,7 +44,7 @@ Prompt = str | Text | Data | Image | Audio | File | User | Sequence[Any]
 """What a run begins with: text, content, a list of both, or the turns of a conversation."""
 
 MAX_PROMPT_CHARS = 500
-"""How much of its prompt is shown of a run that is stored."""
+"""How many characters of its prompt a stored run shows to people."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -239,8 +239,8 @@ class Agent:
             return outcome
         bench, prompt = self.workbench, run.turns[run.began - 1]
         texts = [part.text for part in prompt.content if isinstance(part, Text)] if isinstance(prompt, User) else []
-        shown = bench.redacted(" ".join(texts))[:MAX_PROMPT_CHARS]
-        stored = StoredRun(self.name, bench.caller, outcome.state, shown, outcome.pendings)
+        excerpt = bench.redacted(" ".join(texts))[:MAX_PROMPT_CHARS]
+        stored = StoredRun(self.name, bench.caller, outcome.state, excerpt, outcome.pendings)
         return replace(outcome, state=None, task=await bench.crib.tasks.submit(stored))
 
     async def _go_on(self, stored: StoredRun, save: Save, token: CancellationToken) -> StoredRun:

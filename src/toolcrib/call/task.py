@@ -39,9 +39,7 @@ class Submission(Claim):
         document, caller = self.document, self.runtime.caller
         call = {
             "arguments": document.forms.bytes,
-            "profile": caller.profile,
-            "groups": sorted(caller.groups),
-            "claims": sorted(caller.claims),
+            **caller_data(caller),
             "traceparent": document.call.traceparent or self._current_trace(),
         }
         tasks: Tasks = self.ledger  # type: ignore[assignment]
@@ -67,7 +65,7 @@ class TaskRun(Claim):
 
     @property
     def number(self) -> int:
-        """Which run of the task this is, counted from 1."""
+        """The number of this run, counted from 1."""
         return self.entry.fence - 1
 
     def bind(self, document: CheckedArguments, runtime: Runtime) -> "TaskRun":
@@ -129,6 +127,11 @@ class StepLog(Steps):
             raise ToolError(message, "too_large")
         if not await self._tasks.add_step(self._entry, position, key, json.loads(text)):
             raise asyncio.CancelledError  # another process runs the task by now
+
+
+def caller_data(caller: Caller) -> dict[str, Any]:
+    """Return what an entry does not have of *caller* in its columns, as `caller_of` reads it back."""
+    return {"profile": caller.profile, "groups": sorted(caller.groups), "claims": sorted(caller.claims)}
 
 
 def caller_of(entry: LedgerEntry) -> Caller:

@@ -41,7 +41,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.grace_s = DEFAULT_GRACE_S
         self.messages = dict(_MESSAGES)
-        """The last line, by the number of the signal."""
+        """What is written at the end, by signal."""
         self._terminal = _terminal()
         self._number = 0  # of the first signal that was not answered by `first_sigint_to`
         self._cancel: Callable[[], object] | None = None

@@ -24,7 +24,7 @@ tasks = group("Calls that run as tasks: where they are, and what they wait for."
 
 TAKES = "config store json"
 _DUE = timedelta(minutes=1)
-"""How long a task may be due before no process seems to run it."""
+"""How long a task is due before the command says that no process runs it."""
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib tasks list.")]
 
@@ -150,7 +150,7 @@ def _note(task: "Task") -> str | None:
         return f"settle it: toolcrib tasks settle {task.id} --done or --not-done"
     if task.state in ("queued", "waiting") and task.run_at is not None and task.run_at < datetime.now(UTC) - _DUE:
         kind, _, agent = task.tool.rpartition("/")
-        return f"nobody runs it: start a process that has {kind or 'tool'} '{agent}'"
+        return f"no process runs it: start one that has {kind or 'tool'} '{agent}'"
     return None
 
 

@@ -17,7 +17,19 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from ..call import EventQueue, EventStream, StepLog, TaskRun, caller_of, error_result, lost, restored, stored, streamed
+from ..call import (
+    EventQueue,
+    EventStream,
+    StepLog,
+    TaskRun,
+    caller_data,
+    caller_of,
+    error_result,
+    lost,
+    restored,
+    stored,
+    streamed,
+)
 from ..core import (
     Call,
     CancellationToken,
@@ -50,14 +62,13 @@ _POLL_S = 0.5
 """How often the store is asked for what other processes have left or cancelled."""
 _SWEEP_S = 20.0
 MAX_FAILURES = 10
-"""How often a run of an agent is tried that fails by an error, as where its model cannot be reached."""
+"""How many times a run of an agent is tried that ends with an exception, as where its model is not reached."""
 _FIRST_PAUSE_S = 15.0
-"""How long it waits before the second time; each time twice as long, so for two hours before the last."""
+"""The pause before the second try. Each further one is twice as long: two hours in all."""
 _AUTHORIZATION_S = 5.0
 """How often a task that waits for an authorization looks whether it is there."""
-
-
 MAX_LINE_CHARS = 4_000
+"""How long a line of a tool's log is that is stored with its task."""
 
 _lines: ContextVar[Callable[[LogLine], object] | None] = ContextVar("lines", default=None)
 """Stores what the task that runs logs."""
@@ -186,9 +197,7 @@ class EmbeddedTasks:
             state="waiting",
             call={
                 "agent": run.name,
-                "profile": caller.profile,
-                "groups": sorted(caller.groups),
-                "claims": sorted(caller.claims),
+                **caller_data(caller),
                 "state": run.state,
                 "failures": 0,
             },

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 Row = Mapping[Any, Any]
 
 MAX_SENDING = 8
-"""How many messages to one receiver are on their way at a time."""
+"""How many messages are sent to one receiver at a time."""
 MAX_TRIES = 40
 FIRST_PAUSE_S, MAX_PAUSE_S = 5.0, 3600.0
-"""How long a message waits for its next try, twice as long each time: for a day and a half in all."""
+"""The pauses before a message is sent again, each twice as long as the one before: a day and a half in all."""
 SEND_TIMEOUT_S = 10.0
 _NAMES = ("id", "tool", "principal", "thread")
 

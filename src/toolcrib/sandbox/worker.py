@@ -329,7 +329,7 @@ class _Port:
 
 
 class _Steps(Steps):
-    """The `Steps` of the run that the host has."""
+    """Steps that the host stores."""
 
     def __init__(self, port: _Port) -> None:
         self._port = port

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_COUNT = 500
 _COUNT_INTERVAL_S = 5.0
-"""How often tasks are counted, however often that is asked for."""
+"""How often tasks are counted at most."""
 _PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limit"})
 
 

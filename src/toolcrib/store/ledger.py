@@ -233,7 +233,7 @@ class DatabaseLedger:
 
         def end(connection: Connection) -> bool:
             is_ended = connection.execute(update, values).rowcount == 1
-            if is_ended and entry.call is not None:
+            if is_ended and result is not None and entry.call is not None:  # one that is released runs again
                 follow_end(connection, row["id"])
             return is_ended
 
