@@ -105,8 +105,25 @@ async def test_a_place_is_kept_for_as_long_as_its_call_runs(
     assert place is not None
     await asyncio.sleep(1.5)  # longer than its lease
     assert await stores().limits.take("one", 1) is None
-    await limits.release(place)
-    assert await stores().limits.take("one", 1) is not None
+    limits.release(place)
+    assert await stores().limits.take("one", 1, 60) is not None
+
+
+def test_a_place_whose_loop_has_ended_is_free_after_its_lease(
+    stores: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "PLACE_LEASE_S", 0.6)
+    limits = stores().limits
+    place = asyncio.run(limits.take("one", 1))
+    assert place is not None
+    limits.release(place)
+
+    async def later() -> Any:
+        assert await limits.take("two", 1) is not None  # which renews what is held
+        await asyncio.sleep(1.5)
+        return await stores().limits.take("one", 1)
+
+    assert asyncio.run(later()) is not None
 
 
 async def test_places_and_rates_of_others_are_others(stores: Callable[[], Store]) -> None:
@@ -131,7 +148,10 @@ async def test_what_makes_no_difference_any_more_is_deleted(stores: Callable[[],
     store = stores()
     place = await store.limits.take("one", 3)
     assert place is not None
-    await store.limits.release(place)
+    store.limits.release(place)
+    async with asyncio.timeout(60):
+        while [row["expires_at"] for row in await store.read(stored.LEASES.select())] != [0]:
+            await asyncio.sleep(0.01)
     assert await store.limits.admit("over", "ann", burst=1, per_s=1e6) == 0.0
     await asyncio.sleep(0.01)
     other = stores()

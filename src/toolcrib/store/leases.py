@@ -8,9 +8,10 @@ was for, refuses all holders but the last. Time is the database's, on PostgreSQL
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, text
@@ -69,12 +70,7 @@ class Leases:
     @asynccontextmanager
     async def hold(self, name: str, owner: str, *, for_s: float, wait_s: float) -> AsyncGenerator[Lease | None]:
         """Hold *name* in the block, and wait for it that long before; None where others held it all the time."""
-        give_up = time.monotonic() + wait_s
-        pause = _FIRST_S
-        while (lease := await self.acquire(name, owner, for_s=for_s)) is None and time.monotonic() < give_up:
-            # Not in step with the others who wait.
-            await asyncio.sleep(min(pause * random.uniform(0.5, 1.5), max(0.0, give_up - time.monotonic())))  # noqa: S311
-            pause = min(pause * 1.5, _LONGEST_S)
+        lease = await retried(partial(self.acquire, name, owner, for_s=for_s), wait_s)
         try:
             yield lease
         finally:
@@ -85,6 +81,17 @@ class Leases:
     def still_held(connection: Connection, lease: Lease) -> bool:
         """Return whether *lease* is held in the transaction of *connection*, and stays so until that ends."""
         return _extended(connection, lease, None)
+
+
+async def retried(acquire: Callable[[], Awaitable[Lease | None]], wait_s: float) -> Lease | None:
+    """Return what *acquire* returns, asked again for that long; None where others held it all the time."""
+    give_up = time.monotonic() + wait_s
+    pause = _FIRST_S
+    while (lease := await acquire()) is None and time.monotonic() < give_up:
+        # Not in step with the others who wait.
+        await asyncio.sleep(min(pause * random.uniform(0.5, 1.5), max(0.0, give_up - time.monotonic())))  # noqa: S311
+        pause = min(pause * 1.5, _LONGEST_S)
+    return lease
 
 
 def _extended(connection: Connection, lease: Lease, for_s: float | None) -> bool:

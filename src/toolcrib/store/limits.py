@@ -5,14 +5,16 @@ and is asked for in one statement. Places are leases, renewed while their calls 
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, delete, text
 
 from ..core import StoreError
-from ..machinery import create_lasting_task, log_failure
-from .leases import Lease, Leases
+from ..machinery import create_lasting_task, from_any_thread, log_failure
+from .leases import Lease, Leases, retried
 from .ledger import DATABASE_NOW, Now
 from .tables import LEASES, RATES, encode_name
 
@@ -58,7 +60,9 @@ class SharedLimits:
         self._store = store
         self._leases = Leases(store)
         self._owner = token_hex(8)
-        self._held: set[Lease] = set()
+        self._held: dict[Lease, Callable[[], object]] = {}
+        """The places that are renewed, and what gives each back on its loop, from any thread."""
+        self._releasing: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._asked = 0
 
@@ -85,8 +89,16 @@ class SharedLimits:
 
         return await self._store.transact(admit)
 
-    async def take(self, name: str, size: int) -> Lease | None:
-        """Return one of *size* places, to be released; None where all are taken."""
+    async def take(self, name: str, size: int, wait_s: float = 0.0) -> Lease | None:
+        """Return one of *size* places, to be released; None where all are taken for *wait_s* seconds."""
+        lease = await retried(partial(self._take, name, size), wait_s)
+        if lease is not None:
+            self._held[lease] = from_any_thread(partial(self._begin_release, lease))
+            if self._renewing is None or self._renewing.done():
+                self._renewing = create_lasting_task(self._renew())
+        return lease
+
+    async def _take(self, name: str, size: int) -> Lease | None:
         for _ in range(MAX_TRIES):
             place = await self._store.transact(
                 lambda c: c.execute(_FREE[c.dialect.name], {"name": f"limit {name} ", "size": size}).scalar(),
@@ -95,15 +107,23 @@ class SharedLimits:
             if place is None:
                 return None
             if (lease := await self._leases.acquire(place, self._owner, for_s=PLACE_LEASE_S)) is not None:
-                self._held.add(lease)
-                if self._renewing is None or self._renewing.done():
-                    self._renewing = create_lasting_task(self._renew())
                 return lease
         return None
 
-    async def release(self, lease: Lease) -> None:
-        """Let another call have this place. One that cannot be given back is free after its lease."""
-        self._held.discard(lease)
+    def release(self, lease: Lease) -> None:
+        """Let another call have this place soon, from any thread.
+
+        One that cannot be given back, as where its loop has ended, is free after its lease.
+        """
+        if (begin_release := self._held.pop(lease, None)) is not None:
+            begin_release()
+
+    def _begin_release(self, lease: Lease) -> None:
+        task = create_lasting_task(self._release(lease))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def _release(self, lease: Lease) -> None:
         try:
             await self._leases.release(lease)
         except StoreError as error:

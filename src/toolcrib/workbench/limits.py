@@ -6,7 +6,6 @@ limit counts in the store, for all processes that use it.
 
 import asyncio
 import hashlib
-import random
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from weakref import WeakValueDictionary
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from ..call import Retry, keep
+from ..call import Retry
 from ..core import Call, Caller, Middleware, Result, SetupError, Tool, ToolError, ToolSpec
 from ..machinery import (
     Deadlock,
@@ -28,9 +27,7 @@ from ..machinery import (
     Semaphore,
     SemaphoreFull,
     compile_globs,
-    create_lasting_task,
     current_deadline,
-    from_any_thread,
     held_permits,
 )
 
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
 
 Per = Literal["tool", "principal", "workbench"]
 
-_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.25
-"""How often a place in a shared limit is asked for."""
 _RATE = re.compile(r"([0-9]{1,9}) ?/ ?([0-9]{0,9}) ?(s|min|h)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
@@ -245,20 +240,17 @@ async def _acquire_shared(
     """Return a permit of a limit that is counted in the store. One of a rate alone has nothing to give back."""
     deadline, name = current_deadline.get(), limit.shared_name(share)
     give_up = monotonic() + (limit.wait_s if deadline is None else min(limit.wait_s, deadline.left_s))
-    pause_s = _FIRST_PAUSE_S
     place: Lease | None = None
 
     def release() -> None:
         if place is not None:
-            keep(create_lasting_task(stored.release(place)))
+            stored.release(place)
 
     try:
-        while limit.concurrency is not None and (place := await stored.take(name, limit.concurrency)) is None:
-            if (left_s := give_up - monotonic()) <= 0:
+        if limit.concurrency is not None:
+            place = await stored.take(name, limit.concurrency, give_up - monotonic())
+            if place is None:
                 raise SemaphoreFull(1.0)
-            # Not in step with the others who wait.
-            await asyncio.sleep(min(pause_s * random.uniform(0.5, 1.5), left_s))  # noqa: S311
-            pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
         if limit.rate is not None:
             burst, per_s = _rate(limit.rate)
             principal = caller.principal if limit.per == "principal" else ""
@@ -271,7 +263,7 @@ async def _acquire_shared(
         if isinstance(error, SemaphoreFull):
             raise _refusal(error, f"Tool '{tool.spec.name}' is at its limit of {limit}.") from None
         raise
-    return await _Place(from_any_thread(release)).acquire(principal=caller.principal)
+    return await _Place(release).acquire(principal=caller.principal)
 
 
 async def _acquire_lock(lock: Semaphore, tool: Tool, caller: Caller, outer: tuple[Permit, ...]) -> Permit:
