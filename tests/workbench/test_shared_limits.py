@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +175,9 @@ async def test_on_postgresql_limits_are_shared(postgres: str, tmp_path: Path) ->
     limits = [Limit("look", rate="1/h", wait_s=0)]
     outcomes: list[str] = []
     for _ in range(2):
-        async with Crib([look], store=Store(postgres, key=tmp_path / "store.key"), limits=limits) as crib:
-            outcomes.append((await crib.workbench().call("look")).status)
+        with closing(Store(postgres, key=tmp_path / "store.key")) as store:
+            async with Crib([look], store=store, limits=limits) as crib:
+                outcomes.append((await crib.workbench().call("look")).status)
     assert outcomes == ["success", "error"]
 
 
