@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
 
 from toolcrib import Call, Result, SetupError, Text, ToolSpec, Workbench, formats
 from toolcrib.agent import Agent, ModelError, OpenAIChat, OpenAIResponses, Request
@@ -224,6 +223,8 @@ async def test_retries_are_the_sdks() -> None:
 
 
 async def test_a_client_that_is_handed_in_is_used_and_stays_open() -> None:
+    from openai import AsyncOpenAI
+
     with wire(answer(completion({"content": "Hi."})), answer(completion({"content": "Ho."}))) as provider:
         client = AsyncOpenAI(base_url=f"{provider.url}/mine", api_key="sk-mine-4321", max_retries=0)
         client_model = OpenAIChat("m", client=client)

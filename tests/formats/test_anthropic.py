@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from anthropic.types import Message
 
 from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec
 from toolcrib.core import Audio, Data
@@ -56,6 +55,8 @@ def test_every_choice_has_its_words(choice: str, parallel: bool, output: dict[st
 
 
 def test_calls_come_under_the_tools_own_names_from_dictionaries_and_from_the_sdks_objects() -> None:
+    from anthropic.types import Message  # takes seconds: not of every process that collects tests
+
     whole = message({"type": "text", "text": "Now."}, use("t1", n=1), use("t2", "files_read_all", 2), stop="tool_use")
     calls = [Call("double", {"n": 1}, "t1"), Call("files/read all", {"n": 2}, "t2")]
     assert anthropic.calls(whole, SPECS) == calls

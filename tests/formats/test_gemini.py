@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from google.genai.types import GenerateContentResponse
 
 from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec
 from toolcrib.core import Audio, Data
@@ -66,6 +65,8 @@ def test_every_choice_has_its_words(choice: str, config: dict[str, Any]) -> None
 
 
 def test_calls_come_under_the_tools_own_names_from_dictionaries_and_from_the_sdks_objects() -> None:
+    from google.genai.types import GenerateContentResponse
+
     whole = answer({"text": "Now."}, use(id="a"), {**use("files_read_all", 2, id="b"), "thoughtSignature": "AA-_"})
     calls = [Call("double", {"n": 1}, "a"), Call("files/read all", {"n": 2}, "b")]
     assert gemini.calls(whole, SPECS) == calls

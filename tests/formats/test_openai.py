@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from toolcrib import Call, File, Image, Pending, Result, Text, ToolError, ToolSpec, formats
 from toolcrib.core import Audio, Data
@@ -147,6 +146,8 @@ ANSWERS = {
 @pytest.mark.parametrize(("whole", "expect"), ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
 def test_a_whole_answer_is_read(whole: dict[str, Any], expect: Reply, sdk: bool) -> None:
+    from openai.types.chat import ChatCompletion
+
     got = format.reply(ChatCompletion.construct(**whole) if sdk else whole)
     assert (got.text, got.calls, got.stop, got.usage) == (expect.text, expect.calls, expect.stop, expect.usage)
 
@@ -166,6 +167,8 @@ def test_a_whole_answer_is_read(whole: dict[str, Any], expect: Reply, sdk: bool)
     ],
 )
 def test_arguments_are_read_however_they_are_written(written: Any, read: Any, sdk: bool) -> None:
+    from openai.types.chat import ChatCompletion
+
     whole = answer(tool_calls=[tool_call(arguments=written)])
     [call] = format.calls(ChatCompletion.construct(**whole) if sdk else whole, SPECS)
     assert shown(call) == ("c1", "add", read)
@@ -352,6 +355,8 @@ STREAMS = {
 @pytest.mark.parametrize("chunks", STREAMS.values(), ids=STREAMS.keys())
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's objects"])
 def test_calls_in_pieces_are_put_together(chunks: list[dict[str, Any]], sdk: bool) -> None:
+    from openai.types.chat import ChatCompletionChunk
+
     got = format.reply((ChatCompletionChunk.construct(**one) if sdk else one for one in chunks), SPECS)
     assert [shown(call) for call in got.calls] == [
         ("c1", "add", '{"a": 1,"b": 2}'),

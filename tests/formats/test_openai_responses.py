@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from openai.types.responses import Response
 
 from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec, formats
 from toolcrib.core import Audio, Data
@@ -101,6 +100,8 @@ ANSWERS = {
 @pytest.mark.parametrize(("whole", "expect"), ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
 def test_a_whole_answer_is_read(whole: dict[str, Any], expect: Reply, sdk: bool) -> None:
+    from openai.types.responses import Response
+
     got = format.reply(Response.construct(**whole) if sdk else whole, SPECS)
     assert expect.native in (None, got.native)
     assert (got.text, got.calls, got.stop, got.usage) == (expect.text, expect.calls, expect.stop, expect.usage)

@@ -5,11 +5,7 @@ import time
 from functools import cache
 from typing import Any
 
-import botocore.session
 import pytest
-from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import Message
-from botocore.validate import ParamValidator
 
 from toolcrib import Call, Result, Text, ToolSpec
 from toolcrib.formats import (
@@ -67,6 +63,9 @@ def ended(reason: str, **usage: Any) -> list[dict[str, Any]]:
 
 def by_the_sdk(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The content that Anthropic's own SDK reads."""
+    from anthropic.lib.streaming._messages import accumulate_event
+    from anthropic.types import Message
+
     snapshot: Any = None
     buffers: dict[int, bytes] = {}
     for event in events:
@@ -132,6 +131,8 @@ def test_what_a_compaction_took_is_counted(streamed: bool) -> None:
 
 @cache
 def converse_shape() -> Any:
+    import botocore.session
+
     model = botocore.session.get_session().get_service_model("bedrock-runtime")
     return model.operation_model("Converse").input_shape
 
@@ -191,6 +192,8 @@ def test_what_bedrocks_own_tools_did_and_cited_is_kept_and_sent_again() -> None:
         {"reasoningContent": {"redactedContent": b"\xff"}},
         {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}},
     ]
+    from botocore.validate import ParamValidator
+
     # As boto3 checks a request before it sends it.
     report = ParamValidator().validate({"modelId": "m", **request}, converse_shape())
     assert not report.has_errors(), report.generate_report()
