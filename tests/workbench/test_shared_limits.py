@@ -1,31 +1,33 @@
 """Limits that all processes with a store share, in real processes and databases."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Crib, SetupError, Workbench, tool
+from toolcrib import Call, Caller, Context, Crib, SetupError, Tool, Workbench, tool
 from toolcrib.store import Store
 from toolcrib.store import limits as stored
 from toolcrib.workbench import Limit
 
 PROGRAM = Path(__file__).with_name("limited.py")
-Start = Callable[[int], "subprocess.Popen[str]"]
+Start = Callable[[int, str], "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def start(url: str, tmp_path: Path) -> Iterator[Start]:
     processes: list[subprocess.Popen[str]] = []
 
-    def start(count: int) -> "subprocess.Popen[str]":
-        command = [sys.executable, str(PROGRAM), url, str(tmp_path / "store.key"), str(count)]
+    def start(count: int, name: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, str(PROGRAM), url, str(tmp_path / "store.key"), str(count), name]
         processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         return processes[-1]
 
@@ -35,11 +37,11 @@ def start(url: str, tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def line(process: "subprocess.Popen[str]", send: bool = False) -> str:
+def line(process: "subprocess.Popen[str]", patience_s: float | None = None) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
-    if send:
-        process.stdin.write("\n")
+    if patience_s is not None:
+        process.stdin.write(f"{patience_s}\n")
         process.stdin.flush()
     return process.stdout.readline().strip()
 
@@ -65,16 +67,125 @@ async def look() -> str:
 
 @pytest.mark.full
 def test_a_rate_and_a_place_are_shared_by_processes_and_a_killed_one_gives_its_place_back(start: Start) -> None:
-    processes = [start(4) for _ in range(3)]
+    processes = [start(4, "hold") for _ in range(3)]
     words = " ".join(line(process) for process in processes).split()
     assert sorted(words) == ["limited"] * 9 + ["seen"] * 3
     holder, other, third = processes
-    assert line(holder, send=True) == "holds"
-    assert line(other, send=True) == "Tool 'hold' is at its limit of 1 at a time. Try again in 1 s."
+    assert line(holder, 600) == "holds"
+    assert line(other, 600) == "Tool 'hold' is at its limit of 1 at a time. Try again in 1 s."
     holder.kill()
     holder.wait()
     time.sleep(stored.PLACE_LEASE_S + 1)  # a lease has no event
-    assert line(third, send=True) == "holds"
+    assert line(third, 600) == "holds"
+
+
+@pytest.mark.full
+def test_a_serial_tool_runs_in_one_process_at_a_time_and_a_killed_one_gives_its_turn_back(start: Start) -> None:
+    holder, other = (start(0, "alone") for _ in range(2))
+    assert [line(process) for process in (holder, other)] == ["", ""]
+    assert line(holder, 600) == "holds"
+    late = line(other, 1)
+    assert late.startswith(("Tool 'alone' has not run: its deadline", "Tool 'alone' runs one call at a time")), late
+    holder.kill()
+    assert line(other, 600) == "holds"
+
+
+Enter = Callable[[Context, str], Awaitable[str]]
+
+
+def serial_cribs(stores: Callable[[], Store], enter: Enter) -> list[Crib]:
+    """Return two cribs, as of two processes, with the serial tools `a` and `b`."""
+    return [
+        Crib(
+            [Tool(partial(enter), name=name, serial=True) for name in "ab"],
+            store=stores(),
+            limits=[Limit("a", concurrency=9, shared=True)],
+        )
+        for _ in range(2)
+    ]
+
+
+async def test_serial_calls_of_two_processes_do_not_overlap(stores: Callable[[], Store]) -> None:
+    inside = most = 0
+
+    async def enter(ctx: Context, then: str = "") -> str:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.01)
+        inside -= 1
+        return "left"
+
+    one, two = serial_cribs(stores, enter)
+    async with one, two:
+        results = await asyncio.gather(*(crib.workbench().call("b") for crib in (one, two) for _ in range(5)))
+    assert [result.text for result in results] == ["left"] * 10
+    assert most == 1
+
+
+@pytest.mark.parametrize("timeout_s", [None, 2.0])
+async def test_serial_tools_that_call_each_other_in_two_processes_end(
+    stores: Callable[[], Store], timeout_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.workbench.limits.NESTED_TURN_WAIT_S", 0.5)
+    both, codes, benches = asyncio.Barrier(2), list[Any](), dict[str, Workbench]()
+
+    async def enter(ctx: Context, then: str = "") -> str:
+        if then:
+            await both.wait()
+            inner = await benches[then].call(then)
+            codes.append(inner.error and inner.error.code)
+        return "left"
+
+    one, two = serial_cribs(stores, enter)
+    async with one, two:
+        benches |= {"b": one.workbench(), "a": two.workbench()}  # by what is called inside
+        calls = [
+            benches[then].call(Call(name, {"then": then}, timeout_s=timeout_s))
+            for name, then in (("a", "b"), ("b", "a"))
+        ]
+        async with asyncio.timeout(60):
+            results = await asyncio.gather(*calls)
+    if timeout_s is None:
+        assert "conflict" in codes
+        assert [result.text for result in results] == ["left"] * 2
+    else:
+        assert {result.error and result.error.code for result in results} <= {"timeout", None}
+        assert set(codes) <= {"timeout", "conflict", "cancelled", None}
+
+
+async def test_an_object_s_serial_method_has_its_turn_in_its_own_process(stores: Callable[[], Store]) -> None:
+    class Door:
+        @tool(serial=True)
+        async def enter(self) -> str:
+            """Enter, and wait for the other."""
+            await both.wait()
+            return "left"
+
+    both, limits = asyncio.Barrier(2), [Limit(concurrency=9, shared=True)]
+    async with (
+        Crib([Door()], store=stores(), limits=limits) as one,
+        Crib([Door()], store=stores(), limits=limits) as two,
+    ):
+        async with asyncio.timeout(60):
+            results = await asyncio.gather(*(crib.workbench().call("enter") for crib in (one, two)))
+    assert [result.text for result in results] == ["left"] * 2
+
+
+async def test_a_place_taken_for_a_call_that_was_cancelled_meanwhile_is_given_back(tmp_path: Path) -> None:
+    with closing(Store(tmp_path / "store.db", key=tmp_path / "store.key")) as store:
+        assert await store.limits.take("other", 1) is not None
+        with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            taking = asyncio.create_task(store.limits.take("one", 1))
+            done, _ = await asyncio.wait([taking], timeout=0.5)
+            assert not done  # it has asked, and waits for the writer
+            taking.cancel()
+            await asyncio.wait([taking])
+            writer.execute("ROLLBACK")
+        async with asyncio.timeout(5):
+            while await store.limits.take("one", 1) is None:
+                await asyncio.sleep(0.01)
 
 
 async def test_who_waits_gets_the_place_that_another_process_gives_back(stores: Callable[[], Store]) -> None:

@@ -91,12 +91,7 @@ class SharedLimits:
 
     async def take(self, name: str, size: int, wait_s: float = 0.0) -> Lease | None:
         """Return one of *size* places, to be released; None where all are taken for *wait_s* seconds."""
-        lease = await retried(partial(self._take, name, size), wait_s)
-        if lease is not None:
-            self._held[lease] = from_any_thread(partial(self._begin_release, lease))
-            if self._renewing is None or self._renewing.done():
-                self._renewing = create_lasting_task(self._renew())
-        return lease
+        return await retried(partial(self._take, name, size), wait_s)
 
     async def _take(self, name: str, size: int) -> Lease | None:
         for _ in range(MAX_TRIES):
@@ -106,9 +101,27 @@ class SharedLimits:
             )
             if place is None:
                 return None
-            if (lease := await self._leases.acquire(place, self._owner, for_s=PLACE_LEASE_S)) is not None:
+            acquiring = create_lasting_task(self._acquire(place))
+            try:
+                lease = await asyncio.shield(acquiring)
+            except asyncio.CancelledError:  # the statement runs on, and may take it for a call that has ended
+                acquiring.add_done_callback(self._release_acquired)
+                raise
+            if lease is not None:
                 return lease
         return None
+
+    async def _acquire(self, place: str) -> Lease | None:
+        lease = await self._leases.acquire(place, self._owner, for_s=PLACE_LEASE_S)
+        if lease is not None:
+            self._held[lease] = from_any_thread(partial(self._begin_release, lease))
+            if self._renewing is None or self._renewing.done():
+                self._renewing = create_lasting_task(self._renew())
+        return lease
+
+    def _release_acquired(self, acquiring: "asyncio.Task[Lease | None]") -> None:
+        if not acquiring.cancelled() and acquiring.exception() is None and (lease := acquiring.result()) is not None:
+            self.release(lease)
 
     def release(self, lease: Lease) -> None:
         """Let another call have this place soon, from any thread.

@@ -6,9 +6,12 @@ limit counts in the store, for all processes that use it.
 
 import asyncio
 import hashlib
+import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from ..store.limits import SharedLimits
 
 Per = Literal["tool", "principal", "workbench"]
+
+NESTED_TURN_WAIT_S = 30.0
+"""How long a serial tool that another one calls waits for its turn in other processes, where there is no deadline."""
 
 _RATE = re.compile(r"([0-9]{1,9}) ?/ ?([0-9]{0,9}) ?(s|min|h)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
@@ -99,8 +105,7 @@ class Limit:
     def shared_name(self, share: str | None) -> str:
         """Return the name under which all processes with this limit count the calls of *share*."""
         tools = (self.tools,) if isinstance(self.tools, str) else tuple(self.tools)
-        parts = (tools, self.per, self.concurrency, self.rate, share)
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+        return _digest(tools, self.per, self.concurrency, self.rate, share)
 
     def __str__(self) -> str:
         parts = [] if self.concurrency is None else [f"{self.concurrency} at a time"]
@@ -131,6 +136,7 @@ class Limiter:
         """
         own = _Counts(self._clock)
         shared = {number: stored for number, limit in enumerate(self.limits) if _is_shared(limit, stored)}
+        turns = stored if stored is not None and (stored.is_server or shared) else None
 
         async def limited(tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
             outer = tuple(permit for permit in held_permits.get() if permit.holders)
@@ -140,6 +146,9 @@ class Limiter:
                 # The lock first: who waits for it must not keep others from what they could use.
                 if tool.lock is not None:
                     permits.append(await _acquire_lock(tool.lock, tool, caller, outer))
+                    # An object is of this process, and so is the turn of its methods.
+                    if turns is not None and not inspect.ismethod(getattr(tool, "fn", None)):
+                        permits.append(await _acquire_turn(turns, tool, caller, outer))
                 for number, limit in enumerate(self.limits):
                     if limit.counts(tool.spec):
                         counts = own if limit.per == "workbench" else self._shared
@@ -176,6 +185,10 @@ def _share(limit: Limit, spec: ToolSpec, caller: Caller) -> str | None:
     if limit.per == "tool":  # all reads are one, and so are all prompts
         return spec.name if spec.kind == "tool" else spec.name.partition(" ")[0]
     return caller.principal if limit.per == "principal" else None
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 class _Counts:
@@ -232,6 +245,28 @@ class _Place(Semaphore):
     def _give_back(self, permit: Permit, *, unused: bool) -> None:
         super()._give_back(permit, unused=unused)
         self._free()
+
+
+class _Turn(_Place):
+    """The turn of a serial tool among all processes."""
+
+    __slots__ = ()
+
+
+async def _acquire_turn(stored: "SharedLimits", tool: Tool, caller: Caller, outer: tuple[Permit, ...]) -> Permit:
+    """Return the permit of the tool's only call in all processes. Calls in this one have waited for its lock."""
+    name, deadline = tool.spec.name, current_deadline.get()
+    patience_s = inf if deadline is None else deadline.left_s
+    if deadline is None and any(isinstance(permit.semaphore, _Turn) for permit in outer):
+        patience_s = NESTED_TURN_WAIT_S  # who holds the place may wait, in another process, for the caller's
+    place = await stored.take(_digest("serial", name), 1, patience_s)
+    if place is None:
+        raise ToolError(
+            f"Tool '{name}' runs one call at a time, and the call of another process did not end. Try again later.",
+            "conflict",
+            retry="later",
+        )
+    return await _Turn(partial(stored.release, place)).acquire(principal=caller.principal)
 
 
 async def _acquire_shared(
