@@ -451,11 +451,18 @@ async def lives(world: World) -> None:
 
 @door(
     *("Workbench.registry", "Workbench.problems", "Crib.problems", "Workbench.now", "Workbench.redacted"),
-    *("Workbench.finder", "Workbench.reader", "Workbench.count"),
+    *("Workbench.finder", "Workbench.reader", "Workbench.count", "Crib.unclaimed_tasks"),
 )
 async def looks(world: World) -> None:
     bench = world.crib.workbench(BOB)
-    world.see(list(bench.registry), bench.problems, bench.now(), bench.redacted("x"), bench.specs())
+    world.see(
+        list(bench.registry),
+        bench.problems,
+        world.crib.unclaimed_tasks,
+        bench.now(),
+        bench.redacted("x"),
+        bench.specs(),
+    )
 
     async def tried() -> Any:
         return await bench.call("read")
@@ -638,6 +645,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     **{name: [[name, "tools.py", *(["read"] if name != "list" else [])]] for name in ("show", "list", "call")},
     "chat": [["chat"]],
     "serve": [["serve", "tools.py", "--stdio"]],
+    "worker": [["worker", "tools.py", "--tool", name] for name in ("ada", "%")],  # it ends at once
     "dev": [["dev", "tools.py", "--stdio"]],
     "check": [["check", "--json"], ["check", "--connect", "--json"], ["check", "tools.py", "--json"]],
     "new": [["new", name] for name in ("../ada", "%", "store.db")],

@@ -515,3 +515,32 @@ async def test_what_a_task_has_asked_is_closed_with_the_task(path: Path, how: st
         with pytest.raises(AnswerError):
             await crib.answer(ids["one: who is a?"], Input("x"), by="ann")
         assert (await crib.tasks.get(other)).state == "waiting"
+
+
+async def test_the_log_says_which_task_no_process_has_taken_for_a_minute(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(task=True)
+    async def dig() -> None:
+        """Dig."""
+
+    async with Crib([dig], store=path, task_concurrency=0) as crib:
+        await submitted(crib, "dig")
+        await crib.store.transact(lambda connection: connection.execute(text("UPDATE toolcrib_ledger SET run_at = 0")))
+    async with Crib([dig], store=path, task_concurrency=0) as crib:
+
+        async def is_noted() -> bool:
+            return bool(crib.unclaimed_tasks)
+
+        await until(is_noted)
+        assert crib.unclaimed_tasks == ["dig"]
+    assert "start one that has the tool 'dig', such as `toolcrib worker`" in caplog.text
+    async with Crib([dig], store=path) as crib:
+        (task,) = await crib.tasks.list()
+        await crib.tasks.wait(task.id, timeout_s=WAIT_S)
+        assert not crib.unclaimed_tasks
+
+
+def test_how_many_tasks_run_is_a_number() -> None:
+    with pytest.raises(SetupError, match="'task_concurrency' is a number from 0"):
+        Crib([], task_concurrency=-1)

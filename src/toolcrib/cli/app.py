@@ -34,6 +34,7 @@ _MODULES = {
     "chat": "chat",
     "serve": "serving",
     "dev": "serving",
+    "worker": "worker",
     "check": "check",
     "new": "new",
     "lock": "lock",

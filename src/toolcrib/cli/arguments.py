@@ -307,7 +307,7 @@ def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
 # The parameters that several commands have
 
 
-def _port_number(value: int | None) -> int | None:
+def port_number(value: int | None) -> int | None:
     if value is not None and not 0 <= value <= 65535:
         raise typer.BadParameter("a port is a number from 0 to 65535.")
     return value
@@ -354,6 +354,6 @@ ToolNames = Annotated[
 ]
 Port = Annotated[
     int | None,
-    typer.Option(metavar="PORT", callback=_port_number, help="The port to listen on; 0 takes any free one."),
+    typer.Option(metavar="PORT", callback=port_number, help="The port to listen on; 0 takes any free one."),
 ]
 Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")]

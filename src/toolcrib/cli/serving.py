@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from .app import Session, command, group
 from .arguments import Port, SourceNames, ToolNames
 from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
+
+if TYPE_CHECKING:
+    from .sources import Opened
 
 DEFAULT_TIMEOUT_S = 60.0
 """The longest that a call of an MCP client may take, where no other time is set."""
@@ -86,23 +89,11 @@ def _serve(
 
     Raises UsageError for a host that others could reach without a key.
     """
-    settings, at, log = session.settings, session.settings.values.server, session.settings.values.log
+    settings, at = session.settings, session.settings.values.server
     if not (stdio or at.keys or at.issuer):
         _require_loopback(host or at.host, option="--host" if host else "The host of the settings,")
-    log_to_stderr(tracebacks=True)
-    shows_calls = is_dev if log.calls is None else log.calls
-    is_json = log.format == "json"
-    if shows_calls:
-        log_lines("toolcrib.calls", _TIMED)
-    if is_json:
-        _log_json()
-    report: Callable[[str], None] = logging.getLogger("toolcrib.serve").info if is_json else echo
-    with prints_to_stderr():
-        parts = session.open(sources, only=tools, needs_store=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
-    if shows_calls:
-        parts.record_lines()
-    for problem in parts.problems:
-        report(f"Not loaded: {problem}")
+    parts, report = opened(session, sources, tools, is_dev=is_dev, **how)
+    is_json = report is not echo
     from ..serve import serve_http, serve_stdio
     from ..serve.authentication import configured_identify
 
@@ -132,6 +123,27 @@ def _serve(
         session.run(server)
     except SetupError as error:
         raise SetupError(f"{error} The port is set with --port.") from None
+
+
+def opened(
+    session: Session, sources: Sequence[str], tools: Sequence[str], *, is_dev: bool = False, **how: Any
+) -> "tuple[Opened, Callable[[str], None]]":
+    """Set the log up, and open the *sources* with a store. Return them, and what a person is told things by."""
+    log = session.settings.values.log
+    log_to_stderr(tracebacks=True)
+    shows_calls = is_dev if log.calls is None else log.calls
+    if shows_calls:
+        log_lines("toolcrib.calls", _TIMED)
+    if log.format == "json":
+        _log_json()
+    report: Callable[[str], None] = logging.getLogger("toolcrib.serve").info if log.format == "json" else echo
+    with prints_to_stderr():
+        parts = session.open(sources, only=tools, needs_store=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
+    if shows_calls:
+        parts.record_lines()
+    for problem in parts.problems:
+        report(f"Not loaded: {problem}")
+    return parts, report
 
 
 def _log_json() -> None:

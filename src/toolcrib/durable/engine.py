@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_RUNNING = 32
-"""How many tasks run in a process at a time. A principal has at most half of what the others leave."""
 MAX_ATTEMPTS = 3
 """How often a task is begun whose process died."""
 _POLL_S = 0.5
 """How often the store is asked for what other processes have left or cancelled."""
 _SWEEP_S = 20.0
+_UNCLAIMED_S = 60.0
+"""After how long the log says that no process takes up a task that is due."""
 MAX_FAILURES = 10
 """How many times a run of an agent is tried that ends with an exception, as where its model is not reached."""
 _FIRST_PAUSE_S = 15.0
@@ -69,6 +69,8 @@ _AUTHORIZATION_S = 5.0
 """How often a task that waits for an authorization looks whether it is there."""
 MAX_LINE_CHARS = 4_000
 """How long a line of a tool's log is that is stored with its task."""
+
+_log = logging.getLogger("toolcrib")
 
 _lines: ContextVar[Callable[[LogLine], object] | None] = ContextVar("lines", default=None)
 """Stores what the task that runs logs."""
@@ -114,6 +116,7 @@ class EmbeddedTasks:
         self._wake = asyncio.Event()
         self._names: tuple[str, ...] | None = None
         self._agents: dict[str, GoOn] = {}
+        self.unclaimed: Sequence[str] = ()
         self._webhooks = self._sender(crib.database)
         self._end_following = crib.registry.on_change(self._forget_names)
 
@@ -293,20 +296,32 @@ class EmbeddedTasks:
                 if (now := datetime.now(UTC)) >= next_sweep:
                     next_sweep = now + timedelta(seconds=_SWEEP_S)
                     await self._rows.wake()
+                    self._note_unclaimed(await self._rows.unclaimed(_UNCLAIMED_S))
             except Exception as error:  # one that ended this loop would leave all tasks waiting without a word
                 log_failure("Tasks wait, because they could not be taken from the store", error, self.crib.redaction)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
                     await self._wake.wait()
 
+    def _note_unclaimed(self, tools: Sequence[str]) -> None:
+        for tool in set(tools) - set(self.unclaimed):
+            kind, _, name = tool.rpartition("/")
+            _log.warning(
+                "No process takes up a task that has been due for over %g s: start one that has %s '%s', such as "
+                "`toolcrib worker`, or more of them",
+                *(_UNCLAIMED_S, kind or "the tool", name),
+            )
+        self.unclaimed = tools
+
     async def _take(self) -> None:
         if self._names is None:
             names = [tool.spec.name for tool in self.crib.registry if tool.is_task]
             self._names = tuple(sorted([*names, *map(_task_name, self._agents)]))
-        if not self._names or self._is_draining or len(self._running) >= MAX_RUNNING:
+        places = self.crib.options["task_concurrency"]  # a principal has at most half of what the others leave
+        if not self._names or self._is_draining or len(self._running) >= places:
             return
         running = Counter(principal for *_, principal in self._running.values())
-        for entry in await self._rows.take(self._names, MAX_RUNNING, running):
+        for entry in await self._rows.take(self._names, places, running):
             token = CancellationToken()
             if entry.is_cancelled:
                 token.cancel()

@@ -208,13 +208,52 @@ class Application:
     async def _ready(self, request: Request) -> Response:
         """Return whether requests are answered, and for callers which sources run. Reasons are in the log."""
         is_ready = self._mcp is not None and not self._is_stopping
-        state: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
-        if CALLER in request.scope:
-            running = [{"name": life.name, "state": "running"} for life in self._crib.lifespan.lives]
-            missing = [{"name": problem.place, "state": "unavailable"} for problem in self._crib.problems]
-            sources = redacted_data([*running, *missing], self._crib.redaction)
-            state |= {"tools": len(self._crib.registry), "sources": sources}
-        return JSONResponse(state, 200 if is_ready else 503)
+        return _readiness(self._crib, is_ready=is_ready, is_detailed=CALLER in request.scope)
+
+
+class Health:
+    """The application of a crib that runs tasks and serves no tools: `/livez`, `/readyz`, and with Metrics `/metrics`.
+
+    For this computer alone.
+    """
+
+    def __init__(self, crib: Crib, grace_s: float) -> None:
+        self._crib = crib
+        self._grace_s = grace_s
+        self._is_ready = False
+        self._hosts = Hosts()
+        metrics = [route for route in recorded_routes(crib, local_caller) if route.path == "/metrics"]
+        self._web = Starlette(routes=[Route("/livez", _alive), Route("/readyz", self._ready), *metrics])
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Start the crib, and drain and stop it at the end. Raises SetupError."""
+        async with self._crib:
+            self._is_ready = True
+            try:
+                yield
+            finally:
+                self._is_ready = False
+                await self._crib.drain(self._grace_s)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._hosts.refusal(scope)
+        await (self._web(scope, receive, send) if refusal is None else refuse(refusal, scope, receive, send))
+
+    async def _ready(self, _: Request) -> Response:
+        return _readiness(self._crib, is_ready=self._is_ready, is_detailed=True)
+
+
+def _readiness(crib: Crib, *, is_ready: bool, is_detailed: bool) -> Response:
+    state: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
+    if is_detailed:
+        running = [{"name": life.name, "state": "running"} for life in crib.lifespan.lives]
+        missing = [{"name": problem.place, "state": "unavailable"} for problem in crib.problems]
+        sources = redacted_data([*running, *missing], crib.redaction)
+        state |= {"tools": len(crib.registry), "sources": sources}
+        if crib.unclaimed_tasks:
+            state["unclaimed_tasks"] = crib.unclaimed_tasks
+    return JSONResponse(state, 200 if is_ready else 503)
 
 
 async def _alive(_: Request) -> Response:

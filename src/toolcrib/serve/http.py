@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..core import SetupError
 from ..workbench import Crib
-from .app import GRACE_S, Application, asgi_app
+from .app import GRACE_S, Application, Health, asgi_app
 from .authorization import name_pages
 from .callers import Identify, local_caller
 from .hosts import is_loopback
@@ -91,8 +91,19 @@ async def serve_http(
             await asyncio.shield(serving)
 
 
+async def serve_health(
+    crib: Crib, *, port: int, grace_s: float = GRACE_S, ready: Callable[[str], None] | None = None
+) -> None:
+    """Start *crib*, which runs tasks, and answer `Health` on loopback until the task is cancelled."""
+    with _listening("127.0.0.1", port) as listener:
+        async with _serving(Health(crib, grace_s), listener) as serving:
+            if ready is not None:
+                ready(f"http://127.0.0.1:{listener.getsockname()[1]}")
+            await asyncio.shield(serving)
+
+
 @asynccontextmanager
-async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[asyncio.Task[None]]:
+async def _serving(app: Application | Health, listener: socket.socket) -> AsyncGenerator[asyncio.Task[None]]:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         # A request is only ever cancelled when serving ends, which is no error to log.
         with suppress(asyncio.CancelledError):

@@ -235,6 +235,13 @@ class DatabaseTasks(DatabaseLedger):
         update = LEDGER.update().where(_t.id.in_(ids), _t.state == "waiting").values(run_at=Now())
         return await self._store.transact(lambda connection: connection.execute(update).rowcount)
 
+    async def unclaimed(self, after_s: float) -> Sequence[str]:
+        """Return the names of the tools with tasks that have been due for so long, and that no process has taken."""
+        is_due = (_IS_OPEN, _IS_IDLE, _t.run_at <= Now() - int(after_s * 1e6))
+        query = select(_t.tool).where(*is_due).distinct().order_by(_t.tool)
+        rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
+        return [decode_name(row) for row in rows]
+
     async def subjects(self, task: str) -> Sequence[str]:
         """Return the ids of what *task* waits for: questions, and other tasks."""
         query = select(WAITS.c.subject).where(WAITS.c.task == encode_name(task), WAITS.c.task == _t.id)

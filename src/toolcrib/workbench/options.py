@@ -28,6 +28,8 @@ else:
 
 Seconds = Annotated[float, Gt(0)]
 
+DEFAULT_TASK_CONCURRENCY = 32
+
 
 class Stores:
     """The stores of a crib one by one, for `store=`: *pendings* for what waits, *results* for large results.
@@ -143,6 +145,13 @@ class Options(_PlainOptions, total=False):
             "`Stores`. In memory by default. A database survives a restart, and is shared by all processes that use it."
         ),
     ]
+    task_concurrency: Annotated[
+        int,
+        Doc(
+            "How many tasks run in this process at a time. 0 leaves them to other processes with the same store, such "
+            "as `toolcrib worker`."
+        ),
+    ]
     lock: Annotated[
         str | Path | None,
         Doc(
@@ -171,6 +180,7 @@ DEFAULTS: Options = {
     "ask": None,
     "may_answer": None,
     "store": None,
+    "task_concurrency": DEFAULT_TASK_CONCURRENCY,
     "lock": None,
 }
 
@@ -232,6 +242,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     if recorder is not None:
         is_one = hasattr(recorder, "finished") or not isinstance(recorder, Iterable)
         values["recorder"] = _recorders((recorder,) if is_one else tuple(recorder), of)
+    if not isinstance(values["task_concurrency"], int) or values["task_concurrency"] < 0:
+        raise SetupError(f"{of}: 'task_concurrency' is a number from 0, not {values['task_concurrency']!r:.60}.")
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None

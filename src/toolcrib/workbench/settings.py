@@ -30,7 +30,7 @@ from ..tools import Permissions
 from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
-from .options import DEFAULTS, FileOptions, Seconds
+from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
 from .rules import Hint, Names, Rule, Rules, unknown_of_limit
 from .views import filtered, only_named, prefixed, renamed
 
@@ -306,6 +306,16 @@ class WebhookTable(Strict):
     )
 
 
+class TasksTable(WebhookTable):
+    """Tasks: how many run at a time, and who learns that they have ended."""
+
+    concurrency: int = Field(
+        default=DEFAULT_TASK_CONCURRENCY,
+        ge=0,
+        description="How many run in a process at a time. 0 leaves them to `toolcrib worker`.",
+    )
+
+
 class NetTable(Strict):
     """What may be reached over HTTP for credentials and webhooks."""
 
@@ -355,7 +365,7 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
     )
     store: StoreTable = Field(default_factory=StoreTable, description="The database.")
     calls: CallsTable = Field(default_factory=CallsTable, description="The record of calls.")
-    tasks: WebhookTable = Field(default_factory=WebhookTable, description="Who learns that tasks have ended.")
+    tasks: TasksTable = Field(default_factory=TasksTable, description="How many tasks run, and who learns their end.")
     pending: WebhookTable = Field(
         default_factory=WebhookTable, description="Who learns that calls wait for an approval or an input."
     )
@@ -507,6 +517,7 @@ class Settings:
             "policy": self.rules if values.rule or values.policy.default != "allow" else None,
             "variables": values.variables,
             "secrets": self.secrets,
+            "task_concurrency": values.tasks.concurrency,
         }
         return (
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}
@@ -713,7 +724,7 @@ class _Reader:
 
     def _webhooks(self, values: File) -> Iterator[tuple[str, Any]]:
         for key, table in {"tasks": values.tasks, "pending": values.pending}.items():
-            if table.model_fields_set:
+            if table.model_fields_set - {"concurrency"}:
                 try:
                     from ..store import Webhook
 

@@ -78,6 +78,11 @@ TaskEvent = Progress | Emitted | LogLine
 class Tasks(Protocol):
     """The tasks of a crib. An id is known to *principal* alone where that is given."""
 
+    @property
+    def unclaimed(self) -> Sequence[str]:
+        """Return the names of tools with tasks that have been due for a minute, and no process has taken up."""
+        ...
+
     async def start(self) -> None:
         """Run what is due in this process, also what a dead one has left."""
         ...

@@ -258,6 +258,11 @@ class Crib(Startable):
         (engine,) = entry_points(group="toolcrib.engines", name="embedded")
         return cast("Tasks", engine.load()(self))
 
+    @property
+    def unclaimed_tasks(self) -> Sequence[str]:
+        """The names of tools with tasks that have been due for a minute, and that no process has taken up."""
+        return self.tasks.unclaimed if "tasks" in self.__dict__ else ()
+
     async def drain(self, timeout_s: float) -> None:
         """Take up no more tasks here, and wait until those that run have ended, at most *timeout_s* seconds."""
         if "tasks" in self.__dict__:

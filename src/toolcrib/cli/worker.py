@@ -1,0 +1,99 @@
+"""`toolcrib worker`: a process that runs the tasks of a store, and serves no tools."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core import SetupError
+from .app import Session, command, group
+from .arguments import SourceNames, ToolNames, port_number
+from .serving import opened
+
+if TYPE_CHECKING:
+    from ..workbench import Crib
+
+app = group()
+
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre")
+"""Kinds of file systems that several machines share."""
+
+
+@command(
+    app, "worker", example="toolcrib worker tools.py --store postgresql://db.example.com/tools", takes="config store"
+)
+def worker(
+    session: Session,
+    sources: SourceNames = None,
+    tool: ToolNames = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, metavar="NUMBER", help="How many tasks run at a time (default: 32)."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            callback=port_number,
+            help="Answer /livez, /readyz and /metrics to this computer at this port; 0 takes any free one.",
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved.")] = True,
+) -> None:
+    """Run the tasks of a store, and serve no tools.
+
+    Start any number of them, on any number of machines: each takes up tasks of the tools that it has. At SIGTERM a
+    worker takes up no more, and gives what does not end within the grace_s of the settings to others.
+    """
+    from ..workbench.options import DEFAULT_TASK_CONCURRENCY
+
+    values = session.settings.values
+    session.call_options["task_concurrency"] = (
+        concurrency or values.tasks.concurrency or DEFAULT_TASK_CONCURRENCY  # 0 is for those who leave them to workers
+    )
+    example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"
+    parts, report = opened(session, sources or (), tool or (), follow=watch, example=example)
+    crib = parts.crib
+    place = "" if crib.database is None else crib.database.place
+    if crib.database is not None and crib.database.file is not None:
+        require_local(crib.database.file, Path("/proc/self/mounts"))
+        place += " (on this computer; those on other machines need a store in PostgreSQL)"
+    grace_s = values.server.grace_s
+    session.interrupts.grace_s += grace_s
+
+    def ready(url: str | None) -> None:
+        names = sorted(tool.spec.name for tool in crib.registry if tool.is_task)
+        tasks = f"the tasks of {', '.join(names)}" if names else "no tasks yet: no tool has task=True"
+        report(f"Running {tasks}, in the store {place}{f', with {url}/readyz' if url else ''} (Ctrl-C stops it)")
+
+    if port is None:
+        session.run(_work(crib, grace_s, ready))
+        return
+    from ..serve.http import serve_health
+
+    session.run(serve_health(crib, port=port, grace_s=grace_s, ready=ready))
+
+
+async def _work(crib: "Crib", grace_s: float, ready: Callable[[None], None]) -> None:
+    async with crib:
+        try:
+            ready(None)
+            await asyncio.Event().wait()
+        finally:
+            await crib.drain(grace_s)
+
+
+def require_local(file: Path, mounts: Path) -> None:
+    """Raise SetupError where *file* is on a file system that machines share: SQLite in WAL is for one machine."""
+    if not mounts.exists():
+        return
+    lines = [line.split(" ") for line in mounts.read_text("utf-8", "replace").splitlines()]
+    kinds = {folder: kind for _, folder, kind, *_ in lines}
+    nearest = next((kinds[str(folder)] for folder in file.resolve().parents if str(folder) in kinds), "")
+    if nearest in _NETWORK:
+        raise SetupError(
+            f"The store {file} is SQLite on a file system of a network ({nearest}), where several machines "
+            "would damage it. Workers on several machines need PostgreSQL: --store postgresql://USER@HOST/NAME"
+        )

@@ -1,0 +1,243 @@
+"""`toolcrib worker`, as real processes over one store: one is killed, one is frozen, one is told to stop."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from toolcrib import Caller, Context, Crib, tool
+from toolcrib.cli import worker
+from toolcrib.core import SetupError
+from toolcrib.store import Store
+from toolcrib.store.tables import LEDGER
+
+WAIT_S = 60
+KEY = b"k" * 32
+SETTINGS = "[calls]\nmetrics = true\n[server]\ngrace_s = 2\n"
+TOOLS = """
+import asyncio, os
+from pathlib import Path
+from toolcrib import Context, tool
+
+HERE = Path(__file__).parent
+
+
+def effect(text: str) -> None:
+    with open(HERE / "effects", "a") as file:
+        file.write(f"{text}\\n")
+
+
+async def hold(name: str) -> None:
+    worker = os.environ["WORKER"]
+    effect(f"{name} begins at {worker}")
+    while not (HERE / f"go-{name}-{worker}").exists():
+        await asyncio.sleep(0.02)
+    effect(f"{name} ends at {worker}")
+
+
+@tool(task=True, idempotent=True)
+async def work(name: str, context: Context) -> str:
+    await context.step("one", effect, f"{name}, step one")
+    await context.step("two", hold, name)
+    return f"{name} by {os.environ['WORKER']}"
+"""
+
+
+@tool(task=True, idempotent=True)
+async def work(name: str, context: Context) -> str:
+    """Do in this process what the workers should do."""
+    return "by the wrong process"
+
+
+@tool(task=True, idempotent=True)
+async def other(name: str) -> str:
+    """Do the other work."""
+    return "by the wrong process"
+
+
+class Bench:
+    """A crib that submits and runs nothing, and workers of its store."""
+
+    def __init__(self, crib: Crib, folder: Path, environment: dict[str, str], url: str) -> None:
+        self.crib, self.folder, self.environment, self.url = crib, folder, environment, url
+        self.ready_lines: list[str] = []
+
+    async def submit(self, name: str, tool: str = "work") -> str:
+        pending = (await self.crib.workbench(Caller("ann")).call(tool, {"name": name})).pending
+        assert pending is not None
+        return pending.id
+
+    @contextmanager
+    def worker(self, name: str, *options: str, source: str = "tools.py") -> Generator["subprocess.Popen[str]"]:
+        command = [sys.executable, "-m", "toolcrib", "worker", source, "--store", self.url, *options]
+        process = subprocess.Popen(
+            command, cwd=self.folder, env={**self.environment, "WORKER": name}, stderr=subprocess.PIPE, text=True
+        )
+        with process:
+            try:
+                assert process.stderr is not None
+                while "Ctrl-C stops it" not in (line := process.stderr.readline()):
+                    assert line, process.wait()
+                self.ready_lines.append(line)
+                yield process
+            finally:
+                process.kill()
+
+    def effects(self) -> list[str]:
+        file = self.folder / "effects"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def go(self, name: str, worker: str) -> None:
+        (self.folder / f"go-{name}-{worker}").touch()
+
+    async def sees(self, *effects: str) -> None:
+        async def is_there() -> bool:
+            return set(effects) <= set(self.effects())
+
+        await until(is_there)
+
+    async def result(self, id: str) -> str:
+        return (await self.crib.tasks.wait(id, timeout_s=WAIT_S)).text
+
+    async def end_leases(self) -> None:
+        """Let what runs appear as what a dead process has left: nobody waits for that in a test."""
+        end = LEDGER.update().where(LEDGER.c.state == "running").values(lease_until=0)
+        await self.crib.store.transact(lambda connection: connection.execute(end).rowcount)
+
+
+async def until(work: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(WAIT_S):
+        while not (value := await work()):
+            await asyncio.sleep(0.02)
+    return value
+
+
+async def terminated(process: "subprocess.Popen[str]") -> int:
+    process.send_signal(signal.SIGTERM)
+    return await asyncio.to_thread(process.wait, WAIT_S)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, environment: dict[str, str], url: str) -> AsyncGenerator[Bench]:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
+    store = Store(url, key=lambda: [KEY])
+    try:
+        async with Crib([work, other], store=store, task_concurrency=0) as crib:
+            yield Bench(crib, tmp_path, environment | {"TOOLCRIB_KEY": b64encode(KEY).decode()}, url)
+    finally:
+        store.close()
+
+
+async def test_where_a_worker_is_killed_another_one_goes_on_with_its_task(bench: Bench) -> None:
+    with bench.worker("A") as first:
+        id = await bench.submit("dig")
+        await bench.sees("dig begins at A")
+        with bench.worker("B"):
+            first.kill()
+            await bench.end_leases()
+            bench.go("dig", "B")
+            assert await bench.result(id) == "dig by B"
+    assert bench.effects() == ["dig, step one", "dig begins at A", "dig begins at B", "dig ends at B"]
+    assert (await bench.crib.tasks.get(id)).attempts == 1
+
+
+async def test_a_worker_that_is_told_to_stop_ends_what_it_can_and_gives_the_rest_back(bench: Bench) -> None:
+    with bench.worker("A", "--port", "0") as process:
+        short, long = [await bench.submit(name) for name in ("short", "long")]
+        await bench.sees("short begins at A", "long begins at A")
+        process.send_signal(signal.SIGTERM)
+        late = await bench.submit("late")
+        bench.go("short", "A")
+        assert await bench.result(short) == "short by A"
+        assert await asyncio.to_thread(process.wait, WAIT_S) == 128 + signal.SIGTERM
+        given_back = await bench.crib.tasks.get(long)
+        assert (given_back.state, given_back.attempts) == ("waiting", 0)
+    with bench.worker("B", "--concurrency", "1"):
+        for name in ("long", "late"):
+            bench.go(name, "B")
+        assert [await bench.result(id) for id in (long, late)] == ["long by B", "late by B"]
+    assert (await bench.crib.tasks.get(long)).attempts == 0
+    assert bench.effects().count("long, step one") == 1
+
+
+async def test_a_worker_leaves_tasks_of_tools_that_it_does_not_have(bench: Bench) -> None:
+    (bench.folder / "others.py").write_text(TOOLS.replace("async def work", "async def other"))
+    with bench.worker("A", source="others.py") as process:
+        id, later = await bench.submit("dig"), await bench.submit("fill", "other")
+        bench.go("fill", "A")
+        assert await bench.result(later) == "fill by A"
+        assert await terminated(process) == 128 + signal.SIGTERM
+    task = await bench.crib.tasks.get(id)
+    assert (task.state, task.attempts) == ("queued", 0)
+    assert not any(line.startswith("dig") for line in bench.effects())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+async def test_a_worker_that_was_frozen_and_overtaken_cannot_write(bench: Bench) -> None:
+    with bench.worker("A") as frozen:
+        id = await bench.submit("dig")
+        await bench.sees("dig begins at A")
+        frozen.send_signal(signal.SIGSTOP)
+        await bench.end_leases()
+        with bench.worker("B"):
+            await bench.sees("dig begins at B")
+            bench.go("dig", "A")
+            frozen.send_signal(signal.SIGCONT)
+            await bench.sees("dig ends at A")
+            assert await terminated(frozen) == 128 + signal.SIGTERM
+            assert [key for key, _ in (await bench.crib.store.ledger.steps(id)).values()] == ["step one"]
+            assert (await bench.crib.tasks.get(id)).state == "running"
+            bench.go("dig", "B")
+            assert await bench.result(id) == "dig by B"
+    assert bench.effects().count("dig, step one") == 1
+
+
+async def test_a_worker_says_that_it_is_ready_and_counts_what_waits(bench: Bench) -> None:
+    with bench.worker("A", "--port", "0") as process:
+        await bench.submit("dig")
+        await bench.sees("dig begins at A")
+        url = bench.ready_lines[-1].split(", with ")[1].split("/readyz")[0]
+
+        def answer(path: str, **headers: str) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(urllib.request.Request(url + path, headers=headers), timeout=30) as got:
+                    return got.status, got.read().decode()
+            except HTTPError as error:
+                return error.code, ""
+
+        status, text = await asyncio.to_thread(answer, "/readyz")
+        assert (status, json.loads(text)["status"], json.loads(text)["tools"]) == (200, "ready", 1)
+        status, text = await asyncio.to_thread(answer, "/metrics")
+        assert (status, 'toolcrib_tasks{state="running"} 1.0' in text) == (200, True)
+        assert (await asyncio.to_thread(answer, "/api/tools"))[0] == 404
+        assert (await asyncio.to_thread(answer, "/readyz", Host="evil.example"))[0] == 421
+        process.send_signal(signal.SIGTERM)
+        assert (await until(lambda: asyncio.to_thread(stopping_status, answer))) == 503
+        bench.go("dig", "A")
+
+
+def stopping_status(answer: Callable[[str], tuple[int, str]]) -> int | None:
+    status, _ = answer("/readyz")
+    return None if status == 200 else status
+
+
+def test_a_database_file_that_machines_share_is_refused(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    for kind in ("ext4", "nfs4"):
+        mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/b {tmp_path} {kind} rw 0 0\n")
+        if kind == "ext4":
+            worker.require_local(tmp_path / "store.db", mounts)
+            continue
+        with pytest.raises(SetupError, match=r"need PostgreSQL: --store postgresql://"):
+            worker.require_local(tmp_path / "store.db", mounts)
