@@ -120,6 +120,12 @@ def forked_toolcrib(forks_at: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
+def forked_python(forks_at: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The program `python` for `python FILE`, with all of Toolcrib loaded, that starts in the time of a fork."""
+    return str(forks.shim(forks_at, tmp_path_factory.mktemp("bin") / "python", "--file"))
+
+
+@pytest.fixture(scope="session")
 def clean_env(tmp_path_factory: pytest.TempPathFactory) -> CleanEnv:
     """Gives the folder of an environment's programs: `clean_env("--extra", "serve")`."""
     folder = tmp_path_factory.getbasetemp() / "clean"

@@ -1,14 +1,16 @@
-"""Runs of the command in processes that are forked from one which has loaded it: a start costs no import.
+"""Runs of the command, and of programs, in processes forked from one which has loaded it: a start costs no import.
 
 `python forks.py SOCKET` waits there. Each connection brings the arguments, the folder, the environment and the three
 standard streams of a run; each byte that follows is a signal for it. The answer is its exit status. Where the
-connection ends before, so does the run. `shim` writes a program that stands for `toolcrib` on a PATH.
+connection ends before, so does the run. `shim` writes a program that stands for `toolcrib` on
+a PATH, or for `python FILE`.
 """
 
 import atexit
 import gc
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -29,7 +31,7 @@ connection.connect({path!r})
 ending = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 for number in ending:
     signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
-wanted = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+wanted = {{"arguments": [*{head!r}, *sys.argv[1:]], "folder": os.getcwd(), "environment": dict(os.environ)}}
 data = json.dumps(wanted).encode()
 socket.send_fds(connection, [len(data).to_bytes(8, "big")], [0, 1, 2])
 connection.sendall(data)
@@ -110,9 +112,12 @@ def run(
         return subprocess.CompletedProcess(texts, status, *written)
 
 
-def shim(path: str, file: Path) -> Path:
-    """Write to *file* a program that runs the command by what waits at *path*, with its own streams and signals."""
-    file.write_text(_SHIM.format(python=sys.executable, path=path))
+def shim(path: str, file: Path, *head: str) -> Path:
+    """Write to *file* a program that runs the command by what waits at *path*, with its own streams and signals.
+
+    *head* comes before its arguments: with `--file`, it runs the Python file that the first of them names.
+    """
+    file.write_text(_SHIM.format(python=sys.executable, path=path, head=head))
     file.chmod(0o755)
     return file
 
@@ -158,6 +163,11 @@ def _become(wanted: dict[str, object], streams: list[int]) -> None:
 
 if __name__ == "__main__":
     serve(sys.argv[1])
+    if sys.argv[1:2] == ["--file"]:
+        del sys.argv[:2]
+        sys.path[0] = str(Path(sys.argv[0]).parent)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
     from toolcrib.cli import main
 
     status = main()

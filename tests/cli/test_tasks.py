@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,7 +103,7 @@ def data(toolcrib: Run, *words: str) -> Any:
 
 
 def followed(folder: Path, environment: dict[str, str], id: str, *options: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "toolcrib", "tasks", "follow", id, *options]
+    command = [environment["PROGRAM"], "tasks", "follow", id, *options]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
 

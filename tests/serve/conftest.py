@@ -1,7 +1,6 @@
 """The server process of `crib.py`, and the official client connected to it: over both transports, in both eras."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,10 +14,10 @@ Connect = Callable[[], Client]
 
 
 @pytest.fixture(scope="session")
-def url() -> Iterator[str]:
+def url(forked_python: str) -> Iterator[str]:
     """One server over HTTP, for all tests."""
     with subprocess.Popen(
-        [sys.executable, CRIB, "http"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [forked_python, CRIB, "http"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -33,13 +32,13 @@ def url() -> Iterator[str]:
         pytest.param("stdio 2026-07-28", marks=pytest.mark.full),
     ]
 )
-def connect(request: pytest.FixtureRequest, url: str) -> Connect:
+def connect(request: pytest.FixtureRequest, url: str, forked_python: str) -> Connect:
     """Opens a client over this transport, in this era. Over stdio, each has a server process of its own."""
     transport, _, version = request.param.partition(" ")
     mode = "legacy" if version == "2025-11-25" else version
     if transport == "http":
         return lambda: Client(url, mode=mode)
-    return lambda: Client(StdioServerParameters(command=sys.executable, args=[CRIB, "stdio"]), mode=mode)
+    return lambda: Client(StdioServerParameters(command=forked_python, args=[CRIB, "stdio"]), mode=mode)
 
 
 @pytest.fixture(params=["2025-11-25", "2026-07-28"])

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import subprocess
-import sys
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -154,19 +153,19 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def client_of(file: Path, way: str) -> AsyncIterator[Notices]:
+async def client_of(file: Path, way: str, python: str) -> AsyncIterator[Notices]:
     """A client of a process that serves *file*. What the server logs is in `log` beside the file."""
     how, _, version = way.partition(" ")
     command = [CHANGING, how, str(file)]
     with file.with_name("log").open("w") as log:
         if how == "stdio":
             started = stdio_client(
-                StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ)), errlog=log
+                StdioServerParameters(command=python, args=command, env=dict(os.environ)), errlog=log
             )
             async with connected(started, version) as made:
                 yield made
             return
-        with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        with subprocess.Popen([python, *command], stdout=subprocess.PIPE, stderr=log, text=True) as process:
             try:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "imported\n"
@@ -189,8 +188,10 @@ async def logged(file: Path, text: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_client_is_notified_of_what_is_saved_and_lists_and_calls_it(file: Path, way: str) -> None:
-    async with client_of(file, way) as notices:
+async def test_a_client_is_notified_of_what_is_saved_and_lists_and_calls_it(
+    file: Path, way: str, forked_python: str
+) -> None:
+    async with client_of(file, way, forked_python) as notices:
         assert await notices.names() == ["add"]
         texts = iter([TOOLS + MORE, TOOLS] * 20)
         saved: list[str] = []
@@ -220,8 +221,8 @@ async def test_a_client_is_notified_of_what_is_saved_and_lists_and_calls_it(file
         assert descriptions == ["Sum two numbers.", "Double a number."]
 
 
-async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str) -> None:
-    async with client_of(file, way) as notices:
+async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str, forked_python: str) -> None:
+    async with client_of(file, way, forked_python) as notices:
         save(file, WAITING)
         async with asyncio.timeout(60):
             while await notices.names() != ["wait"]:

@@ -106,9 +106,9 @@ def test_a_decimal_has_the_digits_that_were_sent(url: str) -> None:
         assert (status, r'"[\"98765432109876543.21\",\"0.1000000000000000055\",\"7.10\"]"' in text) == (200, True)
 
 
-async def test_an_interrupt_ends_the_server_and_closes_what_was_opened() -> None:
+async def test_an_interrupt_ends_the_server_and_closes_what_was_opened(forked_python: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, CRIB, "http", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        forked_python, CRIB, "http", stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     url = (await process.stdout.readline()).decode().strip()

@@ -51,10 +51,10 @@ class Wire:
 
 
 @pytest.fixture
-def wire() -> Iterator[Wire]:
+def wire(forked_python: str) -> Iterator[Wire]:
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(
-        [sys.executable, CRIB, "stdio"],
+        [forked_python, CRIB, "stdio"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -104,12 +104,12 @@ async def test_a_clients_file_as_it_stands(tmp_path: Path) -> None:
 
 
 async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it_is_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = f"[[source]]\ncommand = {command('changes')}\n"
     read = settings(tmp_path, text)
-    lock = [sys.executable, "-m", "toolcrib", "lock", f"mcp:{sys.executable} -S {SERVER} changes"]
+    lock = [str(forked_toolcrib), "lock", f"mcp:{sys.executable} -S {SERVER} changes"]
     done = await asyncio.to_thread(subprocess.run, lock, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (loaded,) = load_sources(read.sources, read)
@@ -135,7 +135,7 @@ async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it
     ],
 )
 async def test_a_server_is_held_to_the_lock_however_it_is_spelled_there_and_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str, written: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Path, locked: str, written: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -149,7 +149,7 @@ async def test_a_server_is_held_to_the_lock_however_it_is_spelled_there_and_here
     bank = {"command": sys.executable, "args": ["-S", SCRIPTED, "says.json"]}
     (tmp_path / "clients.json").write_text(json.dumps({"mcpServers": {"bank": bank}}))
     says("Pay.")
-    lock = [sys.executable, "-m", "toolcrib", "lock"]
+    lock = [str(forked_toolcrib), "lock"]
     done = await asyncio.to_thread(subprocess.run, [*lock, spelled(locked)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (await tools_of(tmp_path, spelled(f"[[source]]\n{written}")))[0] == ["pay"]
@@ -162,7 +162,7 @@ async def test_a_server_is_held_to_the_lock_however_it_is_spelled_there_and_here
 
 
 async def test_what_was_locked_of_a_server_keeps_its_names_while_it_is_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Path
 ) -> None:
     """The attacker is another remote server, which waits until this one is down."""
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,7 @@ async def test_what_was_locked_of_a_server_keeps_its_names_while_it_is_down(
     gate = tmp_path / "gate"
     gate.touch()
     words = [sys.executable, "-S", SERVER, "waits", str(gate)]
-    lock = [sys.executable, "-m", "toolcrib", "lock", f"mcp:{' '.join(words)}"]
+    lock = [str(forked_toolcrib), "lock", f"mcp:{' '.join(words)}"]
     done = await asyncio.to_thread(subprocess.run, lock, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     gate.unlink()
