@@ -190,13 +190,38 @@ async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_f
 
 async def test_of_many_events_the_newest_are_kept(store: Store) -> None:
     ledger = store.ledger
-    await ledger.submit(entry := task("a"))
-    for number in range(3):
+    await ledger.submit(task("a"))
+    (entry,) = await ledger.take(("dig",), 1)
+    for number in range(12):
         await ledger.add_event(entry, {"progress": [number, 3, None]})
     events = await ledger.events("a", 0)
-    assert [event["progress"][0] for _, event in events] == [0, 1, 2]
-    assert await ledger.events("a", events[1][0]) == events[2:]
+    assert [event["progress"][0] for _, event in events] == list(range(10))  # who reads slowly holds no more
+    assert await ledger.events("a", events[1][0]) == events[2:] + await ledger.events("a", events[9][0])
     assert MAX_EVENTS == 1_000
+
+
+async def test_what_a_task_reports_once_its_principal_is_forgotten_is_not_stored(store: Store) -> None:
+    ledger = store.ledger
+    await ledger.submit(task("a"))
+    (entry,) = await ledger.take(("dig",), 1)
+    await store.transact(lambda connection: connection.execute(text("DELETE FROM toolcrib_ledger")).rowcount)
+    await ledger.add_event(entry, {"progress": [1, 2, "of bob"]})
+    assert not await ledger.add_step(entry, 0, "step one", 1)
+    assert (await ledger.events("a", 0), await ledger.steps("a")) == ([], {})
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+async def test_a_damaged_task_keeps_no_other_from_running(store: Store, state: str) -> None:
+    ledger = store.ledger
+    for id in ("damaged", "sound"):
+        await ledger.submit(task(id, principal=id, is_idempotent=True))
+    damage = text("UPDATE toolcrib_ledger SET body = 'x', state = :state, lease_until = 0 WHERE id = 'damaged'")
+    await store.transact(lambda connection: connection.execute(damage, {"state": state}).rowcount)
+    taken = [entry.id for _ in range(3) for entry in await ledger.take(("dig",), 1)]
+    assert taken == ["sound"]
+    assert [entry.id for entry in await ledger.listed(None, None, None, 9)] == ["sound"]
+    with pytest.raises(StoreError):
+        await ledger.find_id("damaged")
 
 
 async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(make_store: MakeStore) -> None:

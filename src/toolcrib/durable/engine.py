@@ -262,9 +262,10 @@ class EmbeddedTasks:
         last = 0
         while True:
             result = self._outcome(await self._entry(id, principal))
-            for number, event in await self._rows.events(id, last):
-                last = number
-                yield _event_from(event)
+            while events := await self._rows.events(id, last):
+                for _, event in events:
+                    yield _event_from(event)
+                last = events[-1][0]
             if result is not None:
                 yield result
                 return

@@ -7,8 +7,9 @@ what an overtaken process writes is refused.
 
 import asyncio
 import json
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import getpid
@@ -39,6 +40,7 @@ from .tables import (
 if TYPE_CHECKING:
     from .database import Database, Row
 
+_log = logging.getLogger("toolcrib")
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
 _PRUNE_INTERVAL, MAX_PRUNED = 256, 1_000
@@ -123,7 +125,7 @@ class DatabaseLedger:
     async def lost(self) -> Sequence[LedgerEntry]:
         """Return the calls of which it is not known whether they took effect, the oldest first."""
         rows = await self._store.transact(lambda c: c.execute(_LOST).mappings().fetchall(), write=False)
-        return [self._decode(row) for row in rows]
+        return list(self._sound(rows))
 
     async def claim(self, entry: LedgerEntry, /) -> LedgerEntry:
         heartbeat = self._heartbeat()
@@ -292,6 +294,17 @@ class DatabaseLedger:
             )
         except (ValueError, TypeError, KeyError, RecursionError, StoreError) as error:
             raise StoreError(f"A call with a key in the store {self._store.place} is damaged ({error}).") from None
+
+    def _sound(
+        self, rows: "Iterable[Row]", put_off: "Callable[[Row], object]" = lambda _: None
+    ) -> Iterator[LedgerEntry]:
+        """Yield what *rows* have. Of one that is damaged, the log has a line, and `put_off` gets it."""
+        for row in rows:
+            try:
+                yield self._decode(row)
+            except StoreError as error:
+                _log.warning("Row %s is ignored: %s", row["id"], error)
+                put_off(row)
 
 
 def wake(connection: Connection, subject: str) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, case, exists, func, literal_column, or_, select, text, tuple_
@@ -31,11 +32,14 @@ from .tables import (
 )
 
 if TYPE_CHECKING:
-    from .database import Database
+    from .database import Database, Row
 
 MAX_EVENTS = 1_000
 """How many events of a task are kept, the newest."""
+MAX_READ_EVENTS = 10
+"""How many events are read at a time: a connection that is slow holds them in memory."""
 
+_PAUSE_US = 3600 * 1_000_000
 _NONE: Mapping[str, int] = {}
 _t = LEDGER.c
 # Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
@@ -69,6 +73,7 @@ _EVENTS = (
     TASK_EVENTS.select()
     .where(TASK_EVENTS.c.task == bindparam("task"), TASK_EVENTS.c.number > bindparam("after"))
     .order_by(TASK_EVENTS.c.number)
+    .limit(MAX_READ_EVENTS)
 )
 
 
@@ -126,12 +131,13 @@ class DatabaseTasks(DatabaseLedger):
             full, before = _full(occupied, places), None
             while occupied.total() < places and full != before:
                 due, values = self._due_of(tools, places - occupied.total(), full)
-                for row in connection.execute(due, values).mappings().fetchall():
-                    if (principal := decode_name(row["principal"])) in _full(occupied, places):
+                rows = connection.execute(due, values).mappings().fetchall()
+                for entry in self._sound(rows, partial(_put_off, connection)):
+                    if entry.principal in _full(occupied, places):
                         continue  # the next query is of the others
-                    if entry := self._take(connection, self._decode(row), heartbeat.owner):
-                        entries.append(entry)
-                        occupied[principal] += 1
+                    if own := self._take(connection, entry, heartbeat.owner):
+                        entries.append(own)
+                        occupied[own.principal] += 1
                 full, before = _full(occupied, places), full
 
         await self._store.transact(take)
@@ -266,7 +272,7 @@ class DatabaseTasks(DatabaseLedger):
             place = tuple_(_t.started_at, _t.id)
             query = query.where(place < tuple_(encode_time(after.started_at), encode_name(after.id)))
         rows = await self._store.transact(lambda c: c.execute(query.limit(count)).mappings().fetchall(), write=False)
-        return [self._decode(row) for row in rows]
+        return list(self._sound(rows))
 
     async def counts(self) -> tuple[Mapping[str, int], float]:
         """Return how many tasks there are of each state, and for how many seconds the oldest has been due."""
@@ -288,34 +294,38 @@ class DatabaseTasks(DatabaseLedger):
         """Store a step of *entry*, which runs here. False where another process runs it by now."""
         row: dict[str, Any] = _of(entry) | {"position": position, "key": encode_name(key)}
         row["value"] = self._store.keys.seal(json.dumps(value).encode(), *of_step(row))
-        own = (_t.id == row["task"], _t.fence == entry.fence, _t.owner == self._heartbeat().owner)
 
         def add(connection: Connection) -> bool:
-            hold = LEDGER.update().where(*own, _t.state == "running").values(state="running")
-            if not connection.execute(hold).rowcount:
-                return False
-            connection.execute(STEPS.insert(), row)
-            return True
+            if is_held := self._is_held(connection, entry):
+                connection.execute(STEPS.insert(), row)
+            return is_held
 
         return await self._store.transact(add)
 
     async def add_event(self, entry: LedgerEntry, event: Mapping[str, Any]) -> None:
-        """Store one more *event* of *entry*, JSON data with secrets redacted."""
+        """Store one more *event* of *entry*, JSON data with secrets redacted, unless another process runs it by now."""
         row: dict[str, Any] = dict(_of(entry))
         row["event"] = self._store.keys.seal(json.dumps(event).encode(), *of_event(row))
         oldest = select(func.max(TASK_EVENTS.c.number) - MAX_EVENTS).where(TASK_EVENTS.c.task == row["task"])
 
         def add(connection: Connection) -> None:
-            connection.execute(TASK_EVENTS.insert(), row)
-            is_old = TASK_EVENTS.c.number <= oldest.scalar_subquery()
-            connection.execute(TASK_EVENTS.delete().where(TASK_EVENTS.c.task == row["task"], is_old))
+            if self._is_held(connection, entry):
+                connection.execute(TASK_EVENTS.insert(), row)
+                is_old = TASK_EVENTS.c.number <= oldest.scalar_subquery()
+                connection.execute(TASK_EVENTS.delete().where(TASK_EVENTS.c.task == row["task"], is_old))
 
         await self._store.transact(add)
 
     async def events(self, task: str, after: int) -> list[tuple[int, Mapping[str, Any]]]:
-        """Return the events of *task* with numbers above *after*."""
+        """Return the first events of *task* with numbers above *after*."""
         rows = await self._store.read(_EVENTS, {"task": encode_name(task), "after": after})
         return [(int(row["number"]), self._opened(row["event"], of_event(row))) for row in rows]
+
+    def _is_held(self, connection: Connection, entry: LedgerEntry) -> bool:
+        """Return whether *entry* runs here, and lock its row until *connection* has committed."""
+        own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == self._heartbeat().owner)
+        hold = LEDGER.update().where(*own, _t.state == "running").values(state="running")
+        return connection.execute(hold).rowcount == 1
 
     def _opened(self, envelope: object, binding: tuple[str, ...]) -> Any:
         try:
@@ -328,6 +338,12 @@ def _full(occupied: Mapping[str, int], places: int) -> Sequence[str]:
     """Return the principals who have their share of *places*."""
     total = sum(occupied.values())
     return [principal for principal, count in occupied.items() if count >= share(places, total - count)]
+
+
+def _put_off(connection: Connection, row: "Row") -> None:
+    """Look at the task of *row*, which is damaged, in an hour again: its key may have been put back."""
+    later = Now() + _PAUSE_US
+    connection.execute(LEDGER.update().where(_t.id == row["id"]).values(run_at=later, lease_until=later))
 
 
 def _of(entry: LedgerEntry) -> dict[str, Any]:
