@@ -227,7 +227,6 @@ async def test_a_lost_task_is_announced_once_and_its_settlement_again(path: Path
                 assert await asyncio.to_thread(process.stdout.readline) == "hangs\n"
             await state(crib, id, "lost")
             for _ in range(2):
-                await store.ledger.wake()
                 with started(path, receiver):
                     await came(receiver, 1)
             (entry,) = await store.ledger.lost()

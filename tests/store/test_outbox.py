@@ -91,7 +91,6 @@ async def test_what_is_lost_is_due_and_again_when_it_is_settled(store: Store) ->
     died = text("UPDATE toolcrib_ledger SET owner = 'dead', lease_until = 0")
     await store.transact(lambda connection: connection.execute(died).rowcount)
     for expected in ("running", None):
-        await store.ledger.wake()
         rows = await Outbox(store).claim("tasks", 10)
         assert [row["state"] for row in rows] == [expected] * (expected is not None)
         for row in rows:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from toolcrib.core import StoreError
+from toolcrib.core import StoreError, ToolError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
+from toolcrib.store.ledger import follow_end
 from toolcrib.store.tables import WAITS
 from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
 
@@ -65,6 +67,24 @@ async def test_who_floods_the_places_of_tasks_leaves_half_of_the_rest_to_others(
     assert entry.principal == "eve"
 
 
+async def test_a_principal_has_a_bounded_number_of_open_tasks(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.store.tasks.MAX_OPEN", 3)
+    ledger = make_store().ledger
+    for id in ("a", "b", "c"):
+        await ledger.submit(task(id))
+    with pytest.raises(ToolError, match="Too many tasks of 'bob'") as refused:
+        await ledger.submit(task("d"))
+    assert refused.value.code == "limited"
+    assert await ledger.find_id("d") is None
+    assert (await ledger.submit(task("e", key="a"))).id == "a"  # which is there
+    await ledger.submit(task("f", principal="ann"))
+    (entry,) = await ledger.take(("dig",), 1)
+    assert await ledger.finish(entry, {"text": "done"})
+    await ledger.submit(task("d"))
+
+
 async def test_what_is_due_is_found_by_its_index_and_not_among_all_that_has_ended(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     await store.ledger.submit(task("a"))
@@ -79,7 +99,7 @@ async def test_what_is_due_is_found_by_its_index_and_not_among_all_that_has_ende
         return " ".join(step[-1] for step in steps)
 
     steps = await store.transact(plan, write=False)
-    assert "toolcrib_ledger_due" in steps
+    assert "toolcrib_ledger_due (run_at<?)" in steps
     assert "B-TREE" not in steps
     store.close()
 
@@ -140,15 +160,29 @@ async def test_a_task_waits_for_whichever_of_several_comes_first(make_store: Mak
     assert {entry.id for entry in await ledger.take(("dig",), 5)} == {"a", "b"}
 
 
-async def test_what_has_come_as_a_task_began_to_wait_makes_it_due_all_the_same(make_store: MakeStore) -> None:
-    ledger = make_store().ledger
-    await ledger.submit(task("other", tool="other"))
-    await ledger.submit(replace(task("a"), state="waiting", run_at=LATER), ("other",))
-    assert await ledger.wake() == 0
-    ended = text("UPDATE toolcrib_ledger SET state = 'ended' WHERE id = 'other'")  # and its wake-up met no row yet
-    await make_store().transact(lambda connection: connection.execute(ended).rowcount)
-    assert (await ledger.wake(), await ledger.wake()) == (1, 0)
-    assert [entry.id for entry in await ledger.take(("dig",), 5)] == ["a"]
+async def test_what_ends_while_a_task_begins_to_wait_for_it_makes_it_due(make_store: MakeStore) -> None:
+    store, other = make_store(), make_store()
+    await store.ledger.submit(task("other", tool="other"))
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def end(connection: Connection) -> None:
+        connection.execute(text("UPDATE toolcrib_ledger SET state = 'ended' WHERE id = 'other'"))
+        follow_end(connection, "other")
+        has_begun.set()
+        assert may_end.wait(20)
+
+    ending = asyncio.create_task(other.transact(end))
+    assert await asyncio.to_thread(has_begun.wait, 20)
+    waiting = replace(task("a"), state="waiting", run_at=LATER)
+    submitting = asyncio.create_task(store.ledger.submit(waiting, ("other",)))
+    if store.file is None:
+        is_held = text("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        async with asyncio.timeout(20):
+            while not await other.transact(lambda connection: connection.execute(is_held).first(), write=False):
+                await asyncio.sleep(0.01)
+    may_end.set()
+    await asyncio.gather(ending, submitting)
+    assert [entry.id for entry in await store.ledger.take(("dig",), 5)] == ["a"]
 
 
 async def test_a_store_of_before_keeps_what_its_tasks_wait_for(tmp_path: Path) -> None:

@@ -283,7 +283,6 @@ class EmbeddedTasks:
 
     async def _work(self) -> None:
         """Run what is due, as long as the crib is started."""
-        next_sweep = datetime.now(UTC)
         while True:
             self._wake.clear()
             try:
@@ -296,7 +295,6 @@ class EmbeddedTasks:
                             self._running[id][1].cancel()
                 if (now := datetime.now(UTC)) >= next_sweep:
                     next_sweep = now + timedelta(seconds=_SWEEP_S)
-                    await self._rows.wake()
                     self._note_unclaimed(await self._rows.unclaimed(_UNCLAIMED_S))
             except Exception as error:  # one that ended this loop would leave all tasks waiting without a word
                 log_failure("Tasks wait, because they could not be taken from the store", error, self.crib.redaction)

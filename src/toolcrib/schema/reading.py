@@ -271,8 +271,8 @@ def _fits(fields: Fields, document: Mapping[str, Any], value: Mapping[str, Any])
 
 
 def _members_of(views: Sequence[SchemaView], *names: str) -> Sequence[SchemaView]:
-    places = dict.fromkeys(place for view in views for name in names for place in view.member(name))
-    return tuple(part for place in places for part in place.alternatives)
+    places = dict.fromkeys([place for view in views for name in set(names) for place in view.member(name)])
+    return tuple([part for place in places for part in place.alternatives])
 
 
 def _items_of(views: Sequence[SchemaView], index: int) -> Sequence[SchemaView]:

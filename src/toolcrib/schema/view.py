@@ -292,7 +292,7 @@ class SchemaView:
         patterns = [
             pattern for pattern in self.schema.get("patternProperties", ()) if self._document.fits(name, pattern)
         ]
-        views = [self.at("properties", name)] if name in self.schema.get("properties", ()) else []
+        views = [self.members[name]] if name in self.members else []
         views += [self.at("patternProperties", pattern) for pattern in patterns]
         return views or [view for view in [self.additional] if view is not None]
 

@@ -258,7 +258,7 @@ class _Process:
         self._raw: Any = None
         self._version: Any = None
         self._first_version = secrets.randbits(62)  # each connection counts from 1
-        self._compiled: dict[Executable, Any] = {}
+        self._compiled: dict[Executable, tuple[str, Mapping[str, Any]]] = {}
         self._identity: tuple[int, int] | None = None  # of the file that is open
         self._looked_at = 0.0
         self.reader: Connection | None = None
@@ -333,9 +333,10 @@ class _Process:
         self._require_same()
         # By the driver: SQLAlchemy's own way to one row takes ten times as long.
         if (compiled := self._compiled.get(statement)) is None:
-            compiled = self._compiled[statement] = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
+            sql = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
+            compiled = self._compiled[statement] = sql.string, sql.params
         with error_as_store_error(self._place), self._lock:
-            cursor = self._raw.execute(compiled.string, {**compiled.params, **values})
+            cursor = self._raw.execute(compiled[0], {**compiled[1], **values})
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 

@@ -84,6 +84,16 @@ _END_OWN = _END.where(_t.owner == bindparam("process"))
 _END_LATE = _END.where(IS_LATE)
 _LOST = SELECT.where(IS_LOST).order_by(_t.started_at)
 
+_WAITING = select(WAITS.c.task).where(WAITS.c.subject == bindparam("subject"))
+_WAKE = LEDGER.update().where(_t.id.in_(_WAITING), _t.state == "waiting").values(run_at=Now())
+_QUESTIONS = select(WAITS.c.subject).where(WAITS.c.task == bindparam("ended"))
+_DIGESTS = select(PENDINGS.c.digest).where(PENDINGS.c.id.in_(_QUESTIONS))  # that all questions of a task have
+_CLOSE_QUESTIONS = (
+    PENDINGS.update()
+    .where(PENDINGS.c.digest.in_(_DIGESTS), PENDINGS.c.kind == "input", PENDINGS.c.state == "open")
+    .values(state="expired")
+)
+
 
 def _insertion(now: str) -> TextClause:
     names = [name for name in _COLUMNS if name not in ("result", "hook_at", "hook_tries")]
@@ -309,17 +319,13 @@ class DatabaseLedger:
 
 def wake(connection: Connection, subject: str) -> None:
     """Make due the tasks that wait for *subject*: a question that was answered, a task that has ended."""
-    waiting = select(WAITS.c.task).where(WAITS.c.subject == subject)
-    connection.execute(LEDGER.update().where(_t.id.in_(waiting), _t.state == "waiting").values(run_at=Now()))
+    connection.execute(_WAKE, {"subject": subject})
 
 
 def follow_end(connection: Connection, task: str) -> None:
     """Make due what waits for *task*, which has ended, and close the questions that it does not ask any more."""
     wake(connection, task)
-    subjects = select(WAITS.c.subject).where(WAITS.c.task == task)
-    digests = select(PENDINGS.c.digest).where(PENDINGS.c.id.in_(subjects))  # that all questions of a task have
-    is_open = (PENDINGS.c.digest.in_(digests), PENDINGS.c.kind == "input", PENDINGS.c.state == "open")
-    connection.execute(PENDINGS.update().where(*is_open).values(state="expired"))
+    connection.execute(_CLOSE_QUESTIONS, {"ended": task})
 
 
 def clear_columns(entry: LedgerEntry) -> dict[str, Any]:

@@ -7,7 +7,7 @@ it is due, and NULL for nothing; while a process sends it, it lies ahead: that i
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Table, bindparam
+from sqlalchemy import Connection, Table, bindparam, literal_column, select
 
 from ..core import Pending
 from ..machinery import LedgerEntry
@@ -28,6 +28,11 @@ _DUE: dict[Topic, tuple[Table, Any]] = {
     "tasks": (LEDGER, _ENDED_OR_LOST.limit(bindparam("count"))),
     "pending": (PENDINGS, _OPEN.limit(bindparam("count"))),
 }
+# As the index `toolcrib_ledger_running` has it: no bound value.
+_IS_LOST = (_t.state == literal_column("'running'")) & (_t.is_task == 1) & (_t.idempotent == 0) & IS_LATE
+_IS_NEW = (_t.hook_at.is_(None), _t.hook_tries == 0)
+_LOST = select(_t.id).where(_IS_LOST, *_IS_NEW).limit(1)
+_ANNOUNCE_LOST = LEDGER.update().where(_IS_LOST, *_IS_NEW).values(hook_at=0)
 
 
 class Outbox:
@@ -39,6 +44,8 @@ class Outbox:
     async def claim(self, topic: Topic, count: int) -> "list[Row]":
         """Claim at most *count* rows that are due. Each is due again after a lease, unless `settle` says otherwise."""
         table, due = _DUE[topic]
+        if topic == "tasks" and await self._store.read(_LOST):
+            await self._store.transact(lambda connection: connection.execute(_ANNOUNCE_LOST).rowcount)
         if not await self._store.read(due, {"count": 1}):
             return []
         lease = table.update().values(hook_at=Now() + int(HOOK_LEASE_S * 1e6), hook_tries=table.c.hook_tries + 1)

@@ -46,6 +46,11 @@ _ABOUT = (
     .where(_t.state == bindparam("state"), _t.expires_at > bindparam("now"))
     .order_by(_t.number)
 )
+_ANSWER = (
+    PENDINGS.update()
+    .where(_t.number == bindparam("row"), _t.state == "open", _t.expires_at > bindparam("now"))
+    .values(state="answered", answered_by=bindparam("by"), answer=bindparam("sealed"))
+)
 _WAITING = PENDINGS.select().where(_t.state == "open").order_by(_t.number)  # the oldest first
 _SUMS = select(func.max(_t.number), func.count(), func.sum(_t.size_bytes)).where(_t.number > bindparam("last"))
 
@@ -99,20 +104,21 @@ class DatabasePendings:
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
         now = await self._see(now)
         rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
-        for row in rows:
-            self._decode(row)  # raises where it is damaged
-            changes = self._answered(row, answer, by)
-            where = (_t.number == row["number"], _t.state == "open", _t.expires_at > encode_time(now))
-            update = PENDINGS.update().where(*where).values(changes)
+        if not rows:
+            return False
+        row = rows[0]
+        self._decode(row)  # raises where it is damaged
+        changes = self._answered(row, answer, by)
+        values = {"row": row["number"], "now": encode_time(now), "by": changes["answered_by"]}
+        values["sealed"] = changes["answer"]
 
-            def answer_and_wake(connection: Connection, update: Update = update, id: str = row["id"]) -> bool:  # noqa: A002
-                is_answered = connection.execute(update).rowcount == 1
-                if is_answered:  # with the task that waits for it: both, or none
-                    wake(connection, id)
-                return is_answered
+        def answer_and_wake(connection: Connection) -> bool:
+            is_answered = connection.execute(_ANSWER, values).rowcount == 1
+            if is_answered:  # with the task that waits for it: both, or none
+                wake(connection, row["id"])
+            return is_answered
 
-            return await self._store.transact(answer_and_wake)
-        return False
+        return await self._store.transact(answer_and_wake)
 
     async def answered(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
         """Return what `take` would, and leave it there."""

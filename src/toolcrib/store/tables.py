@@ -269,6 +269,7 @@ STORE = Schema(
             "CREATE INDEX toolcrib_ledger_hook ON toolcrib_ledger (hook_at) WHERE hook_at IS NOT NULL",
         ),
         ("CREATE TABLE toolcrib_rates (name TEXT PRIMARY KEY, principal TEXT NOT NULL, next_at BIGINT NOT NULL)",),
+        ("CREATE INDEX toolcrib_ledger_open ON toolcrib_ledger (principal) WHERE is_task = 1 AND state <> 'ended'",),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),

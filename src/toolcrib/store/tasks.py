@@ -11,9 +11,9 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, case, exists, func, literal_column, or_, select, text, tuple_
+from sqlalchemy import Connection, bindparam, case, func, or_, select, text, tuple_
 
-from ..core import StoreError
+from ..core import StoreError, ToolError
 from ..machinery import LedgerEntry, share
 from .ledger import DATABASE_NOW, IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, follow_end
 from .tables import (
@@ -40,12 +40,15 @@ MAX_READ_EVENTS = 10
 """How many events are read at a time: a connection that is slow holds them in memory."""
 
 _PAUSE_US = 3600 * 1_000_000
+MAX_OPEN = 10_000
+"""How many tasks of a principal there are that have not ended."""
+
 _NONE: Mapping[str, int] = {}
 _t = LEDGER.c
 # Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
 _IS_IDLE = or_(_t.state == "queued", _t.state == "waiting", _t.state == "released")
 _IS_LEFT = (_t.state == "running") & (_t.idempotent == 1) & IS_LATE
-_IS_DUE = or_(_IS_IDLE & (_t.run_at <= Now()), _IS_LEFT)
+_IS_DUE = (_t.run_at <= Now()) & or_(_IS_IDLE, _IS_LEFT)  # what runs was due
 _IS_OPEN = text("toolcrib_ledger.is_task = 1 AND toolcrib_ledger.state <> 'ended'")
 """As the index `toolcrib_ledger_due` has it, which is used for no other spelling."""
 _DUE = SELECT.where(_IS_OPEN, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
@@ -56,18 +59,8 @@ _IN_STATE = {
     "ended": _t.state == "ended",
     "lost": IS_LOST,
 }
+_OPEN_OF = select(func.count()).select_from(LEDGER).where(_t.principal == bindparam("owner"), _IS_OPEN)
 _LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
-_other = LEDGER.alias().c
-_HAS_COME = or_(
-    exists().where(PENDINGS.c.id == WAITS.c.subject, PENDINGS.c.state == "answered"),
-    exists().where(_other.id == WAITS.c.subject, _other.state == "ended"),
-)
-_IS_THERE = select(exists().where(WAITS.c.task == bindparam("task"), _HAS_COME))
-_MISSED = select(_t.id).where(
-    _t.state == "waiting", _t.run_at > Now(), exists().where(WAITS.c.task == _t.id, _HAS_COME)
-)
-_IS_LOST = (_t.state == literal_column("'running'")) & (_t.is_task == 1) & (_t.idempotent == 0) & IS_LATE
-_ANNOUNCE_LOST = LEDGER.update().where(_IS_LOST, _t.hook_at.is_(None), _t.hook_tries == 0).values(hook_at=0)
 _STEPS = STEPS.select().where(STEPS.c.task == bindparam("task")).order_by(STEPS.c.position)
 _EVENTS = (
     TASK_EVENTS.select()
@@ -101,12 +94,23 @@ class DatabaseTasks(DatabaseLedger):
     async def submit(self, entry: LedgerEntry, subjects: Sequence[str] = (), /) -> LedgerEntry:
         """Store the task *entry*, to be run when it is due, or one of *subjects*, for which it waits, has come.
 
-        Return it, or the call that has its key already.
+        Return it, or the call that has its key already. Raises ToolError `limited`, and StoreError.
         """
 
         def submit(connection: Connection) -> LedgerEntry:
+            has_come = _has_come(connection, subjects)
             current = self._claim(connection, entry, "")
-            if subjects and self._wait(connection, entry, subjects):
+            if (
+                current.is_own
+                and connection.execute(_OPEN_OF, {"owner": encode_name(entry.principal)}).scalar_one() > MAX_OPEN
+            ):
+                raise ToolError(
+                    f"Too many tasks of '{entry.principal}' wait or run: {MAX_OPEN:,}. Cancel some (toolcrib tasks "
+                    "cancel), or submit this one when some have ended.",
+                    "limited",
+                )
+            self._wait(connection, entry, subjects)
+            if has_come:
                 connection.execute(LEDGER.update().where(_t.id == encode_name(entry.id)).values(run_at=Now()))
             return current
 
@@ -183,25 +187,23 @@ class DatabaseTasks(DatabaseLedger):
         def park(connection: Connection) -> bool:
             own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == heartbeat.owner)
             values: dict[str, Any] = {"state": "waiting", "expires_at": encode_time(run_at) + self._keep}
-            values["run_at"] = case((_t.cancelled == 1, Now()), else_=encode_time(run_at))
+            later = Now() if _has_come(connection, subjects) else encode_time(run_at)
+            values["run_at"] = case((_t.cancelled == 1, Now()), else_=later)
             if not connection.execute(LEDGER.update().where(*own, _t.state == "running").values(values)).rowcount:
                 return False
-            if self._wait(connection, entry, subjects):
-                connection.execute(LEDGER.update().where(*own).values(run_at=Now()))
+            self._wait(connection, entry, subjects)
             return True
 
         is_parked = await self._store.transact(park)
         heartbeat.end(entry)
         return is_parked
 
-    def _wait(self, connection: Connection, entry: LedgerEntry, subjects: Sequence[str]) -> bool:
-        """Let *entry* wait for *subjects*, and for nothing else. Return whether one has come already."""
+    def _wait(self, connection: Connection, entry: LedgerEntry, subjects: Sequence[str]) -> None:
+        """Let *entry* wait for *subjects*, and for nothing else."""
         row = _of(entry)
         connection.execute(WAITS.delete().where(WAITS.c.task == row["task"]))
-        if not subjects:
-            return False
-        connection.execute(WAITS.insert(), [{**row, "subject": encode_name(subject)} for subject in set(subjects)])
-        return bool(connection.execute(_IS_THERE, {"task": row["task"]}).scalar())
+        if subjects:
+            connection.execute(WAITS.insert(), [{**row, "subject": encode_name(subject)} for subject in set(subjects)])
 
     async def change(self, entry: LedgerEntry, call: Mapping[str, Any]) -> bool:
         """Store *call* as what *entry*, which runs here, goes on with. False where another process runs it by now."""
@@ -227,19 +229,6 @@ class DatabaseTasks(DatabaseLedger):
             return False
 
         return await self._store.transact(cancel)
-
-    async def wake(self) -> int:
-        """Make due what waits for something that has come as it began to wait. Return how many.
-
-        What was lost meanwhile is announced, where that is asked for.
-        """
-        if "tasks" in self._store.webhooks:
-            await self._store.transact(lambda connection: connection.execute(_ANNOUNCE_LOST).rowcount)
-        ids = await self._store.transact(lambda connection: connection.execute(_MISSED).scalars().all(), write=False)
-        if not ids:
-            return 0
-        update = LEDGER.update().where(_t.id.in_(ids), _t.state == "waiting").values(run_at=Now())
-        return await self._store.transact(lambda connection: connection.execute(update).rowcount)
 
     async def unclaimed(self, after_s: float) -> Sequence[str]:
         """Return the names of the tools with tasks that have been due for so long, and that no process has taken."""
@@ -332,6 +321,20 @@ class DatabaseTasks(DatabaseLedger):
             return json.loads(self._store.keys.unseal(decode_bytes(envelope), *binding))
         except ValueError as error:
             raise StoreError(f"A task in the store {self._store.place} is damaged ({error}).") from None
+
+
+def _has_come(connection: Connection, subjects: Sequence[str]) -> bool:
+    """Return whether one of *subjects* has been answered, or has ended.
+
+    Until the transaction ends, none does: what comes afterwards finds the task that waits for it.
+    """
+    if not subjects:
+        return False
+    ids = [encode_name(subject) for subject in subjects]
+    questions = select(PENDINGS.c.state).where(PENDINGS.c.id.in_(ids)).with_for_update(read=True)
+    tasks = select(_t.state).where(_t.id.in_(ids)).with_for_update(read=True)
+    states = [state for query in (questions, tasks) for state in connection.execute(query).scalars()]
+    return not {"answered", "ended"}.isdisjoint(states)
 
 
 def _full(occupied: Mapping[str, int], places: int) -> Sequence[str]:
