@@ -40,6 +40,7 @@ import sandbox_calls
 import search_calls
 import serving_calls
 import toolcrib_calls
+import waiting_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
 from report import DBOS, GATEWAY, HELD, OVER_STDIO
@@ -335,6 +336,23 @@ async def keyed(has_peers: bool) -> None:
     say(event="note", text=f"{keyed_calls.TITLE}: commits {commits}.")
 
 
+async def waiting() -> None:
+    """The floor is a transaction that changes one row."""
+    say(event="doing", what=waiting_calls.TITLE)
+    async with waiting_calls.waiting() as (answer, change, look):
+        await change(10)
+        loops = {FLOOR: change, BARE: answer}
+        report(
+            waiting_calls.TITLE,
+            {name: await keyed_calls.processor_seconds(loop) for name, loop in loops.items()},
+            loops,
+        )
+        say(
+            event="note",
+            text=f"{waiting_calls.TITLE}: to look for what is due takes {await waiting_calls.look_us(look):.0f} µs.",
+        )
+
+
 async def loop_held(effort: Effort) -> None:
     """No floor: what counts is how long other calls wait."""
     say(event="doing", what=HELD.format("foreign data"))
@@ -516,6 +534,7 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await search(effort)
     await call_log(effort)
     await keyed(bool(peers))
+    await waiting()
     await loop_held(effort)
     await sandbox(effort)
     serving(effort, peers=bool(peers))

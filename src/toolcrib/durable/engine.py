@@ -283,6 +283,7 @@ class EmbeddedTasks:
 
     async def _work(self) -> None:
         """Run what is due, as long as the crib is started."""
+        next_sweep = datetime.now(UTC)
         while True:
             self._wake.clear()
             try:
