@@ -196,7 +196,7 @@ async def test_a_worker_that_was_frozen_and_overtaken_cannot_write(bench: Bench)
             frozen.send_signal(signal.SIGCONT)
             await bench.sees("dig ends at A")
             assert await terminated(frozen) == 128 + signal.SIGTERM
-            assert [key for key, _ in (await bench.crib.store.ledger.steps(id)).values()] == ["step one"]
+            assert [key for key, *_ in (await bench.crib.store.ledger.steps(id)).values()] == ["step one"]
             assert (await bench.crib.tasks.get(id)).state == "running"
             bench.go("dig", "B")
             assert await bench.result(id) == "dig by B"

@@ -237,6 +237,45 @@ async def test_steps_that_changed_are_a_conflict(path: Path) -> None:
     assert "code changed" in error.message
 
 
+async def test_steps_at_the_same_time_and_in_others_are_found_again(path: Path) -> None:
+    effects: list[str] = []
+
+    @tool(task=True, idempotent=True)
+    async def night(context: Context) -> list[str]:
+        """Work."""
+        c_done = asyncio.Event()
+
+        async def last(name: str) -> str:
+            await c_done.wait()
+            return done(name)
+
+        async def outer() -> str:
+            return await context.step("inner", done, "inner") + done("outer")
+
+        def done(name: str) -> str:
+            effects.append(name)
+            return name
+
+        async def one() -> list[str]:
+            return [await context.step("a", last, "a"), await context.step("b", done, "b")]
+
+        async def two() -> list[str]:
+            values = [await context.step("c", done, "c"), await context.step("d", done, "d")]
+            c_done.set()
+            return values
+
+        values = await asyncio.gather(one(), two())
+        await context.sleep(0)
+        outside = await context.step("outer", outer)
+        await context.sleep(0.05)
+        return [*values[0], *values[1], outside]
+
+    async with Crib([night], store=path) as crib:
+        result = await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)
+    assert result.value == ["a", "b", "c", "d", "innerouter"], result.text
+    assert effects == ["c", "d", "a", "b", "inner", "outer"]
+
+
 @pytest.mark.parametrize(
     ("value", "code"), [(object(), "invalid_result"), (float("nan"), "invalid_result"), ("x" * 2**20, "too_large")]
 )

@@ -158,10 +158,10 @@ class FatedLedger(DatabaseTasks):
         self.fate.at("after the waiting")
         return is_parked
 
-    async def add_step(self, entry: Any, position: int, key: str, value: Any) -> bool:
+    async def add_step(self, entry: Any, position: int, key: str, value: Any, is_parallel: bool = False, /) -> bool:
         self.fate.at("before the step")
         with transaction("in the transaction of the step"):
-            is_stored = await super().add_step(entry, position, key, value)
+            is_stored = await super().add_step(entry, position, key, value, is_parallel)
         if is_stored and key.startswith("step"):
             self.log.write("step", entry.key, fence=entry.fence, step=key.split()[1], run=value)
         self.fate.at("after the step")

@@ -111,7 +111,7 @@ async def test_an_export_has_all_of_one_caller_and_no_secret_of_the_vault(filled
     assert tables["pendings"][0]["answer"] == {"kind": "approve"}
     assert tables["pendings"][1]["expires_at"] == (NOW + timedelta(hours=1)).isoformat()
     assert tables["results"][0]["content"] == [{"type": "text", "text": "all of it"}]
-    assert tables["steps"][0]["value"] == {"paid": 1}
+    assert tables["steps"][0]["value"] == ["step one", {"paid": 1}, False]
     assert tables["calls"][0]["content"]["arguments"] == '{"to": "ann"}'
 
 

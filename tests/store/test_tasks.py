@@ -218,7 +218,7 @@ async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_f
     assert [(entry.id, entry.attempts) for entry in taken] == [("a", 1)]
     again = await two.submit(task("another", is_idempotent=True, key="key a"))
     assert (again.id, again.is_own) == ("a", False)
-    assert await two.steps("a") == {0: ("step one", 1)}
+    assert await two.steps("a") == {0: ("step one", 1, False)}
     assert not await one.add_step(taken[0], 1, "step two", 2)  # another process has it
 
 
@@ -277,8 +277,16 @@ async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(mak
             await DatabaseTasks(store, keep_s=0.2).claim(other)  # the first claim of each looks
             await asyncio.sleep(0.05)
     assert (await ledger.steps("ended"), await ledger.events("ended", 0)) == ({}, [])
-    assert (await ledger.steps("waits"), len(await ledger.events("waits", 0))) == ({0: ("step one", 1)}, 1)
+    assert (await ledger.steps("waits"), len(await ledger.events("waits", 0))) == ({0: ("step one", 1, False)}, 1)
     assert await ledger.find_id("queued") is not None
+
+
+async def test_the_key_of_a_step_is_sealed_as_its_value_is(store: Store) -> None:
+    await store.ledger.submit(task("a"))
+    (entry,) = await store.ledger.take(("dig",), 1)
+    await store.ledger.add_step(entry, 0, "step pay bob", 1)
+    rows = await store.transact(lambda connection: connection.execute(text("SELECT * FROM toolcrib_steps")).fetchall())
+    assert "pay" not in str(rows)
 
 
 @pytest.mark.parametrize("column", ["principal", "task"])

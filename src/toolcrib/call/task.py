@@ -21,7 +21,7 @@ class Tasks(Protocol):
     """What a ledger does for tasks."""
 
     async def submit(self, entry: LedgerEntry, /) -> LedgerEntry: ...
-    async def add_step(self, entry: LedgerEntry, position: int, key: str, value: Any) -> bool: ...
+    async def add_step(self, entry: LedgerEntry, position: int, key: str, value: Any, is_parallel: bool, /) -> bool: ...
 
 
 class Submission(Claim):
@@ -86,11 +86,17 @@ class TaskRun(Claim):
 
 
 class StepLog(Steps):
-    """The `Steps` of one run of the task *entry*: those of the runs before are *stored*, by their place."""
+    """The `Steps` of one run of the task *entry*: those of the runs before are *stored*, by their place.
 
-    def __init__(self, entry: LedgerEntry, tasks: Tasks, stored: Mapping[int, tuple[str, Any]]) -> None:
-        self._entry, self._tasks, self._stored = entry, tasks, stored
-        self._begun: list[str] = []
+    They come in the same order in each run; once some were in work at the same time, they are found by their keys.
+    """
+
+    def __init__(self, entry: LedgerEntry, tasks: Tasks, stored: Mapping[int, tuple[str, Any, bool]]) -> None:
+        self._entry, self._tasks = entry, tasks
+        self._stored = {position: (key, value) for position, (key, value, _) in stored.items()}
+        self._is_parallel = any(is_parallel for *_, is_parallel in stored.values())
+        self._begun: dict[int, str] = {}
+        self._open: set[int] = set()
 
     async def sleep(self, seconds: float, /) -> None:
         (position, values), now = await self.begin("sleep"), datetime.now(UTC)
@@ -107,6 +113,9 @@ class StepLog(Steps):
 
     async def begin(self, key: str, /) -> tuple[int, list[Any]]:
         position = len(self._begun)
+        if self._is_parallel:
+            same = (place for place, (name, _) in self._stored.items() if name == key and place not in self._begun)
+            position = min(same, default=max([*self._stored, *self._begun], default=-1) + 1)
         before, *values = self._stored.get(position, (key,))
         if before != key:
             raise ToolError(
@@ -117,7 +126,10 @@ class StepLog(Steps):
             )
         if position >= MAX_STEPS:
             raise ToolError(f"A task has at most {MAX_STEPS} steps. Let one step do more.", "too_large")
-        self._begun.append(key)
+        self._begun[position] = key
+        if not values:
+            self._is_parallel = self._is_parallel or bool(self._open)
+            self._open.add(position)
         return position, values
 
     async def store(self, position: int, text: str, /) -> None:
@@ -125,8 +137,9 @@ class StepLog(Steps):
         if len(text) > MAX_STEP_CHARS:
             message = f"The value of '{key}' has over {MAX_STEP_CHARS} characters. Store it elsewhere."
             raise ToolError(message, "too_large")
-        if not await self._tasks.add_step(self._entry, position, key, json.loads(text)):
+        if not await self._tasks.add_step(self._entry, position, key, json.loads(text), self._is_parallel):
             raise asyncio.CancelledError  # another process runs the task by now
+        self._open.discard(position)
 
 
 def caller_data(caller: Caller) -> dict[str, Any]:

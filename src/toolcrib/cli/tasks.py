@@ -91,7 +91,7 @@ async def show_task(session: Session, id: _Id) -> None:  # noqa: A002
         task = await crib.tasks.get(id)
         waits = await _waits(crib, id)
         steps = sorted((await crib.store.ledger.steps(id)).items())
-    keys = [key.removeprefix("step ") for _, (key, _) in steps]
+    keys = [key.removeprefix("step ") for _, (key, *_) in steps]
     data = {**task.to_dict(), "steps": keys, "waits_for": waits}
     data["note"] = _note(task)
     if not session.as_json:

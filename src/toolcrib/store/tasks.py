@@ -272,17 +272,20 @@ class DatabaseTasks(DatabaseLedger):
 
     # Steps and events
 
-    async def steps(self, task: str) -> dict[int, tuple[str, Any]]:
-        """Return the keys and values of the finished steps of *task*, by their place."""
+    async def steps(self, task: str) -> dict[int, tuple[str, Any, bool]]:
+        """Return the keys and values of the finished steps of *task*, by their place, as `add_step` got them."""
         rows = await self._store.read(_STEPS, {"task": encode_name(task)})
-        return {
-            int(row["position"]): (decode_name(row["key"]), self._opened(row["value"], of_step(row))) for row in rows
-        }
+        return {int(row["position"]): tuple(self._opened(row["value"], of_step(row))) for row in rows}
 
-    async def add_step(self, entry: LedgerEntry, position: int, key: str, value: Any) -> bool:
-        """Store a step of *entry*, which runs here. False where another process runs it by now."""
-        row: dict[str, Any] = _of(entry) | {"position": position, "key": encode_name(key)}
-        row["value"] = self._store.keys.seal(json.dumps(value).encode(), *of_step(row))
+    async def add_step(
+        self, entry: LedgerEntry, position: int, key: str, value: Any, is_parallel: bool = False, /
+    ) -> bool:
+        """Store a step of *entry*, which runs here. False where another process runs it by now.
+
+        *is_parallel*: of this run, some steps were in work at the same time.
+        """
+        row: dict[str, Any] = _of(entry) | {"position": position, "key": ""}  # which may quote arguments
+        row["value"] = self._store.keys.seal(json.dumps([key, value, is_parallel]).encode(), *of_step(row))
 
         def add(connection: Connection) -> bool:
             if is_held := self._is_held(connection, entry):
