@@ -11,11 +11,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, case, func, or_, select, text, tuple_
+from sqlalchemy import Connection, bindparam, case, func, literal_column, or_, select, text, tuple_
 
 from ..core import StoreError, ToolError
 from ..machinery import LedgerEntry, share
-from .ledger import DATABASE_NOW, IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, follow_end
+from .ledger import IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, follow_end
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -70,15 +70,9 @@ _EVENTS = (
 )
 
 
-_COUNTS = {
-    dialect: text(
-        "SELECT CASE WHEN state = 'running' AND idempotent = 0 AND "  # noqa: S608 - of this file
-        f"lease_until <= {now} THEN 'lost' WHEN state = 'released' THEN 'queued' ELSE state END AS kind, "
-        f"count(*) AS number, max(CASE WHEN state <> 'running' THEN {now} - run_at ELSE 0 END) AS due "
-        "FROM toolcrib_ledger WHERE is_task = 1 AND state <> 'ended' GROUP BY 1"
-    )
-    for dialect, now in DATABASE_NOW.items()
-}
+_KIND = case((IS_LOST, "lost"), (_IN_STATE["queued"], "queued"), else_=_t.state)
+_DUE_US = func.max(case((_t.state == "running", 0), else_=Now() - _t.run_at))
+_COUNTS = select(_KIND, func.count(), _DUE_US).where(_IS_OPEN).group_by(literal_column("1"))
 STATES = ("queued", "running", "waiting", "lost")
 
 
@@ -265,7 +259,7 @@ class DatabaseTasks(DatabaseLedger):
 
     async def counts(self) -> tuple[Mapping[str, int], float]:
         """Return how many tasks there are of each state, and for how many seconds the oldest has been due."""
-        rows = await self._store.transact(lambda c: c.execute(_COUNTS[c.dialect.name]).fetchall(), write=False)
+        rows = await self._store.transact(lambda c: c.execute(_COUNTS).fetchall(), write=False)
         counts = {state: int(number) for state, number, _ in rows}
         oldest_us = max((int(due) for _, _, due in rows), default=0)
         return {state: counts.get(state, 0) for state in STATES}, max(oldest_us, 0) / 1e6
