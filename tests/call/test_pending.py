@@ -1,6 +1,7 @@
 """Calls that wait for a person: what an answer is bound to, how often it counts, and who may give it."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -672,7 +673,7 @@ async def test_an_answer_holds_over_the_attempts_of_one_call() -> None:
     assert attempts == [1, 1, 1]
 
 
-async def test_questions_end_calls_from_threads_groups_and_generators_alike() -> None:
+async def test_questions_end_calls_from_threads_groups_and_generators_alike(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     def threaded(ctx: Context) -> int:
         try:
@@ -707,6 +708,8 @@ async def test_questions_end_calls_from_threads_groups_and_generators_alike() ->
             await bench.answer(pending.id, Input(5), by="alice")
             *_, result = [event async for event in bench.stream(name)]
             assert (name, result.value) == (name, 5)
+    gc.collect()
+    assert caplog.records == []  # nor does asyncio log the question as an error that nobody retrieved
 
 
 async def test_a_tool_waits_for_what_the_calls_it_makes_wait_for(bank: Bank) -> None:

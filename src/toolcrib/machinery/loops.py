@@ -450,7 +450,7 @@ class Handed(Generic[T]):
                 raise
         except BaseException as error:
             future.set_exception(error)
-            if not isinstance(error, Exception):
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):  # others are for who waits alone
                 raise
 
     def _value(self) -> T:
