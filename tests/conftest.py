@@ -3,6 +3,7 @@
 The last line of a run counts what ran, and what was skipped and why.
 """
 
+import fcntl
 import gc
 import os
 import shutil
@@ -101,16 +102,26 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def forks_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a process that has loaded the command waits: see forks.py."""
-    path = str(tmp_path_factory.mktemp("forks") / "socket")
-    process = subprocess.Popen([sys.executable, forks.__file__, path])
-    while not Path(path).exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    yield path
-    process.kill()
-    process.wait()
+def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that all processes of a run share, in which one makes what the others wait for."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def forks_at(of_the_run: Path) -> str:
+    """Where a process that has loaded the command waits until the run ends: see forks.py."""
+    path = of_the_run / "forks"
+    run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    with Path(f"{path}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            command = [sys.executable, forks.__file__, str(path), str(run)]
+            process = os.posix_spawn(command[0], command, os.environ)
+            while not path.exists():
+                assert os.waitpid(process, os.WNOHANG) == (0, 0)
+                time.sleep(0.01)
+    return str(path)
 
 
 @pytest.fixture(scope="session")
@@ -126,18 +137,24 @@ def forked_python(forks_at: str, tmp_path_factory: pytest.TempPathFactory) -> st
 
 
 @pytest.fixture(scope="session")
-def clean_env(tmp_path_factory: pytest.TempPathFactory) -> CleanEnv:
-    """Gives the folder of an environment's programs: `clean_env("--extra", "serve")`."""
-    folder = tmp_path_factory.getbasetemp() / "clean"
+def clean_env(of_the_run: Path) -> CleanEnv:
+    """Gives the folder of an environment's programs, for all processes of a run: `clean_env("--extra", "serve")`."""
+    folder = of_the_run / "clean"
+    folder.mkdir(exist_ok=True)
 
     def make(*options: str) -> Path:
-        env = folder / "".join(c if c.isalnum() else "_" for c in " ".join(options) or "base")
-        if not (env / "env").exists():
-            command = [sys.executable, str(CLEAN_ENV), str(env), "--dist", str(folder / "dist"), *options]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode:
-                shutil.rmtree(env, ignore_errors=True)  # half an environment is none for the next who asks
-                pytest.fail(done.stdout)
+        dist, env = folder / "dist", folder / ("".join(c if c.isalnum() else "_" for c in " ".join(options)) or "base")
+        build = [sys.executable, "-m", "build", "--outdir", str(dist), str(CLEAN_ENV.parents[1])]
+        install = [sys.executable, str(CLEAN_ENV), str(env), "--dist", str(dist), *options]
+        for place, command in ((dist, build), (env, install)):
+            with Path(f"{place}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes wait
+                if not Path(f"{place}.done").exists():
+                    shutil.rmtree(place, ignore_errors=True)  # half an environment is none for the next who asks
+                    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                    if done.returncode:
+                        pytest.fail(done.stdout)
+                    Path(f"{place}.done").touch()
         return env / "env" / "bin"
 
     return make

@@ -1,9 +1,9 @@
 """Runs of the command, and of programs, in processes forked from one which has loaded it: a start costs no import.
 
-`python forks.py SOCKET` waits there. Each connection brings the arguments, the folder, the environment and the three
-standard streams of a run; each byte that follows is a signal for it. The answer is its exit status. Where the
-connection ends before, so does the run. `shim` writes a program that stands for `toolcrib` on
-a PATH, or for `python FILE`.
+`python forks.py SOCKET PROCESS` waits there until the process ends. Each connection brings the arguments, the folder,
+the environment and the three standard streams of a run; each byte that follows is a signal for it. The answer is its
+exit status. Where the connection ends before, so does the run. `shim` writes a program that stands for `toolcrib` on a
+PATH, or for `python FILE`.
 """
 
 import atexit
@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -45,7 +46,7 @@ os._exit(status)
 """
 
 
-def serve(path: str) -> None:
+def serve(path: str, process: int) -> None:
     """Fork for each connection. Returns in a process that is to be the command."""
     import toolcrib.auth
     import toolcrib.cli.auth
@@ -65,13 +66,18 @@ def serve(path: str) -> None:
 
     gc.collect()
     gc.freeze()  # what is not looked at is not copied
+    run = os.pidfd_open(process)
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
+        listening.bind(f"{path}.new")
         listening.listen(64)
+        Path(f"{path}.new").rename(path)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
         while True:
+            if run in select.select([listening, run], [], [])[0]:
+                os._exit(0)
             connection, _ = listening.accept()
             if os.fork() == 0:
+                os.close(run)
                 listening.close()
                 break
             connection.close()
@@ -162,7 +168,7 @@ def _become(wanted: dict[str, object], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))
     if sys.argv[1:2] == ["--file"]:
         del sys.argv[:2]
         sys.path[0] = str(Path(sys.argv[0]).parent)

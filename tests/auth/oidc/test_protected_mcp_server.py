@@ -32,7 +32,7 @@ class Introspection(TokenVerifier):
 
     async def verify_token(self, token: str) -> AccessToken | None:
         self.seen.append(token)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             answer = await http.post(f"{self.issuer}/token/introspection", data={"token": token}, auth=("web", SECRET))
         found = answer.json()
         if not found.get("active") or token in self.revoked:
