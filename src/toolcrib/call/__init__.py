@@ -7,7 +7,7 @@ from .once import TASK_LIFE, lost, require_key, restored, settle, stored
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime
-from .task import StepLog, TaskRun, caller_data, caller_of
+from .task import Patient, StepLog, TaskRun, caller_data, caller_of
 
 __all__ = [
     "CheckedArguments",
@@ -17,6 +17,7 @@ __all__ = [
     "Resources",
     "Retry",
     "Runtime",
+    "Patient",
     "StepLog",
     "TASK_LIFE",
     "TaskRun",

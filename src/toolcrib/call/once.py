@@ -176,8 +176,10 @@ class Claim:
             return recalled.result
         except ToolError as raised:
             error = raised
-        except Exception as failure:
+        except BaseException as failure:
             self.give_up()
+            if not isinstance(failure, Exception):
+                raise
             log_failure(f"The end of a call of '{call.tool}' could not be stored", failure, self.runtime.redaction)
             error = lost(call.tool, self.entry, "Its end could not be stored.")
         return _with_error(result, error)

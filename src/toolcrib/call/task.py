@@ -5,14 +5,19 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from ..core import Caller, Decision, Pending, Result, ToolError
-from ..machinery import LedgerEntry, Steps, Suspended
+from ..core import Caller, Decision, Pending, Result, StoreError, ToolError
+from ..machinery import LedgerEntry, Steps, Suspended, log_failure
 from .arguments import CheckedArguments
 from .once import Claim, Recalled
 from .runtime import Runtime
 
+T = TypeVar("T")
+
+_RETRY_S = 0.5
+"""How often a task that runs looks whether its store is back."""
 MAX_STEPS = 1_000
 MAX_STEP_CHARS = 1024 * 1024
 
@@ -21,7 +26,31 @@ class Tasks(Protocol):
     """What a ledger does for tasks."""
 
     async def submit(self, entry: LedgerEntry, /) -> LedgerEntry: ...
+    async def now(self) -> datetime: ...
     async def add_step(self, entry: LedgerEntry, position: int, key: str, value: Any, is_parallel: bool, /) -> bool: ...
+
+
+class Patient:
+    """*store* as tasks use it that run: what it does is done again while its database is away."""
+
+    def __init__(self, store: object) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._do, name, getattr(self._store, name))
+
+    async def _do(self, name: str, method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        is_logged = False
+        while True:
+            try:
+                return await method(*args, **options)
+            except StoreError as error:
+                if not error.is_away:
+                    raise
+                if not is_logged:
+                    log_failure(f"A task waits for its store ({name})", error, None)
+                is_logged = True
+            await asyncio.sleep(_RETRY_S)
 
 
 class Submission(Claim):
@@ -99,7 +128,7 @@ class StepLog(Steps):
         self._open: set[int] = set()
 
     async def sleep(self, seconds: float, /) -> None:
-        (position, values), now = await self.begin("sleep"), datetime.now(UTC)
+        (position, values), now = await self.begin("sleep"), await self._tasks.now()
         if values:
             due = datetime.fromtimestamp(values[0], UTC)
         else:

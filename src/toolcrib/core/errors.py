@@ -67,7 +67,12 @@ class SetupError(ToolcribError):
 
 
 class StoreError(ToolcribError):
-    """A database, or a row of it, that cannot be used. Its text has no statement, value or key in it."""
+    """A database, or a row of it, that cannot be used. Its text has no statement, value or key in it.
+
+    *is_away*: the same may succeed later, once the database is reached, or may be written, again.
+    """
+
+    is_away = False
 
 
 class AnswerError(ToolcribError):

@@ -15,11 +15,13 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ..call import (
     EventQueue,
     EventStream,
+    Patient,
     StepLog,
     TaskRun,
     caller_data,
@@ -110,6 +112,7 @@ class EmbeddedTasks:
         assert crib.database is not None
         self.crib = crib
         self._rows: DatabaseTasks = crib.database.ledger
+        self._rows_of_runs = cast("DatabaseTasks", Patient(self._rows))
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[str, tuple[asyncio.Task[None], CancellationToken, str]] = {}
         self._is_draining = False
@@ -186,7 +189,7 @@ class EmbeddedTasks:
     @_at_home
     async def submit(self, run: StoredRun) -> str:
         caller, own_id = run.caller, f"run_{token_hex(16)}"
-        until, subjects = _until_any_of(run.pendings, own_id)
+        until, subjects = _until_any_of(run.pendings, own_id, await self._rows.now())
         entry = LedgerEntry(
             id=own_id,
             principal=caller.principal,
@@ -283,7 +286,7 @@ class EmbeddedTasks:
 
     async def _work(self) -> None:
         """Run what is due, as long as the crib is started."""
-        next_sweep = datetime.now(UTC)
+        next_sweep = 0.0
         while True:
             self._wake.clear()
             try:
@@ -294,8 +297,8 @@ class EmbeddedTasks:
                     for id in await self._rows.cancelled():  # noqa: A001
                         if id in self._running:
                             self._running[id][1].cancel()
-                if (now := datetime.now(UTC)) >= next_sweep:
-                    next_sweep = now + timedelta(seconds=_SWEEP_S)
+                if (now := monotonic()) >= next_sweep:
+                    next_sweep = now + _SWEEP_S
                     self._note_unclaimed(await self._rows.unclaimed(_UNCLAIMED_S))
             except Exception as error:  # one that ended this loop would leave all tasks waiting without a word
                 log_failure("Tasks wait, because they could not be taken from the store", error, self.crib.redaction)
@@ -329,8 +332,9 @@ class EmbeddedTasks:
             self._running[entry.id] = (task, token, entry.principal)
             task.add_done_callback(partial(self._ended, entry.id))
 
-    def _ended(self, id: str, _: object) -> None:  # noqa: A002
-        self._running.pop(id, None)
+    def _ended(self, id: str, task: asyncio.Task[None]) -> None:  # noqa: A002
+        if id in self._running and self._running[id][0] is task:  # and not a later run of it
+            del self._running[id]
         self._wake.set()
 
     def _forget_names(self) -> None:
@@ -350,13 +354,15 @@ class EmbeddedTasks:
     async def _run_once(self, entry: LedgerEntry, token: CancellationToken) -> None:
         if entry.attempts >= MAX_ATTEMPTS:
             message = f"Task '{entry.id}' was begun {entry.attempts} times, and its process died each time."
-            await self._rows.finish(entry, stored(_ended_with(entry, ToolError(message, "failed", retry="never"))))
+            await self._rows_of_runs.finish(
+                entry, stored(_ended_with(entry, ToolError(message, "failed", retry="never")))
+            )
         elif entry.call is not None and "agent" in entry.call:
             await self._go_on(entry, entry.call, token)
         elif (result := await self._result_of(entry, token)).pending is None:
-            await self._rows.finish(entry, stored(result))
+            await self._rows_of_runs.finish(entry, stored(result))
         else:
-            await self._rows.park(entry, *_until_any_of([result.pending], entry.id))
+            await self._park(entry, [result.pending])
 
     async def _go_on(self, entry: LedgerEntry, call: Mapping[str, Any], token: CancellationToken) -> None:
         """Go on with the run of an agent once. What it has done is stored after each turn."""
@@ -364,7 +370,7 @@ class EmbeddedTasks:
         async def save(state: Mapping[str, Any], failures: int = 0) -> None:
             nonlocal call
             call = {**call, "state": state, "failures": failures}
-            if not await self._rows.change(entry, call):
+            if not await self._rows_of_runs.change(entry, call):
                 raise asyncio.CancelledError  # another process runs it by now
 
         name = call["agent"]
@@ -375,22 +381,26 @@ class EmbeddedTasks:
             log_failure(f"A run of the agent '{name}' ({entry.id}) could not go on", error, self.crib.redaction)
             if failures >= MAX_FAILURES:
                 failure = ToolError(f"It could not go on, {failures} times in a row. {problem}", "failed")
-                await self._rows.finish(entry, stored(_ended_with(entry, failure)))
+                await self._rows_of_runs.finish(entry, stored(_ended_with(entry, failure)))
                 return
             await save(call["state"], failures)
             pause = timedelta(seconds=_FIRST_PAUSE_S * 2 ** (failures - 1))
-            await self._rows.park(entry, datetime.now(UTC) + pause)
+            await self._rows_of_runs.park(entry, await self._rows_of_runs.now() + pause)
             return
         await save(run.state)
         if run.result is not None:
-            await self._rows.finish(entry, stored(run.result))
+            await self._rows_of_runs.finish(entry, stored(run.result))
         else:
-            await self._rows.park(entry, *_until_any_of(run.pendings, entry.id))
+            await self._park(entry, run.pendings)
+
+    async def _park(self, entry: LedgerEntry, pendings: Sequence[Pending]) -> None:
+        rows = self._rows_of_runs
+        await rows.park(entry, *_until_any_of(pendings, entry.id, await rows.now()))
 
     async def _interrupted(self, entry: LedgerEntry) -> None:
         """Leave an idempotent task to the next process. Another one has been stopped for good."""
         if entry.is_idempotent:
-            await self._rows.park(entry, datetime.now(UTC))
+            await self._rows.park(entry, None)
         else:
             error = ToolError(f"The program stopped while it ran '{entry.tool}'.", "cancelled", retry="never")
             await self._rows.finish(entry, stored(_ended_with(entry, error)))
@@ -405,14 +415,15 @@ class EmbeddedTasks:
             traceparent=request["traceparent"],
             idempotency_key=None if entry.key == entry.id else entry.key,
         )
-        run, events = TaskRun(entry, StepLog(entry, self._rows, await self._rows.steps(entry.id))), EventStream()
+        rows = self._rows_of_runs
+        run, events = TaskRun(entry, StepLog(entry, rows, await rows.steps(entry.id))), EventStream()
         bench = self.crib.workbench(caller_of(entry))
         _lines.set(from_any_thread(cast(EventQueue[TaskEvent], events).add))
         try:
             async for item in streamed(events, lambda: bench.run_task(call, run, events)):
                 if isinstance(item, Result):
                     return item
-                await self._rows.add_event(entry, _event_data(item))
+                await rows.add_event(entry, _event_data(item))
         finally:
             await bench.stop()
         raise AssertionError("a call ends with a result")
@@ -423,11 +434,17 @@ def _task_name(agent: str) -> str:
     return f"agent/{agent}"
 
 
-def _until_any_of(pendings: Sequence[Pending], own_id: str) -> tuple[datetime, list[str]]:
-    """Return until when a task waits for *pendings*, and for what that may come before."""
-    soon = datetime.now(UTC) + timedelta(seconds=_AUTHORIZATION_S)
-    until = min(soon if pending.kind == "authorization" else pending.expires_at for pending in pendings)
-    return until, [pending.id for pending in pendings if pending.id != own_id]
+def _until_any_of(pendings: Sequence[Pending], own_id: str, now: datetime) -> tuple[datetime, list[str]]:
+    """Return until when a task waits for *pendings*, and for what that may come before. *now* is by the database."""
+    soon = now + timedelta(seconds=_AUTHORIZATION_S)
+
+    def until(pending: Pending) -> datetime:
+        if pending.id == own_id:  # it sleeps
+            return pending.expires_at
+        # A question expires by the clock of a process: by that of the database it may be over, and run again at once.
+        return soon if pending.kind == "authorization" else max(soon, pending.expires_at)
+
+    return min(map(until, pendings)), [pending.id for pending in pendings if pending.id != own_id]
 
 
 def _ended_with(entry: LedgerEntry, error: ToolError) -> Result[Any]:

@@ -153,6 +153,10 @@ class Database:
         """
         return self._process().changes()
 
+    def was_away(self, within_s: float) -> bool:
+        """Return whether this process has found that it cannot be used, in the last *within_s* seconds."""
+        return time.monotonic() - self._process().away_at < within_s
+
     async def pending_migrations(self) -> Sequence[str]:
         """Return the rooms whose tables are not there or not the newest, which the next use of the store changes.
 
@@ -263,6 +267,7 @@ class _Process:
         self._looked_at = 0.0
         self.reader: Connection | None = None
         self.migrated = -1
+        self.away_at = float("-inf")  # when it failed last, on the monotonic clock
 
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -271,7 +276,7 @@ class _Process:
         """Open the database, and bring its tables up to date, unless that is done."""
         if self.migrated == len(self._schemas):
             return
-        with self._lock, error_as_store_error(self._place):
+        with self._lock, error_as_store_error(self._place, self):
             schemas = list(self._schemas.values())
             self._connect()
             if self._transact(lambda connection: missing(connection, schemas, self._place)):
@@ -280,13 +285,14 @@ class _Process:
 
     def missing(self) -> Sequence[str]:
         """Return the rooms whose tables are behind."""
-        with self._lock, error_as_store_error(self._place):
+        with self._lock, error_as_store_error(self._place, self):
             self._connect()
             return self._transact(lambda connection: missing(connection, self._schemas.values(), self._place))
 
     def _connect(self) -> None:
         if self._engine is None:
             self._engine = _engine(self._url)
+            event.listen(self._engine, "invalidate", self._note_away)  # a connection of the pool that broke off
             self._looked_at = time.monotonic()
             if self._is_sqlite:
                 self.reader = self._engine.connect()
@@ -294,16 +300,21 @@ class _Process:
                 self._version = self._raw.cursor()
                 self._identity = _identity_of(self._url)
 
+    def _note_away(self, *_: object) -> None:
+        self.away_at = time.monotonic()
+
     def _require_same(self) -> None:
         """Raise StoreError where the file was replaced, or a newer Toolcrib has migrated the tables, since the start.
 
         SQLite would go on with a file that no other process has any more.
         """
         if self._identity is not None and self._identity != _identity_of(self._url):
-            raise StoreError(
+            failure = StoreError(
                 f"The store {self._place} cannot be used: its file was moved, deleted or replaced while this process "
                 "had it open. Put it back, or restart this process to begin with what is there now."
             )
+            failure.is_away, self.away_at = True, time.monotonic()
+            raise failure
         if (now := time.monotonic()) - self._looked_at > _LOOK_INTERVAL_S:
             self._looked_at = now
             try:
@@ -320,7 +331,7 @@ class _Process:
         assert self._engine is not None
         # SQLite has one writer at a time, and lets others wait by looking again and again.
         turn = self._writing if self._is_sqlite and write else nullcontext()
-        with turn, error_as_store_error(self._place), self._engine.connect() as connection:
+        with turn, error_as_store_error(self._place, self), self._engine.connect() as connection:
             if self._is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
             elif lock is not None:
@@ -335,7 +346,7 @@ class _Process:
         if (compiled := self._compiled.get(statement)) is None:
             sql = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
             compiled = self._compiled[statement] = sql.string, sql.params
-        with error_as_store_error(self._place), self._lock:
+        with error_as_store_error(self._place, self), self._lock:
             cursor = self._raw.execute(compiled[0], {**compiled[1], **values})
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -361,18 +372,21 @@ class _Process:
 class error_as_store_error:  # noqa: N801 - a context manager
     """Raises StoreError for what a database or its driver raises. (A class: a generator takes ten times as long.)"""
 
-    __slots__ = ("_place",)
+    __slots__ = ("_place", "_process")
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, process: "_Process | None" = None) -> None:
         self._place = place
+        self._process = process
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, SQLAlchemyError | OSError) or (error is not None and _is_of_driver(error)):
-            # Without its cause, which quotes statements and values.
-            raise _store_error(error, self._place) from None  # type: ignore[arg-type]
+            failure = _store_error(error, self._place)  # type: ignore[arg-type]
+            if self._process is not None and failure.is_away:
+                self._process.away_at = time.monotonic()
+            raise failure from None  # without its cause, which quotes statements and values
 
 
 def _store_error(error: Exception, place: str) -> StoreError:
@@ -380,7 +394,9 @@ def _store_error(error: Exception, place: str) -> StoreError:
 
     No statement, value, password or key is quoted.
     """
-    return StoreError(f"The store {place} cannot be used: {_reason_of(getattr(error, 'orig', None) or error)}.")
+    failure = StoreError(f"The store {place} cannot be used: {_reason_of(getattr(error, 'orig', None) or error)}.")
+    failure.is_away = refusal(error) is None
+    return failure
 
 
 def _reason_of(original: BaseException) -> str:

@@ -16,7 +16,7 @@ from os import getpid
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, TextClause, Update, bindparam, select, text
+from sqlalchemy import Connection, TextClause, Update, bindparam, case, select, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -97,7 +97,8 @@ _CLOSE_QUESTIONS = (
 
 def _insertion(now: str) -> TextClause:
     names = [name for name in _COLUMNS if name not in ("result", "hook_at", "hook_tries")]
-    values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep"}
+    run_at = f"CASE WHEN :state = 'queued' THEN {now} ELSE :run_at END"
+    values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep", "run_at": run_at}
     return text(
         f"INSERT INTO toolcrib_ledger ({', '.join(names)}) "  # noqa: S608 - names of this file
         f"VALUES ({', '.join(values.get(name, f':{name}') for name in names)}) ON CONFLICT (principal, key) DO NOTHING"
@@ -169,16 +170,13 @@ class DatabaseLedger:
 
     async def finish(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
         heartbeat = self._heartbeat()
-        try:
-            is_stored = await self._end(_END_OWN, entry, result, process=heartbeat.owner)
-        except BaseException:
-            heartbeat.end(entry, lease_until=0)
-            raise
+        is_stored = await self._end(_END_OWN, entry, result, process=heartbeat.owner)
         heartbeat.end(entry)
         return is_stored
 
     def give_up(self, entry: LedgerEntry, /) -> None:
-        self._heartbeat().end(entry, lease_until=0)
+        # Of this run: a later one may be here, where the end of this one was stored, and its answer was lost.
+        self._heartbeat().end(entry, lease_until=case((_t.fence == entry.fence, 0), else_=_t.lease_until))
 
     async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
         return await self._end(_END_LATE, entry, result)
@@ -299,7 +297,7 @@ class DatabaseLedger:
                 is_cancelled=bool(row["cancelled"]),
                 state=state,
                 fence=int(row["fence"]),
-                is_abandoned=state == "running" and bool(row["is_late"]) and not self._heartbeat().runs(row),
+                is_abandoned=state == "running" and bool(row["is_late"]) and self._is_dead(row),
                 result=result,
             )
         except (ValueError, TypeError, KeyError, RecursionError, StoreError) as error:
@@ -315,6 +313,10 @@ class DatabaseLedger:
             except StoreError as error:
                 _log.warning("Row %s is ignored: %s", row["id"], error)
                 put_off(row)
+
+    def _is_dead(self, row: "Row") -> bool:
+        """Return whether *row*, whose lease is late, runs nowhere. While the store was away, none was renewed."""
+        return not self._heartbeat().runs(row) and not self._store.was_away(self._lease_s)
 
 
 def wake(connection: Connection, subject: str) -> None:
@@ -347,7 +349,7 @@ class _Heartbeat:
 
     def __init__(self, store: "Database", lease_s: float) -> None:
         self.owner = token_hex(8)
-        self._running: set[str] = set()
+        self._running: dict[str, int] = {}  # the fence of each
         self._store = store
         self._lease_s = lease_s
         self._lock = threading.Lock()
@@ -362,12 +364,15 @@ class _Heartbeat:
                 thread = threading.Thread(target=self._beat, name="toolcrib-leases", daemon=True)
                 thread.start()
                 self._thread = thread
-            self._running.add(encode_name(entry.id))
+            self._running[encode_name(entry.id)] = entry.fence
+            self._endings.pop(encode_name(entry.id), None)
 
     def end(self, entry: LedgerEntry, **values: Any) -> None:
         """Renew the lease of *entry* no more, and store *values* where its end is not stored."""
         with self._lock:
-            self._running.discard(encode_name(entry.id))
+            if self._running.get(encode_name(entry.id), 0) > entry.fence:
+                return  # a later run is here
+            self._running.pop(encode_name(entry.id), None)
             if values:
                 self._endings[encode_name(entry.id)] = values
                 self._wake.set()
@@ -403,7 +408,7 @@ class _Heartbeat:
                 continue  # the next beat tries again
             with self._lock:
                 for entry in endings:
-                    self._endings.pop(entry)
+                    self._endings.pop(entry, None)
 
     def _renew(self, running: Sequence[str], endings: Mapping[str, Mapping[str, Any]], connection: Connection) -> None:
         own = LEDGER.update().where(_t.owner == self.owner, _t.state == "running", _t.id == bindparam("entry"))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, bindparam, literal_column, select
 
 from ..core import Pending
 from ..machinery import LedgerEntry
-from .ledger import IS_LATE, SELECT, Now
+from .ledger import DEFAULT_LEASE_S, IS_LATE, SELECT, Now
 from .tables import LEDGER, PENDINGS, decode_time
 from .webhook import Topic
 
@@ -44,7 +44,7 @@ class Outbox:
     async def claim(self, topic: Topic, count: int) -> "list[Row]":
         """Claim at most *count* rows that are due. Each is due again after a lease, unless `settle` says otherwise."""
         table, due = _DUE[topic]
-        if topic == "tasks" and await self._store.read(_LOST):
+        if topic == "tasks" and await self._store.read(_LOST) and not self._store.was_away(DEFAULT_LEASE_S):
             await self._store.transact(lambda connection: connection.execute(_ANNOUNCE_LOST).rowcount)
         if not await self._store.read(due, {"count": 1}):
             return []

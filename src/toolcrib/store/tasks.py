@@ -24,6 +24,7 @@ from .tables import (
     WAITS,
     decode_bytes,
     decode_name,
+    decode_time,
     encode_name,
     encode_time,
     of_end,
@@ -61,6 +62,7 @@ _IN_STATE = {
 }
 _OPEN_OF = select(func.count()).select_from(LEDGER).where(_t.principal == bindparam("owner"), _IS_OPEN)
 _LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
+_NOW = select(Now().label("now"))
 _STEPS = STEPS.select().where(STEPS.c.task == bindparam("task")).order_by(STEPS.c.position)
 _EVENTS = (
     TASK_EVENTS.select()
@@ -84,6 +86,10 @@ class DatabaseTasks(DatabaseLedger):
         self._due: dict[tuple[str, ...], dict[int, Any]] = {}
         self.notify: Callable[[], object] = lambda: None
         """Called where a task of this process is due now."""
+
+    async def now(self) -> datetime:
+        """Return the time by which tasks are due: that of the database, which is one for all processes."""
+        return decode_time((await self._store.read(_NOW))[0]["now"])
 
     async def submit(self, entry: LedgerEntry, subjects: Sequence[str] = (), /) -> LedgerEntry:
         """Store the task *entry*, to be run when it is due, or one of *subjects*, for which it waits, has come.
@@ -171,17 +177,18 @@ class DatabaseTasks(DatabaseLedger):
         run = replace(entry, state="running", fence=entry.fence + 1, is_own=True, is_abandoned=False)
         return replace(run, attempts=values["attempts"])
 
-    async def park(self, entry: LedgerEntry, run_at: datetime, subjects: Sequence[str] = ()) -> bool:
+    async def park(self, entry: LedgerEntry, run_at: datetime | None, subjects: Sequence[str] = ()) -> bool:
         """Let *entry* wait until *run_at*, or until one of *subjects* has come: what `wake` is given.
 
-        False where another process runs it by now.
+        Without a time it is due at once. False where another process runs it by now.
         """
         heartbeat = self._heartbeat()
 
         def park(connection: Connection) -> bool:
             own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == heartbeat.owner)
-            values: dict[str, Any] = {"state": "waiting", "expires_at": encode_time(run_at) + self._keep}
-            later = Now() if _has_come(connection, subjects) else encode_time(run_at)
+            at: Any = Now() if run_at is None else encode_time(run_at)
+            values: dict[str, Any] = {"state": "waiting", "expires_at": at + self._keep}
+            later = Now() if _has_come(connection, subjects) else at
             values["run_at"] = case((_t.cancelled == 1, Now()), else_=later)
             if not connection.execute(LEDGER.update().where(*own, _t.state == "running").values(values)).rowcount:
                 return False
@@ -280,9 +287,11 @@ class DatabaseTasks(DatabaseLedger):
         """
         row: dict[str, Any] = _of(entry) | {"position": position, "key": ""}  # which may quote arguments
         row["value"] = self._store.keys.seal(json.dumps([key, value, is_parallel]).encode(), *of_step(row))
+        is_there = select(STEPS.c.position).where(STEPS.c.task == row["task"], STEPS.c.position == position)
 
         def add(connection: Connection) -> bool:
-            if is_held := self._is_held(connection, entry):
+            is_held = self._is_held(connection, entry)
+            if is_held and connection.execute(is_there).first() is None:  # else this run has stored it unknowingly
                 connection.execute(STEPS.insert(), row)
             return is_held
 

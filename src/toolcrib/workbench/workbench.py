@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, Unpac
 from ..call import (
     TASK_LIFE,
     EventStream,
+    Patient,
     PendingCalls,
     Resources,
     Runtime,
@@ -1118,7 +1119,8 @@ class Workbench(Startable):
     async def run_task(self, call: Call, task: TaskRun, events: EventStream) -> Result[Any]:
         """Return how a run of *task* ends. No deadline but the tool's own is around it, and no host asks at once."""
         self._require_open()
-        pending = replace(self._runtime.pending, ask=None, within=TASK_LIFE)
+        store: Any = Patient(self._runtime.pending.store)
+        pending = replace(self._runtime.pending, store=store, ask=None, within=TASK_LIFE)
         return await run(call, replace(self._runtime, timeout_s=None, pending=pending, task_id=call.id), events, task)
 
     async def count(self, method: str, work: Callable[[], Awaitable[R]]) -> R:
