@@ -75,6 +75,14 @@ async def next_event(lines: Any) -> tuple[str, Any]:
     raise AssertionError("the stream has ended")
 
 
+async def test_who_asks_for_the_head_of_events_is_answered_at_once(tmp_path: Path) -> None:
+    async with client(Mine(), store=tmp_path / "store.db") as api, asyncio.timeout(WAIT_S / 4):
+        id = await submitted(api)
+        head = await api.head(f"/api/tasks/{id}/events")
+        assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        assert (await api.get(f"/api/tasks/{id}")).json()["state"] in ("queued", "running")  # by the same connection
+
+
 async def test_a_task_is_followed_again_and_again_to_its_result(tmp_path: Path) -> None:
     mine = Mine()
     async with client(mine, store=tmp_path / "store.db") as api:

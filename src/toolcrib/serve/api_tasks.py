@@ -68,6 +68,9 @@ class _EventsEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         bench = await bench_for(self._callers, scope)
         task = await _task(bench, scope["path_params"]["id"])
+        if scope["method"] == "HEAD":  # whose connection would be held until the task has ended
+            await Response(media_type="text/event-stream")(scope, receive, send)
+            return
         with Watched(receive):
             async with paused(bench.crib.tasks.follow(task.id, principal=task.principal)) as events:
                 await send_events(send, events, None)
