@@ -561,7 +561,7 @@ async def running_tool(world: World) -> None:
 @door(
     *(f"DatabaseLedger.{name}" for name in ("claim", "find", "find_id", "finish", "give_up", "lost", "settle")),
     *("Store.ledger", "Crib.tasks", "Workbench.run_task"),
-    *("Context.idempotency_key", "Context.step", "Context.steps", "Context.sleep"),
+    *("Context.idempotency_key", "Context.step", "Context.steps", "Context.sleep", "Context.spend"),
 )
 async def keys_and_tasks(world: World) -> None:
     """Ada's key gives others neither her result nor her task, and what they claim is not hers."""

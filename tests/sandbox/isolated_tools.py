@@ -53,6 +53,12 @@ async def add(a: int, b: int) -> int:
 
 
 @process()
+async def spend(ctx: Context, amount: float) -> str:
+    await ctx.spend("tokens", amount)
+    return "spent"
+
+
+@process()
 def wait_for(file: str) -> None:
     while not Path(file).exists():
         time.sleep(0.01)

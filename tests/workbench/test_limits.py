@@ -342,15 +342,15 @@ async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None
 
 BAD_LIMITS: list[tuple[Any, str]] = [
     ({"concurrency": 1}, "Expected a list of tables, [[limit]], not dict."),
-    (["db_*"], "Limit 1 is not a table of tools, per, concurrency, rate, wait_s, optional, shared."),
+    (["db_*"], "Limit 1 is not a table of tools, per, concurrency, rate, budget, wait_s, optional, shared."),
     (
         [{"concurrency": 1}, {"concurency": 2}],
         "Limit 2: There is no key 'concurency'. Did you mean 'concurrency'? "
-        "It takes: tools, per, concurrency, rate, wait_s, optional, shared.",
+        "It takes: tools, per, concurrency, rate, budget, wait_s, optional, shared.",
     ),
     ([{"names": "x", "rate": "1/s"}], "Limit 1: There is no key 'names'."),
     ([{1: 2}], "Limit 1: There is no key '1'."),
-    ([{"tools": "db_*"}], 'Limit 1: A limit needs a concurrency, as in 4, or a rate, as in "10/s".'),
+    ([{"tools": "db_*"}], 'Limit 1: A limit needs a concurrency, as in 4, a rate, as in "10/s", or a budget'),
     (
         [{"concurrency": 1, "per": "user"}],
         'Limit 1: \'per\': expected one of "tool", "principal", "workbench", got string.',

@@ -147,7 +147,9 @@ tools = []
     found = problems(text)
     assert [line.partition(":")[0] for line in found] == ["1", "6", "9", "12", "14", "16"]
     assert found[1] == "6: 'others_only' restricts who may answer, so it needs do = \"ask\"."
-    assert found[3] == '12: A limit needs a concurrency, as in 4, or a rate, as in "10/s".'
+    assert (
+        found[3] == '12: A limit needs a concurrency, as in 4, a rate, as in "10/s", or a budget, as in "1000 calls/d".'
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from .execute import keep, may_be_repeated, within
 from .once import TASK_LIFE, lost, require_key, restored, settle, stored
 from .pending import PendingCalls
 from .pipeline import check, error_result, needs_approval, resolved, run
-from .runtime import Resources, Retry, Runtime
+from .runtime import Resources, Retry, Runtime, current_trail
 from .task import Patient, StepLog, TaskRun, caller_data, caller_of
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "restored",
     "stored",
     "check",
+    "current_trail",
     "error_result",
     "keep",
     "lost",

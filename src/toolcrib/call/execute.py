@@ -43,11 +43,13 @@ from ..core import (
     Result,
     Text,
     Tool,
+    ToolcribError,
     ToolError,
     ToolSpec,
     content_of,
 )
 from ..machinery import (
+    COUNTED_UNITS,
     Deadline,
     Steps,
     StillPending,
@@ -55,6 +57,7 @@ from ..machinery import (
     current_client,
     current_deadline,
     from_any_thread,
+    is_amount,
     leaves,
     redacted,
     redacted_content,
@@ -100,7 +103,7 @@ def execute(
         return tool.work(arguments, runtime)
     cancellation = outer.cancellation = CancellationToken()
     steps = None if outer.task is None else outer.task.steps
-    port = CallPort(tool, call, runtime, events, trail, steps)
+    port = CallPort(tool, call, runtime, events, trail, steps, outer.account)
     deadline = current_deadline.get()
     context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here(), steps)
     return _with_context(tool, arguments, context)
@@ -214,7 +217,9 @@ class CallPort:
         events: EventStream | None,
         trail: Trail,
         steps: Steps | None = None,
+        account: Any = None,
     ) -> None:
+        self._account = account
         self._tool = tool
         self._steps = steps
         self._call = call
@@ -261,6 +266,19 @@ class CallPort:
 
         self._clients.append(authorized(credential))
         return self._clients[-1]
+
+    async def spend(self, unit: str, amount: float, /) -> None:
+        """Count what the work has used. Raises ToolError `limited`, and ToolcribError for a unit of another tool."""
+        own = {*(self._tool.cost or ())} - COUNTED_UNITS
+        if (own and unit not in own) or not is_amount(unit, amount):
+            from ..schema import closest_match, did_you_mean
+
+            hint = did_you_mean(closest_match(str(unit), own))
+            raise ToolcribError(
+                f"Tool '{self._tool.spec.name}' spends '{unit}', and declares {', '.join(sorted(own))}.{hint}"
+            )
+        if self._account is not None:
+            await self._account.spend(unit, amount)
 
     async def finish(self) -> None:
         """Close clients, and send what was held back because it might have been the beginning of a secret."""

@@ -58,7 +58,7 @@ from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, leav
 from .once import Claim, Recalled
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
-from .runtime import Runtime, Trail
+from .runtime import Runtime, Trail, current_trail
 from .task import Submission, TaskRun
 
 _log = logging.getLogger("toolcrib")
@@ -297,6 +297,7 @@ async def _through_middleware(
     tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, trail: Trail
 ) -> Result[Any]:
     """Return the result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
+    current_trail.set(trail)
     go_on: Next = partial(_within_middleware, tool, call, runtime, events, trail)
     for wrap in reversed(runtime.middleware):
         go_on = partial(wrap, tool, call, runtime.caller, go_on)

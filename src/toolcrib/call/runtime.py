@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -165,3 +166,9 @@ class Trail:
     """Whether the work has cancelled the task that it runs in."""
     cancellation: CancellationToken | None = None
     """That of the work's Context."""
+    account: Any = None
+    """What counts in budgets what the work spends."""
+
+
+current_trail: ContextVar[Trail | None] = ContextVar("toolcrib_trail", default=None)
+"""The trail of the call that is on its way through the middleware."""

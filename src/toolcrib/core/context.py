@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,7 @@ class Port(Protocol):
     async def emit(self, content: Any, /) -> None: ...
     async def ask(self, key: str, schema: Any, message: str, /) -> Any: ...
     def http(self, credential: Credential, /) -> Any: ...
+    async def spend(self, unit: str, amount: float, /) -> None: ...
 
 
 class ApprovalPort(Port, Protocol):
@@ -74,6 +76,16 @@ class Host(Protocol):
 
 
 _above = logging.getLogger("toolcrib.tool")
+
+COUNTED_UNITS = frozenset({"calls", "seconds"})
+"""The units that are counted of every tool."""
+
+
+def is_amount(unit: Any, amount: Any) -> bool:
+    """Return whether *amount* of *unit* can be counted: not NaN, nor below 0."""
+    if not isinstance(unit, str) or not isinstance(amount, int | float) or isinstance(amount, bool):
+        return False
+    return re.fullmatch("[a-z][a-z0-9_]{0,31}", unit) is not None and 0 <= amount <= 1e12
 
 
 @dataclass(slots=True)
@@ -163,6 +175,18 @@ class Context:
         In a call that is not a task, this is within its deadline.
         """
         await (asyncio.sleep(seconds) if self.steps is None else self.steps.sleep(seconds))
+
+    async def spend(self, unit: str, amount: float) -> None:
+        """Count what the call has used in the budgets of *unit*, as in `await ctx.spend("tokens", 512)`.
+
+        Calls and seconds are counted without it. Raises ToolError `limited` where that is more than was left; it counts
+        all the same.
+        """
+        if not is_amount(unit, amount) or unit in COUNTED_UNITS:
+            raise ToolcribError(
+                'ctx.spend takes a unit, other than calls and seconds, and a number from 0, as in spend("tokens", 512).'
+            )
+        await self.port.spend(unit, amount)
 
     def http(self, provider: str) -> Any:
         """Return an `httpx2.AsyncClient` that sends the credentials of *provider* to that provider's hosts, and nowhere

@@ -85,7 +85,8 @@ class Tool(Protocol):
     made again; None where the tool does not say. `handles` are the arguments that take the handle of a large
     result, with the schemas of their values. `source` is the source whose life the tool shares. `verify` finds out
     whether the call with an idempotency key, its argument `key`, took effect: True, False, or None where that is
-    unknown; any other value is the result of that call. `is_task`: its calls are stored, acknowledged, and then run.
+    unknown; any other value is the result of that call. `cost` is what a call takes of budgets, by
+    unit. `is_task`: its calls are stored, acknowledged, and then run.
     """
 
     spec: ToolSpec
@@ -100,6 +101,7 @@ class Tool(Protocol):
     handles: Mapping[str, Any] | None = None
     source: Any = None
     verify: Any = None
+    cost: Mapping[str, float] | None = None
     is_task: bool = False
 
     def body(self) -> str:

@@ -11,7 +11,18 @@ from ..core.cancel import (
     current_deadline,
     from_any_thread,
 )
-from ..core.context import HOST_VARIABLES, ApprovalPort, Host, Need, Needs, Overrides, Port, Scope
+from ..core.context import (
+    COUNTED_UNITS,
+    HOST_VARIABLES,
+    ApprovalPort,
+    Host,
+    Need,
+    Needs,
+    Overrides,
+    Port,
+    Scope,
+    is_amount,
+)
 from ..core.display import escaped, one_line
 from ..core.engine import Ledger, LedgerEntry, Steps
 from ..core.pending import StillPending, StoredPending, Suspended
@@ -65,6 +76,7 @@ __all__ = [
     "Asker",
     "AtDeadline",
     "Availability",
+    "COUNTED_UNITS",
     "Check",
     "Checked",
     "Deadline",
@@ -118,6 +130,7 @@ __all__ = [
     "escaped",
     "in_thread",
     "in_thread_if_long",
+    "is_amount",
     "is_handle",
     "is_long",
     "key_digest",

@@ -221,9 +221,9 @@ class _Conversation:
                 case "emit":
                     await port.emit([content_from_dict(part) for part in message["about"]])
                     await self._answer(worker, message)
-                case "ask" | "begin" | "store" | "sleep" as kind:
+                case "ask" | "spend" | "begin" | "store" | "sleep" as kind:
                     try:
-                        work = port.ask if kind == "ask" else getattr(self._context.steps, kind)
+                        work = getattr(port if kind in ("ask", "spend") else self._context.steps, kind)
                         value = await work(*message["about"])
                     except ToolError as error:
                         await self._answer(worker, message, refused=error.to_dict())

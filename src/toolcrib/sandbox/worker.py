@@ -309,6 +309,9 @@ class _Port:
         self.clients.append(authorized(credential))
         return self.clients[-1]
 
+    async def spend(self, unit: str, amount: float, /) -> None:
+        await self.request("spend", unit, amount)
+
     def receive_answer(self, message: Mapping[str, Any]) -> None:
         waiting = self._waiting.pop(message["number"], None)
         if waiting is not None and not waiting.done():

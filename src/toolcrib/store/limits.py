@@ -1,14 +1,15 @@
-"""Limits that all processes with a store share: rates, and places that a process which dies gives back.
+"""Limits that all processes with a store share: rates, budgets, and places that a process which dies gives back.
 
 A rate is one number in the database (the generic cell rate algorithm: when the next call is due at the latest rate),
-and is asked for in one statement. Places are leases, renewed while their calls run. Time is the database's.
+and is asked for in one statement. So is a budget, of which a call takes more than one part. Places are leases, renewed
+while their calls run. Time is the database's.
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, text
 
@@ -27,7 +28,7 @@ MAX_TRIES = 4
 """How often a place is tried for that another process has just taken."""
 _PRUNE_INTERVAL = 256
 
-_GREATEST = {"sqlite": "max", "postgresql": "greatest"}
+_GREATEST, _LEAST = {"sqlite": "max", "postgresql": "greatest"}, {"sqlite": "min", "postgresql": "least"}
 _ADMIT = {
     dialect: text(
         "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "  # noqa: S608 - of this file
@@ -39,6 +40,15 @@ _ADMIT = {
 }
 _WAIT = {
     dialect: text(f"SELECT next_at + :interval - :window - {now} FROM toolcrib_rates WHERE name = :name")  # noqa: S608
+    for dialect, now in DATABASE_NOW.items()
+}
+_SPEND = {
+    dialect: text(
+        "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "  # noqa: S608
+        f"VALUES (:name, :principal, {now} + :interval) ON CONFLICT (name) DO UPDATE "
+        f"SET next_at = {_LEAST[dialect]}({_GREATEST[dialect]}(rate.next_at, {now}) + :interval, {now} + :most) "
+        f"RETURNING next_at - :window - {now}"
+    )
     for dialect, now in DATABASE_NOW.items()
 }
 _FREE = {
@@ -74,20 +84,30 @@ class SharedLimits:
     async def admit(self, name: str, principal: str, *, burst: int, per_s: float) -> float:
         """Count a call, *burst* at once and *per_s* a second. Return 0.0, or in how many seconds there is room."""
         interval = max(1, round(1e6 / per_s))
-        values: dict[str, Any] = {"name": name, "principal": encode_name(principal), "interval": interval}
-        values["window"] = burst * interval
+        return await self.charge(name, principal, interval, burst * interval)
+
+    async def charge(self, name: str, principal: str, cost: int, window: int, most: int | None = None) -> float:
+        """Take *cost* of what is refilled in *window*, in microseconds. Return 0.0, or in how many seconds it fits.
+
+        Where it does not, nothing is taken; with *most*, all the same, but no more than that in all. What is below 0
+        is given back.
+        """
+        values = {"name": name, "principal": encode_name(principal), "interval": cost, "window": window, "most": most}
         self._asked += 1
         prunes = self._asked % _PRUNE_INTERVAL == 1
 
-        def admit(connection: Connection) -> float:
+        def charge(connection: Connection) -> float:
+            dialect = connection.dialect.name
             if prunes:
                 self._prune(connection)
-            if connection.execute(_ADMIT[connection.dialect.name], values).scalar() is not None:
+            if most is not None:
+                return max(0, int(connection.execute(_SPEND[dialect], values).scalar_one())) / 1e6
+            if connection.execute(_ADMIT[dialect], values).scalar() is not None:
                 return 0.0
-            wait = connection.execute(_WAIT[connection.dialect.name], values).scalar()
+            wait = connection.execute(_WAIT[dialect], values).scalar()
             return max(int(wait or 0), 1) / 1e6
 
-        return await self._store.transact(admit)
+        return await self._store.transact(charge)
 
     async def take(self, name: str, size: int, wait_s: float = 0.0) -> Lease | None:
         """Return one of *size* places, to be released; None where all are taken for *wait_s* seconds."""

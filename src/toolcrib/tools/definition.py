@@ -14,7 +14,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ..core import Auth, DefinitionError, Hints, Secret, ToolAuth, ToolError, ToolSpec
-from ..machinery import Availability, Check, Checked, Encode
+from ..machinery import Availability, Check, Checked, Encode, is_amount
 
 if TYPE_CHECKING:
     from ..schema import Signature
@@ -42,6 +42,7 @@ class ToolOptions(TypedDict, total=False):
       True, False (then it runs), None, or the result. It may take a Context and dependencies.
     - `task`: whether a call is stored and acknowledged at once, and runs as a task, which outlives the process; needs a
       store.
+    - `cost`: what a call takes of budgets: a number of calls, or amounts by unit, as in `{"tokens": 500}`.
     - `isolation`: `"process"` runs it in a worker process, which is stopped at the deadline with all it started. The
       function has to be importable: at the top of a module.
     - `available`: whether a caller may see and call it; plain or async, given the Caller.
@@ -68,6 +69,7 @@ class ToolOptions(TypedDict, total=False):
     once: bool
     task: bool
     verify: Callable[..., Any] | None
+    cost: float | Mapping[str, float] | None
     isolation: Literal["process"] | None
     available: Availability | None
     strict: bool | None
@@ -110,6 +112,11 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_cost(value: object) -> bool:
+    costs = value if isinstance(value, Mapping) else {"calls": value}
+    return all(is_amount(unit, amount) for unit, amount in costs.items())
+
+
 def _is_tags(value: object) -> bool:
     return not isinstance(value, str) and isinstance(value, Collection) and all(map(_is_text, value))
 
@@ -143,6 +150,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "timeout_s": (_is_duration, "a number of seconds above 0, or None for no limit"),
     "retries": (_is_count, "how often a failed call is made again: 0 or more"),
     "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
+    "cost": (_is_cost, 'a number of calls from 0, as in cost=5, or amounts by unit, as in cost={"tokens": 500}'),
     "verify": (callable, "a function of the idempotency key, as in def verify(key: str) -> bool | None"),
     "available": (callable, "a function that is given the Caller"),
     "auth": (_is_auth, 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"]), a Secret, or a list of them'),

@@ -84,6 +84,7 @@ class Tool(Generic[P, R]):
     """What it needs beside credentials, as JSON data, where it runs in the sandbox: hosts, mounts, limits."""
     source: Any = None
     verify: "Tool[..., Any] | None" = None
+    cost: Mapping[str, float] | None = None
     is_task: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of arguments in the schema, by the names of parameters that differ from them."""
@@ -272,6 +273,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "lock": Semaphore(1) if options.get("serial") else None,
         "is_task": options.get("task") is True,
         "verify": _verifier(options.get("verify"), label),
+        "cost": cost if (cost := options.get("cost")) is None or isinstance(cost, Mapping) else {"calls": cost},
         "aliases": aliases,
         "code": (fn, *code),
     }
@@ -486,6 +488,7 @@ def _adapted(tool: AnyTool) -> Tool[..., Any]:
         "handles",
         "source",
         "verify",
+        "cost",
         "is_task",
     )
     adapted: Tool[..., Any] = Tool.of_parts(

@@ -550,7 +550,9 @@ class Crib(Startable):
             from .rules import unknown_of_limit  # brings pydantic: with the first limit, and not with the package
 
             names = [spec.name for spec in self.registry.specs()]
-            unknown = [unknown_of_limit(limit, names) for limit in self.limiter.limits]
+            unknown = [
+                unknown_of_limit(limit, names) or limit.unknown_unit(self.registry) for limit in self.limiter.limits
+            ]
             problems += [f"limit {number} {sentence}" for number, sentence in enumerate(unknown, 1) if sentence]
         return problems
 
