@@ -170,8 +170,8 @@ class PendingCalls:
             )
         if entry.state == "expired" or self.clock() >= pending.expires_at:
             raise AnswerError(
-                f"'{pending.id}' has expired, at {pending.expires_at:%Y-%m-%d %H:%M:%S} UTC. "
-                "Call again to be asked again.",
+                f"'{pending.id}' has expired: it was open until {pending.expires_at:%Y-%m-%d %H:%M:%S} UTC, or until "
+                "its task ended. Call again to be asked again.",
                 "expired",
             )
 
