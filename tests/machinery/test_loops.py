@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, Caller, Context, Crib, Tool, ToolError, Workbench, tool
-from toolcrib.call import execute
+from toolcrib.call import execute, pipeline
 from toolcrib.machinery import LONG_CHARS, LoopEnded, in_thread, is_long, loops, run_on
 from toolcrib.machinery.loops import Handed
 
@@ -319,7 +319,7 @@ async def test_a_call_that_waits_in_its_thread_for_another_ends_where_that_one_g
 
 async def test_a_call_with_a_deadline_runs_where_nobody_can_watch_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     dog = execute._Watchdog()
-    monkeypatch.setattr(execute, "_dog", dog)
+    monkeypatch.setattr(pipeline, "dog", dog)
 
     async def timed() -> bool:
         return dog._is_looking

@@ -371,12 +371,9 @@ class Bounded:
         if self._token is not None and self._token.is_cancelled():
             self._work.close()
             raise self._error()
-        deadline, dog = self._deadline, _dog
+        deadline = self._deadline
         if deadline is not None:
-            if deadline.own_due <= monotonic():
-                self._work.close()
-                raise self._error()
-            dog.watch(self, deadline)
+            dog.watch(deadline, self._work, self.tool)
         try:
             waiting = self._step(next, self._work.__await__(), ENDED)
             if waiting is ENDED:
@@ -384,7 +381,7 @@ class Bounded:
             return (yield from self.resumed(waiting))  # pyright: ignore[reportGeneralTypeIssues] - a generator
         finally:
             if deadline is not None:
-                dog.watched.pop(self, None)
+                dog.watched.pop(deadline, None)
 
     def close(self) -> None:
         """Drop work that was never begun: its task was cancelled before its first step."""
@@ -515,7 +512,7 @@ class Bounded:
         if self._token is not None and self._token.is_cancelled():
             return cancelled(self.tool, still)
         if begun is None:
-            return ToolError(f"Tool '{self.tool}' has not run: its deadline passed before it could begin.", "timeout")
+            return _not_begun(self.tool)
         way_out = "Ask for less, or try again later."
         if not may_be_repeated(begun.spec):
             way_out = "Whether it took effect is unknown: find out before you ask for less."
@@ -582,6 +579,10 @@ def cancelled(tool: str, still: str = "") -> ToolError:
     return ToolError(f"Tool '{tool}' was cancelled.{still}", "cancelled")
 
 
+def _not_begun(tool: str) -> ToolError:
+    return ToolError(f"Tool '{tool}' has not run: its deadline passed before it could begin.", "timeout")
+
+
 def keep(task: "asyncio.Future[Any]") -> None:
     """Keep *task* until it is done. No call waits for it."""
     _detached_tasks.add(task)
@@ -599,13 +600,19 @@ class _Watchdog:
 
     def __init__(self) -> None:
         # Plain dictionary operations only: each is atomic, and every call with a deadline makes two.
-        self.watched: dict[Bounded, tuple[int, Deadline]] = {}
-        """Calls, the threads of their loops, and their deadlines."""
+        self.watched: dict[Deadline, tuple[int, str]] = {}
+        """The deadlines of calls, the threads of their loops, and their tools."""
         self._is_looking = False
 
-    def watch(self, call: Bounded, deadline: Deadline) -> None:
-        """Watch *call*, which begins on this thread's loop, until it is taken out of `watched`."""
-        self.watched[call] = threading.get_ident(), deadline
+    def watch(self, deadline: Deadline, work: Coroutine[Any, Any, Any], tool: str) -> None:
+        """Watch *work*, which begins on this thread's loop, until its *deadline* is taken out of `watched`.
+
+        Raises ToolError where that has passed.
+        """
+        if deadline.own_due <= monotonic():
+            work.close()
+            raise _not_begun(tool)
+        self.watched[deadline] = threading.get_ident(), tool
         if not self._is_looking:
             self._begin()
 
@@ -621,12 +628,12 @@ class _Watchdog:
         """Look at the calls as long as there are any; the next one begins another thread."""
         while self.watched:
             threading.Event().wait(_LOOK_INTERVAL_S)
-            for call, (thread, deadline) in list(self.watched.items()):
+            for deadline, (thread, tool) in list(self.watched.items()):
                 late_s = -deadline.left_s
-                if late_s > 2 * _LOOK_INTERVAL_S and self.watched.pop(call, None) is not None:
+                if late_s > 2 * _LOOK_INTERVAL_S and self.watched.pop(deadline, None) is not None:
                     _log.error(
                         "The event loop is blocked, and tool '%s' is %.1f s past its deadline. The loop is at: %s",
-                        call.tool,
+                        tool,
                         late_s,
                         _line_of(thread),
                     )
@@ -641,4 +648,4 @@ def _line_of(thread: int) -> str:
     return traceback.format_stack(frame)[-1].strip().partition("\n")[0] if frame else "an unknown place"
 
 
-_dog = _Watchdog()
+dog = _Watchdog()

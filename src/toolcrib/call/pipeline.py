@@ -54,7 +54,7 @@ from ..machinery import (
 )
 from .arguments import CheckedArguments
 from .events import EventStream
-from .execute import ENDED, Bounded, cancelled, execute, in_own_task, keep, leave_value, may_be_repeated, retry
+from .execute import ENDED, Bounded, cancelled, dog, execute, in_own_task, keep, leave_value, may_be_repeated, retry
 from .once import Claim, Recalled
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
@@ -77,39 +77,39 @@ async def run(
     One bound is around all steps once the tool is resolved, which run in a context of their own. Recording the end has
     its own. Middleware wraps all steps.
     """
-    started_at, trail = moment(), Trail()
-    if task is not None:  # which this is a run of
-        trail.task = task
+    started_at, trail, deadline = moment(), Trail(), None
+    trail.task = task  # which this is a run of
     try:
         tool = runtime.ready.get(call.tool) or await resolved(call, runtime)
-        outer, limit_s, deadline = current_deadline.get(), tool.spec.timeout_s, None
-        if not (outer is None and limit_s is call.timeout_s is runtime.timeout_s is None):
+        context, limit_s = copy_context(), tool.spec.timeout_s
+        if not (current_deadline.get() is None and limit_s is call.timeout_s is runtime.timeout_s is None):
             deadline = _deadline(limit_s, call, runtime)
-        context = copy_context()
+            context.run(current_deadline.set, deadline)
         if _DECIMALS in context:
             context.run(_copy_decimals)
-        if deadline is not None:
-            context.run(current_deadline.set, deadline)
         if runtime.wraps_all or tool.lock is not None:
             work = _through_middleware(tool, call, runtime, events, trail)
         else:
             work = _steps(tool, call, runtime, events, started_at, trail, trail)
         if call.cancellation is not None or events is not None:
             result = await in_own_task(Bounded(work, tool.spec.name, deadline, call.cancellation, trail, context))
-        elif deadline is not None:
-            result = await Bounded(work, tool.spec.name, deadline, None, trail, context)
         else:
+            if deadline is not None:
+                dog.watch(deadline, work, tool.spec.name)
             waiting = context.run(next, work.__await__(), ENDED)
             if waiting is ENDED:  # as most do
                 result = trail.value
             else:
-                result = await Bounded(work, tool.spec.name, None, None, trail, context).resumed(waiting)
+                result = await Bounded(work, tool.spec.name, deadline, None, trail, context).resumed(waiting)
     except BaseException as raised:
         try:
             result = await _end(raised, call, runtime, started_at, trail, trail)
         except BaseException as given_up:
             await _record_given_up(given_up, call, runtime, started_at, trail)
             raise
+    finally:
+        if deadline is not None:
+            dog.watched.pop(deadline, None)
     if trail.decision is not None or trail.failures or result.repairs:
         _add_metadata(result, trail, runtime.redaction)
     if runtime.ledger is not None and trail.claim is not None:
@@ -181,16 +181,15 @@ async def _steps(
         headers = None
         if type(value) is Result and not value.content:  # else it came with its own content
             headers, value = value.metadata.get("headers"), value.unwrap()
-        content = _normalize(tool, value)
-        part = content[0] if len(content) == 1 else None
-        text = part.json if type(part) is Data else part.text if type(part) is Text else None
+        content, text = _normalize(tool, value)
         if (redaction := runtime.redaction) is not None:
             if text is None or len(text) > LONG_CHARS:
                 texts = [part.text for part in content[:LONG_CHARS]]
                 content, text = await in_thread_if_long(partial(_redacted, content, redaction), texts), None
             elif redaction.redact(text) is not text:
                 content, text = _redacted(content, redaction), None
-        value = value.value if type(value) is Result else value
+        if type(value) is Result:
+            value = value.value
         result = Result(value, content, None, trail.repairs, started_at, moment(), raw_id(call), call.tool)
         if runtime.handles is not None and (text is None or len(text) > runtime.handles.limit_chars):
             await runtime.handles.bound(result, tool.spec.name)
@@ -495,21 +494,22 @@ async def _listed(items: Iterator[Any]) -> list[Any]:
         is_over.set()
 
 
-def _normalize(tool: Tool, value: Any) -> tuple[Content, ...]:
-    """Return the result *value* of a tool as content.
+def _normalize(tool: Tool, value: Any) -> tuple[tuple[Content, ...], str | None]:
+    """Return the result *value* of a tool as content, and its text, where it is nothing but text.
 
     Raises ToolError `invalid_result` for what is not as expected or has no JSON form, and the error of a failed Result.
     """
-    expected = tool.spec.output_schema
-    if expected is None or (type(value) in (list, tuple) and has_parts(value)):
+    kind, expected = type(value), tool.spec.output_schema
+    if expected is None or ((kind is list or kind is tuple) and has_parts(value)):
         content = content_of(value, tool.encode)
-    elif type(value) is str:
+        part = content[0] if len(content) == 1 else None
+        return content, part.text if isinstance(part, Text | Data) else None
+    if kind is str:
         if expected.get("type") != "string":
             tool.encode(value)  # raises where no text was expected
-        content = (Text(value),)
-    else:
-        content = (Data(tool.encode(value)),)
-    return content
+        return (Text(value),), value
+    text = tool.encode(value)
+    return (Data(text),), text
 
 
 def _add_headers(result: Result[Any], headers: Mapping[str, str], redaction: Redaction | None) -> None:
