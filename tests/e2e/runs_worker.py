@@ -65,7 +65,7 @@ async def main() -> None:
     async with Crib([dig, pay], store=Store(STORE, key=Path(KEY)), policy=policy) as crib:
         crib.store.ledger._lease_s = 1.0  # of what was killed, too: it ends soon
         async with Agent(Clerk(), crib.workbench(Caller("ann")), name="clerk") as agent:
-            print("ready", flush=True)
+            print(crib.store.ledger._heartbeat().owner, flush=True)
             for number in range(int(FROM), int(FROM) + int(COUNT)):
                 outcome = await agent.run(str(number))
                 print(number, outcome.task, flush=True)

@@ -5,6 +5,7 @@ The processes are those of `once_worker.py`; a checker reads their log and the l
 """
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -32,6 +33,8 @@ from .once_worker import POINTS, TASK_POINTS, Log, is_alive
 LEASE_S = 3.0
 """Short, and longer than a busy machine keeps a thread from running."""
 AT_ONCE = 4
+MAX_DUE_S = 60.0
+"""For how long a task may be due before a process takes it up."""
 
 
 class Storm:
@@ -42,6 +45,7 @@ class Storm:
         self.is_sqlite = self.store.file is not None
         self.dice = random.Random(seed)
         self.kills = self.freezes = 0
+        self.longest_due_s = 0.0
         worker = str(Path(__file__).with_name("once_worker.py"))
         command = [sys.executable, worker, url, str(folder / "store.key"), str(folder), str(LEASE_S)]
         self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -131,6 +135,15 @@ class Storm:
                     self._note_answers(pending.message, dict(zip(people, answers, strict=True)))
             await asyncio.sleep(0.1)
 
+    async def watch(self) -> None:
+        """Note for how long a task is due, by the clock of the database, until this is cancelled."""
+        while True:
+            with suppress(StoreError):
+                _, due_s = await self.store.ledger.counts()
+                self.longest_due_s = max(self.longest_due_s, due_s)
+                assert due_s <= MAX_DUE_S, f"a task has been due for {due_s:.0f} s"
+            await asyncio.sleep(0.5)
+
     def _note_answers(self, message: str, answers: dict[str, Any]) -> None:
         key = message.removeprefix("Who is ").removesuffix("?")
         for name, answer in answers.items():
@@ -205,6 +218,8 @@ def faults_of(
         yield f"is idempotent, and has ended with {entry.result}"
     if entry.state != "ended" and not (entry.is_lost and name in ("pay", "fail")):
         yield f"is left {entry.state}"
+    if entry.is_lost and not died_before({"line": math.inf}, events, deaths):
+        yield "is lost, and nobody had died"
     for event in told:
         if event["error"] and event["error"][0] == "lost" and not died_before(event, events, deaths):
             yield f"was told to be lost, and nobody had died: {event}"
@@ -355,14 +370,15 @@ async def test_processes_that_die_and_freeze_in_every_state_have_effects_once(
 async def test_tasks_whose_processes_die_and_freeze_in_every_state_end_and_do_no_step_again(
     storm: Storm, kills: int, freezes: bool
 ) -> None:
-    answering = asyncio.create_task(storm.answer())
+    beside = [asyncio.create_task(work) for work in (storm.answer(), storm.watch())]
     await storm.rage(kills, freezes=freezes, command="tasks")
     await storm.finish()
-    answering.cancel()
-    await asyncio.wait([answering])
-    assert answering.cancelled(), answering.exception()
+    for task in beside:
+        task.cancel()
+    await asyncio.wait(beside)
+    assert all(task.cancelled() for task in beside), [task.exception() for task in beside if not task.cancelled()]
     counts = await check(storm)
-    print(f"{storm.kills} kills, {storm.freezes} freezes: {dict(counts)}")
+    print(f"{storm.kills} kills, {storm.freezes} freezes, due for {storm.longest_due_s:.1f} s: {dict(counts)}")
     assert storm.kills == kills
     assert storm.freezes >= (kills // 8 if freezes else 0)
     assert counts["row ended"] > 0

@@ -5,17 +5,24 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from toolcrib import Approve, Crib
-from toolcrib.core import AnswerError
+from toolcrib.core import AnswerError, StoreError
 from toolcrib.store import Store
+from toolcrib.store.ledger import IS_LOST
+from toolcrib.store.tables import LEDGER
+
+from .test_once_storm import MAX_DUE_S
 
 WORKER = Path(__file__).with_name("runs_worker.py")
 SEED, RUNS_EACH = 20261128, 3
 WAIT_S = 120
+_OWNERS_OF_LOST = select(LEDGER.c.owner).where(IS_LOST)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +33,8 @@ async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int,
     print(f"seed {SEED}")
     store = Store(url, key=key)
     runs: dict[str, int] = {}
+    owners: list[str] = []
+    longest_due_s: list[float] = []
     async with Crib([], store=store) as crib:
 
         async def approve() -> None:
@@ -48,10 +57,19 @@ async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int,
             command = [str(WORKER), url, str(key), str(effects), str(first), str(count)]
             worker = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
             assert worker.stdout is not None
-            assert await worker.stdout.readline() == b"ready\n"
+            owners.append((await worker.stdout.readline()).decode().strip())
+            assert owners[-1]
             return worker
 
-        approving = asyncio.create_task(approve())
+        async def watch() -> None:
+            while True:
+                with suppress(StoreError):
+                    _, due_s = await store.ledger.counts()
+                    longest_due_s.append(due_s)
+                    assert due_s <= MAX_DUE_S, f"a task has been due for {due_s:.0f} s"
+                await asyncio.sleep(0.5)
+
+        beside = [asyncio.create_task(work) for work in (approve(), watch())]
         try:
             for round_ in range(kills):
                 worker = await start(RUNS_EACH, round_ * RUNS_EACH)
@@ -63,14 +81,19 @@ async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int,
             worker = await start(0, 0)
             try:
                 results = {run: await crib.tasks.wait(run, timeout_s=WAIT_S) for run in runs}
+                lost = await store.transact(lambda c: c.execute(_OWNERS_OF_LOST).scalars().all())
+                assert set(lost) <= set(owners[:-1]), (lost, owners)  # whose processes were killed
             finally:
                 worker.kill()
                 await worker.wait()
         finally:
-            approving.cancel()
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
+    assert all(task.cancelled() for task in beside), [task.exception() for task in beside if not task.cancelled()]
     store.close()
     ends = Counter("done" if result.error is None else result.error.code for result in results.values())
-    print(f"{len(runs)} runs, {kills} kills: {dict(ends)}")
+    print(f"{len(runs)} runs, {kills} kills, due for {max(longest_due_s):.1f} s: {dict(ends)}")
     assert len(runs) >= kills / 2
     paid = Counter(line for line in effects.read_text().splitlines() if line.startswith("pay"))
     assert [line for line, count in paid.items() if count > 1] == []
