@@ -34,6 +34,7 @@ import dialect_calls
 import gateway_calls
 import http_calls
 import keyed_calls
+import limit_calls
 import loop_holds
 import openapi_calls
 import sandbox_calls
@@ -320,6 +321,18 @@ async def call_log(effort: Effort) -> None:
         report(call_log_calls.TITLE, await in_turns(loops, effort.rounds, effort.batch_s), loops)
 
 
+async def limits() -> None:
+    """The floor is a limit of the process alone. A place takes two transactions, and one to give it back."""
+    for kind, title in limit_calls.TITLES.items():
+        say(event="doing", what=title)
+        async with limit_calls.calls(kind) as (own, shared):
+            rounds = {
+                FLOOR: await keyed_calls.processor_seconds(own),
+                BARE: await keyed_calls.processor_seconds(shared),
+            }
+            report(title, rounds, rounds)
+
+
 async def keyed(has_peers: bool) -> None:
     """No floor: what counts is a whole call on the processor, beside DBOS, and how often it commits."""
     say(event="doing", what=keyed_calls.TITLE)
@@ -533,6 +546,7 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await gateway(effort)
     await search(effort)
     await call_log(effort)
+    await limits()
     await keyed(bool(peers))
     await waiting()
     await loop_held(effort)

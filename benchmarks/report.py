@@ -24,6 +24,7 @@ HELD_BY = (
     "schemas of many parts",
 )
 KEYED, SEEN, DBOS = "a call with a new key, SQLite", "a call with a key that was seen", "DBOS, a workflow of one step"
+SHARED_LIMIT = "a call with a shared {}, SQLite"
 ANSWER = "an answer among 100,000 waiting tasks"
 OPENAPI = "loading an OpenAPI document of 1,000 operations"
 
@@ -160,6 +161,7 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("search among 10,000 tools", BARE): _median_at_most_us(10_000),
     (KEYED, DBOS): _toolcrib_faster(2),
     (SEEN, BARE): _at_most_us(100),
+    **{(SHARED_LIMIT.format(kind), BARE): _above_floor(1_000, 500) for kind in ("rate", "budget")},
     (ANSWER, BARE): _above_floor(1_000, 500),
     (WARM, BARE): _at_most_us(500),
     (WARM, SUBPROCESS): _toolcrib_faster(15),
