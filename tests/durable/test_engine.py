@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,13 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import AnswerError, Emitted, Progress, SetupError
+from toolcrib.machinery import LedgerEntry
+from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
 from toolcrib.workbench import LogLine, Rule, Rules, UnknownTaskError
 
 WAIT_S = 60
+KEY = b"k" * 32
 
 
 @pytest.fixture
@@ -585,3 +589,43 @@ async def test_the_log_says_which_task_no_process_has_taken_for_a_minute(
 def test_how_many_tasks_run_is_a_number() -> None:
     with pytest.raises(SetupError, match="'task_concurrency' is a number from 0"):
         Crib([], task_concurrency=-1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_on_postgresql_a_task_of_another_process_starts_without_a_poll(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool(task=True, idempotent=True)
+    async def dig(depth: int) -> int:
+        """Dig."""
+        return depth
+
+    async def listens() -> int:
+        query = text("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+        return int(await other.transact(lambda connection: connection.execute(query).scalar() or 0))
+
+    monkeypatch.setattr("toolcrib.durable.engine._POLL_S", 3600)
+    store, other = Store(url, key=lambda: [KEY]), Store(url, key=lambda: [KEY])
+    async with Crib([dig], store=store) as worker:
+        entry = task_entry(1)
+        await other.ledger.submit(entry)
+        await state(worker, entry.id, "ended")  # `wait` would poll as seldom
+        pid = await until(listens)
+        monkeypatch.setattr("toolcrib.durable.engine._LISTEN_AGAIN_S", 0.05)
+        end = text("SELECT pg_terminate_backend(:pid, 60000)")
+        await other.transact(lambda connection: connection.execute(end, {"pid": pid}).scalar())
+        entry = task_entry(2)
+        await other.ledger.submit(entry)  # whether it is listened to again or not yet
+        await state(worker, entry.id, "ended")
+    store.close()
+    other.close()
+
+
+def task_entry(depth: int) -> LedgerEntry:
+    """Return a task as another process stores it."""
+    now = datetime.now(UTC)
+    arguments = f'{{"depth": {depth}}}'
+    call = {"arguments": arguments, "profile": "default", "groups": [], "claims": [], "traceparent": None}
+    identity = (f"task_{depth}", "ann", f"task_{depth}", "digest", "dig", "default", True, now)
+    return LedgerEntry(*identity, state="queued", call=call, run_at=now - timedelta(seconds=1))

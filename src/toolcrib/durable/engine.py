@@ -39,6 +39,7 @@ from ..core import (
     Pending,
     Progress,
     Result,
+    StoreError,
     ToolError,
     content_from_dict,
     content_to_dict,
@@ -59,6 +60,7 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 3
 """How often a task is begun whose process died."""
 _POLL_S = 0.5
+_LISTEN_AGAIN_S = 5.0
 """How often the store is asked for what other processes have left or cancelled."""
 _SWEEP_S = 20.0
 _UNCLAIMED_S = 60.0
@@ -114,6 +116,7 @@ class EmbeddedTasks:
         self._rows: DatabaseTasks = crib.database.ledger
         self._rows_of_runs = cast("DatabaseTasks", Patient(self._rows))
         self._worker: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
         self._running: dict[str, tuple[asyncio.Task[None], CancellationToken, str]] = {}
         self._is_draining = False
         self._wake = asyncio.Event()
@@ -132,6 +135,7 @@ class EmbeddedTasks:
             logging.getLogger("toolcrib.tool").addHandler(_to_task)  # once
             self._rows.notify = from_any_thread(self._wake.set)
             self._worker = create_lasting_task(self._work())
+            self._listener = create_lasting_task(self._listen())
 
     @_at_home
     async def drain(self, timeout_s: float) -> None:
@@ -142,8 +146,9 @@ class EmbeddedTasks:
     async def stop(self) -> None:
         self._end_following()
         self._rows.notify = lambda: None
-        worker, self._worker = self._worker, None
-        tasks = [task for task, *_ in self._running.values()] + ([worker] if worker is not None else [])
+        own = [task for task in (self._worker, self._listener) if task is not None]
+        self._worker = self._listener = None
+        tasks = [task for task, *_ in self._running.values()] + own
         tasks += [] if self._webhooks is None else self._webhooks.sending
         for task in tasks:
             task.cancel()
@@ -284,6 +289,20 @@ class EmbeddedTasks:
 
     # Runs
 
+    async def _listen(self) -> None:
+        """Look at once where the store says that a task is due; else it is seen a little later, as on SQLite."""
+        is_listening = True
+        while self.crib.database is not None and self.crib.database.file is None:
+            try:
+                async for _ in self._rows.notices():
+                    is_listening = True
+                    self._wake.set()
+            except StoreError as error:
+                if is_listening:  # once for each time that the connection breaks off
+                    log_failure("Tasks start up to half a second late: the store cannot be listened to", error, None)
+                is_listening = False
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+
     async def _work(self) -> None:
         """Run what is due, as long as the crib is started."""
         next_sweep = 0.0
@@ -416,7 +435,9 @@ class EmbeddedTasks:
             idempotency_key=None if entry.key == entry.id else entry.key,
         )
         rows = self._rows_of_runs
-        run, events = TaskRun(entry, StepLog(entry, rows, await rows.steps(entry.id))), EventStream()
+        is_first = entry.fence == 2  # `take` counts from 1; nothing is stored of it yet
+        steps = {} if is_first else await rows.steps(entry.id)
+        run, events = TaskRun(entry, StepLog(entry, rows, steps)), EventStream()
         bench = self.crib.workbench(caller_of(entry))
         _lines.set(from_any_thread(cast(EventQueue[TaskEvent], events).add))
         try:

@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -48,6 +48,7 @@ _LOOK_INTERVAL_S = 10.0
 """How often a process that has the database open looks for a migration by a newer Toolcrib."""
 _BATCH = 200
 _LOCK = 0x746F6F6C63726962  # "toolcrib": the advisory lock of PostgreSQL under which tables are migrated
+_NOTIFY = text("SELECT pg_notify(:channel, '')")
 _NOTHING: Mapping[str, Any] = {}
 _NAMED = sqlite_dialect(paramstyle="named")
 
@@ -135,6 +136,22 @@ class Database:
             return process.transact(work, lock=lock, write=write)
 
         return await process.run(transact)
+
+    async def notices(self, channel: str) -> AsyncGenerator[None]:
+        """Yield once it listens to *channel*, and then as often as any process has committed a `notify` of it.
+
+        For PostgreSQL alone. Raises StoreError where the connection breaks off.
+        """
+        from psycopg import AsyncConnection, sql
+
+        with error_as_store_error(self.place):
+            engine = _engine(self._url)
+            _, options = engine.dialect.create_connect_args(engine.url)
+            async with await AsyncConnection.connect(**options, autocommit=True) as connection:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+                yield
+                async for _ in connection.notifies():
+                    yield
 
     def write(self, work: Callable[[Connection], T], *, lock: bool = True) -> T:
         """Return `transact`, on the thread that asks, which waits: for a thread of its own that writes.
@@ -245,6 +262,12 @@ class Database:
             update = table.update().where(*key_matches, column == row[sealed.column])
             done += connection.execute(update.values({sealed.column: again})).rowcount
         return done, last
+
+
+def notify(connection: Connection, channel: str) -> None:
+    """Let those who listen to *channel* know, once the transaction is committed. On SQLite nothing happens."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY, {"channel": channel})
 
 
 class _Process:

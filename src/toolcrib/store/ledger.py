@@ -22,6 +22,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ..core import SetupError, StoreError
 from ..machinery import LedgerEntry, log_failure
+from .database import notify
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -45,6 +46,9 @@ DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
 _PRUNE_INTERVAL, MAX_PRUNED = 256, 1_000
 """After how many claims what has expired is deleted, and how much at a time."""
+
+TASKS_CHANNEL = "toolcrib_tasks"
+"""What is notified where a task is due now, or is to stop."""
 
 DATABASE_NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
@@ -321,7 +325,8 @@ class DatabaseLedger:
 
 def wake(connection: Connection, subject: str) -> None:
     """Make due the tasks that wait for *subject*: a question that was answered, a task that has ended."""
-    connection.execute(_WAKE, {"subject": subject})
+    if connection.execute(_WAKE, {"subject": subject}).rowcount:
+        notify(connection, TASKS_CHANNEL)
 
 
 def follow_end(connection: Connection, task: str) -> None:

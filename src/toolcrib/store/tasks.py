@@ -5,7 +5,7 @@ Between its runs a task holds nothing: it waits for a time, or for what makes it
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,8 @@ from sqlalchemy import Connection, bindparam, case, func, literal_column, or_, s
 
 from ..core import StoreError, ToolError
 from ..machinery import LedgerEntry, share
-from .ledger import IS_LATE, IS_LOST, SELECT, DatabaseLedger, Now, clear_columns, follow_end
+from .database import notify
+from .ledger import IS_LATE, IS_LOST, SELECT, TASKS_CHANNEL, DatabaseLedger, Now, clear_columns, follow_end
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -52,7 +53,7 @@ _IS_LEFT = (_t.state == "running") & (_t.idempotent == 1) & IS_LATE
 _IS_DUE = (_t.run_at <= Now()) & or_(_IS_IDLE, _IS_LEFT)  # what runs was due
 _IS_OPEN = text("toolcrib_ledger.is_task = 1 AND toolcrib_ledger.state <> 'ended'")
 """As the index `toolcrib_ledger_due` has it, which is used for no other spelling."""
-_DUE = SELECT.where(_IS_OPEN, _IS_DUE).order_by(_t.run_at).limit(bindparam("count"))
+_DUE = SELECT.where(_IS_OPEN, _IS_DUE).order_by(_t.run_at).limit(bindparam("count")).with_for_update(skip_locked=True)
 _IN_STATE = {
     "queued": or_(_t.state == "queued", _t.state == "released", _IS_LEFT),
     "running": (_t.state == "running") & ~IS_LATE,
@@ -112,6 +113,7 @@ class DatabaseTasks(DatabaseLedger):
             self._wait(connection, entry, subjects)
             if has_come:
                 connection.execute(LEDGER.update().where(_t.id == encode_name(entry.id)).values(run_at=Now()))
+            notify(connection, TASKS_CHANNEL)
             return current
 
         current = await self._store.transact(submit)
@@ -128,8 +130,10 @@ class DatabaseTasks(DatabaseLedger):
         One whose process died runs again if it is idempotent, and that is counted.
         """
         heartbeat, occupied, entries = self._heartbeat(), Counter(running), list[LedgerEntry]()
-        if not await self._store.read(*self._due_of(tools, 1, _full(occupied, places))):
-            return ()
+        if self._store.file is not None and not await self._store.read(
+            *self._due_of(tools, 1, _full(occupied, places))
+        ):
+            return ()  # without a turn to write
 
         def take(connection: Connection) -> None:
             full, before = _full(occupied, places), None
@@ -147,7 +151,7 @@ class DatabaseTasks(DatabaseLedger):
         await self._store.transact(take)
         for entry in entries:
             heartbeat.begin(entry)
-        return entries
+        return tuple(entries)
 
     def _due_of(self, tools: tuple[str, ...], count: int, full: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Return the query of *count* tasks that are due, and its values: those of the principals *full* are not."""
@@ -193,6 +197,7 @@ class DatabaseTasks(DatabaseLedger):
             if not connection.execute(LEDGER.update().where(*own, _t.state == "running").values(values)).rowcount:
                 return False
             self._wait(connection, entry, subjects)
+            notify(connection, TASKS_CHANNEL)
             return True
 
         is_parked = await self._store.transact(park)
@@ -227,9 +232,14 @@ class DatabaseTasks(DatabaseLedger):
                 follow_end(connection, row_id)
                 return True
             connection.execute(LEDGER.update().where(_t.id == row_id, _t.state == "running").values(cancelled=1))
+            notify(connection, TASKS_CHANNEL)
             return False
 
         return await self._store.transact(cancel)
+
+    def notices(self) -> AsyncGenerator[None]:
+        """Yield where a task may be due, or is to stop, as `Database.notices`."""
+        return self._store.notices(TASKS_CHANNEL)
 
     async def unclaimed(self, after_s: float) -> Sequence[str]:
         """Return the names of the tools with tasks that have been due for so long, and that no process has taken."""
