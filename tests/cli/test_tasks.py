@@ -14,6 +14,7 @@ import pytest
 from toolcrib import Caller, Context, Crib, Input, tool
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
+from toolcrib.store.tables import LEDGER
 
 from .conftest import Run
 
@@ -77,9 +78,15 @@ def submit(folder: Path, number: int, name: str = "dig", age_s: float = 0, princ
         now + timedelta(seconds=number),
         state="queued",
         call=call,
-        run_at=now - timedelta(seconds=age_s),
+        run_at=now,
     )
-    in_store(folder, lambda store: store.ledger.submit(entry))
+
+    async def store_it(store: Store) -> None:
+        await store.ledger.submit(entry)
+        since = LEDGER.update().where(LEDGER.c.id == id).values(run_at=LEDGER.c.run_at - int(age_s * 1e6))
+        await store.transact(lambda connection: connection.execute(since).rowcount)
+
+    in_store(folder, store_it)
     return id
 
 
