@@ -26,7 +26,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import AnswerError, Emitted, Progress, SetupError
+from toolcrib.core import AnswerError, Emitted, Progress, SetupError, ToolcribError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
@@ -109,6 +109,9 @@ async def test_a_task_belongs_to_its_principal(path: Path) -> None:
         rest = await crib.tasks.list(principal="ann", after=first[-1].id)
         assert [task.id for task in (*first, *rest)] == [ids[3], ids[1], ids[0]]
         assert len(await crib.tasks.list()) == 4
+        for wrong in ({"state": "nope"}, {"limit": 0}, {"limit": 10**30}):
+            with pytest.raises(ToolcribError, match=r"a state \(queued, .*\) and a limit from 1"):
+                await crib.tasks.list(**wrong)  # type: ignore[arg-type]
 
 
 async def test_a_key_stands_for_one_task(path: Path) -> None:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
 
 from ..call import (
     EventQueue,
@@ -40,6 +40,7 @@ from ..core import (
     Progress,
     Result,
     StoreError,
+    ToolcribError,
     ToolError,
     content_from_dict,
     content_to_dict,
@@ -75,6 +76,9 @@ MAX_LINE_CHARS = 4_000
 """How long a line of a tool's log is that is stored with its task."""
 
 _log = logging.getLogger("toolcrib")
+
+MAX_LISTED = 10_001
+"""How many tasks are listed at a time: those of the largest page of the command, and whether there are more."""
 
 _lines: ContextVar[Callable[[LogLine], object] | None] = ContextVar("lines", default=None)
 """Stores what the task that runs logs."""
@@ -168,6 +172,9 @@ class EmbeddedTasks:
         after: str | None = None,
         limit: int = 50,
     ) -> Sequence[Task]:
+        if state not in (None, *get_args(TaskState)) or not 0 < limit <= MAX_LISTED:
+            states = ", ".join(get_args(TaskState))
+            raise ToolcribError(f"tasks.list takes a state ({states}) and a limit from 1 to {MAX_LISTED:,}.")
         last = None if after is None else await self._entry(after, principal)
         return [self._shown(entry) for entry in await self._rows.listed(principal, state, last, limit)]
 
