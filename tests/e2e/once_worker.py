@@ -144,9 +144,11 @@ class FatedLedger(DatabaseTasks):
         return entries
 
     def _take(self, connection: Any, entry: Any, owner: str) -> Any:
+        began = time.monotonic()
         run = super()._take(connection, entry, owner)
         if run is not None:
-            self.log.write("takes", run.key, fence=run.fence, attempts=run.attempts)
+            was_frozen = time.monotonic() - began > 1.0  # on its way here, by another thread
+            self.log.write("takes", run.key, fence=run.fence, attempts=run.attempts, was_frozen=was_frozen)
             self.fences[run.key] = run.fence
             self.fate.at("in the transaction that takes")
         return run

@@ -255,6 +255,8 @@ def faults_of_task(
     waits = {event["fence"]: event["line"] for event in by["waits"]}
     ordered = sorted(runs.values(), key=lambda event: event["fence"])
     for run, following in pairwise(ordered):
+        if run["was_frozen"]:  # so its lease may have run out before it is in the log
+            continue
         if not run["line"] < waits.get(run["fence"], 0) < following["line"] and not died_in(run, following, deaths):
             yield f"was taken from a process that was well: {run}, {following}"
     last = ordered[-1] if ordered else None
