@@ -14,7 +14,7 @@ from toolcrib.core import StoreError, ToolError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 from toolcrib.store.ledger import follow_end
-from toolcrib.store.tables import WAITS
+from toolcrib.store.tables import WAITS, of_step
 from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
 
 from .conftest import MakeStore
@@ -185,7 +185,7 @@ async def test_what_ends_while_a_task_begins_to_wait_for_it_makes_it_due(make_st
     assert [entry.id for entry in await store.ledger.take(("dig",), 5)] == ["a"]
 
 
-async def test_a_store_of_before_keeps_what_its_tasks_wait_for(tmp_path: Path) -> None:
+async def test_a_store_of_before_keeps_what_its_tasks_wait_for_and_their_steps(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "store.db")
     connection.executescript((Path(__file__).with_name("versions") / "store-4.sql").read_text())
     columns = (
@@ -193,10 +193,14 @@ async def test_a_store_of_before_keeps_what_its_tasks_wait_for(tmp_path: Path) -
     )
     values = "'a', 'bob', 'a', 'd', 'dig', 't', 1, 'waiting', '', 1, 0, 0, 0"  # it waits for 'pending_1', by its digest
     connection.execute(f"INSERT INTO toolcrib_ledger ({columns}, body, waits_on) VALUES ({values}, x'00', 'd1')")
+    store = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
+    step = {"task": "a", "principal": "bob", "position": 0, "key": "step one"}
+    value = store.keys.seal(b"7", *of_step(step))
+    connection.execute("INSERT INTO toolcrib_steps VALUES ('a', 'bob', 0, 'step one', ?)", (value,))
     connection.commit()
     connection.close()
-    store = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
     rows = await store.read(WAITS.select())
+    assert await store.ledger.steps("a") == {0: ("step one", 7, False)}
     store.close()
     assert [dict(row) for row in rows] == [{"task": "a", "principal": "bob", "subject": "pending_1"}]
 

@@ -285,8 +285,12 @@ class DatabaseTasks(DatabaseLedger):
 
     async def steps(self, task: str) -> dict[int, tuple[str, Any, bool]]:
         """Return the keys and values of the finished steps of *task*, by their place, as `add_step` got them."""
-        rows = await self._store.read(_STEPS, {"task": encode_name(task)})
-        return {int(row["position"]): tuple(self._opened(row["value"], of_step(row))) for row in rows}
+        steps: dict[int, tuple[str, Any, bool]] = {}
+        for row in await self._store.read(_STEPS, {"task": encode_name(task)}):
+            value = self._opened(row["value"], of_step(row))
+            # A key beside its value is of a version before keys were sealed.
+            steps[int(row["position"])] = (decode_name(row["key"]), value, False) if row["key"] else tuple(value)
+        return steps
 
     async def add_step(
         self, entry: LedgerEntry, position: int, key: str, value: Any, is_parallel: bool = False, /
