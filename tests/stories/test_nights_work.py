@@ -98,8 +98,11 @@ async def test_a_nights_work_is_finished_once_and_the_model_goes_on_by_itself(cl
     with httpx2.Client(base_url=clerk.line(second), timeout=WAIT_S) as http:
         (pending,) = await until(lambda: http.get("/api/pending").json()["pending"])
         assert (pending["kind"], pending["tool"], pending["message"]) == ("input", "travel", "Which seat?")
-        names = [(task["tool"], task["state"]) for task in http.get("/api/tasks").json()["tasks"]]
-        assert names == [("agent/clerk", "waiting"), ("travel", "waiting")]
+
+        def states() -> list[tuple[str, str]]:
+            return [(task["tool"], task["state"]) for task in http.get("/api/tasks").json()["tasks"]]
+
+        await until(lambda: states() == [("agent/clerk", "waiting"), ("travel", "waiting")])
         answer = {"kind": "input", "value": "12A"}
         answered = http.post(f"/api/pending/{pending['id']}/answer", json=answer)
         assert answered.status_code == 200, answered.text
