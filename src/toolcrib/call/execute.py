@@ -57,10 +57,10 @@ from ..machinery import (
     current_client,
     current_deadline,
     from_any_thread,
-    is_amount,
     leaves,
     redacted,
     redacted_content,
+    require_spent,
     run_here,
 )
 from .events import EventStream
@@ -269,11 +269,12 @@ class CallPort:
 
     async def spend(self, unit: str, amount: float, /) -> None:
         """Count what the work has used. Raises ToolError `limited`, and ToolcribError for a unit of another tool."""
+        require_spent(unit, amount)  # a worker process has asked, perhaps, which may send anything
         own = {*(self._tool.cost or ())} - COUNTED_UNITS
-        if (own and unit not in own) or not is_amount(unit, amount):
+        if own and unit not in own:
             from ..schema import closest_match, did_you_mean
 
-            hint = did_you_mean(closest_match(str(unit), own))
+            hint = did_you_mean(closest_match(unit, own))
             raise ToolcribError(
                 f"Tool '{self._tool.spec.name}' spends '{unit}', and declares {', '.join(sorted(own))}.{hint}"
             )

@@ -17,7 +17,7 @@ from .runtime import Runtime
 T = TypeVar("T")
 
 _RETRY_S = 0.5
-"""How often a task that runs looks whether its store is back."""
+"""The pause before a running task tries a store again that was away."""
 MAX_STEPS = 1_000
 MAX_STEP_CHARS = 1024 * 1024
 
@@ -31,7 +31,7 @@ class Tasks(Protocol):
 
 
 class Patient:
-    """*store* as tasks use it that run: what it does is done again while its database is away."""
+    """The *store* of running tasks: it repeats what failed until its database is back."""
 
     def __init__(self, store: object) -> None:
         self._store = store

@@ -128,7 +128,7 @@ def _serve(
 def opened(
     session: Session, sources: Sequence[str], tools: Sequence[str], *, is_dev: bool = False, **how: Any
 ) -> "tuple[Opened, Callable[[str], None]]":
-    """Set the log up, and open the *sources* with a store. Return them, and what a person is told things by."""
+    """Set up the log, and open the *sources* with a store. Return them, and the function that reports to a person."""
     log = session.settings.values.log
     log_to_stderr(tracebacks=True)
     shows_calls = is_dev if log.calls is None else log.calls

@@ -37,7 +37,7 @@ def worker(
         typer.Option(
             metavar="PORT",
             callback=port_number,
-            help="Answer /livez, /readyz and /metrics to this computer at this port; 0 takes any free one.",
+            help="Answer this computer at this port: /livez, /readyz, with metrics /metrics; 0 takes any free one.",
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved.")] = True,

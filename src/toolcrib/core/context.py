@@ -88,6 +88,14 @@ def is_amount(unit: Any, amount: Any) -> bool:
     return re.fullmatch("[a-z][a-z0-9_]{0,31}", unit) is not None and 0 <= amount <= 1e12
 
 
+def require_spent(unit: Any, amount: Any) -> None:
+    """Raise ToolcribError where *amount* of *unit* is nothing that a tool can report."""
+    if not is_amount(unit, amount) or unit in COUNTED_UNITS:
+        raise ToolcribError(
+            'ctx.spend takes a unit, other than calls and seconds, and a number from 0, as in spend("tokens", 512).'
+        )
+
+
 @dataclass(slots=True)
 class Context:
     """What a running tool may see and do. Injected where a parameter is annotated with it; not in the schema.
@@ -182,10 +190,7 @@ class Context:
         Calls and seconds are counted without it. Raises ToolError `limited` where that is more than was left; it counts
         all the same.
         """
-        if not is_amount(unit, amount) or unit in COUNTED_UNITS:
-            raise ToolcribError(
-                'ctx.spend takes a unit, other than calls and seconds, and a number from 0, as in spend("tokens", 512).'
-            )
+        require_spent(unit, amount)
         await self.port.spend(unit, amount)
 
     def http(self, provider: str) -> Any:

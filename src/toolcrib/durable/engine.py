@@ -61,9 +61,11 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 3
 """How often a task is begun whose process died."""
 _POLL_S = 0.5
-_LISTEN_AGAIN_S = 5.0
 """How often the store is asked for what other processes have left or cancelled."""
+_LISTEN_AGAIN_S = 5.0
+"""The pause before a process listens again whose connection broke off."""
 _SWEEP_S = 20.0
+"""How often the engine looks for tasks that no process takes up."""
 _UNCLAIMED_S = 60.0
 """After how long the log says that no process takes up a task that is due."""
 MAX_FAILURES = 10
@@ -75,11 +77,10 @@ _AUTHORIZATION_S = 5.0
 MAX_LINE_CHARS = 4_000
 """How long a line of a tool's log is that is stored with its task."""
 
-_log = logging.getLogger("toolcrib")
-
 MAX_LISTED = 10_001
 """How many tasks are listed at a time: those of the largest page of the command, and whether there are more."""
 
+_log = logging.getLogger("toolcrib")
 _lines: ContextVar[Callable[[LogLine], object] | None] = ContextVar("lines", default=None)
 """Stores what the task that runs logs."""
 

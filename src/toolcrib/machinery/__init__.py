@@ -22,6 +22,7 @@ from ..core.context import (
     Port,
     Scope,
     is_amount,
+    require_spent,
 )
 from ..core.display import escaped, one_line
 from ..core.engine import Ledger, LedgerEntry, Steps
@@ -131,6 +132,7 @@ __all__ = [
     "in_thread",
     "in_thread_if_long",
     "is_amount",
+    "require_spent",
     "is_handle",
     "is_long",
     "key_digest",

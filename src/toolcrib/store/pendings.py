@@ -109,8 +109,8 @@ class DatabasePendings:
         row = rows[0]
         self._decode(row)  # raises where it is damaged
         changes = self._answered(row, answer, by)
-        values = {"row": row["number"], "now": encode_time(now), "by": changes["answered_by"]}
-        values["sealed"] = changes["answer"]
+        answer_columns = {"by": changes["answered_by"], "sealed": changes["answer"]}
+        values = {"row": row["number"], "now": encode_time(now), **answer_columns}
 
         def answer_and_wake(connection: Connection) -> bool:
             is_answered = connection.execute(_ANSWER, values).rowcount == 1

@@ -41,9 +41,10 @@ MAX_EVENTS = 1_000
 MAX_READ_EVENTS = 10
 """How many events are read at a time: a connection that is slow holds them in memory."""
 
-_PAUSE_US = 3600 * 1_000_000
 MAX_OPEN = 10_000
 """How many tasks of a principal there are that have not ended."""
+_PAUSE_US = 3600 * 1_000_000
+"""The pause before a damaged task is looked at again."""
 
 _NONE: Mapping[str, int] = {}
 _t = LEDGER.c

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Per = Literal["tool", "principal", "workbench"]
 
 NESTED_TURN_WAIT_S = 30.0
-"""How long a serial tool that another one calls waits for its turn in other processes, where there is no deadline."""
+"""The longest that a nested call of a serial tool waits for other processes, where it has no deadline."""
 
 _RATE = re.compile(r"([0-9]{1,9}) ?/ ?([0-9]{0,9}) ?(s|min|h)")
 _BUDGET = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ([a-z][a-z0-9_]{0,31}) ?/ ?([0-9]{0,9}) ?(s|min|h|d)")
@@ -400,7 +400,7 @@ class _Part:
         return wait_s
 
     async def settle(self, total: float) -> float:
-        """Have taken *total*, whatever is left. Return in how many seconds there is no debt."""
+        """Charge *total* in all, whatever is left. Return the seconds until the debt is paid; 0.0 without one."""
         size, _, window = _budget(self.limit.budget or "")
         more, self.total, most = total - self.total, total, window * (1 + MAX_DEBT)
         return await self.charge(min(int(more * window / size), most), window, most) if more else 0.0
