@@ -11,7 +11,7 @@ from .errors import ToolError
 EntryState = Literal["queued", "running", "waiting", "ended", "released"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LedgerEntry:
     """One call with an idempotency key, or that runs as a task, as a ledger has it.
 
@@ -21,7 +21,7 @@ class LedgerEntry:
     run here. *is_abandoned*: its process has not been heard of within its lease, so it is not known how far it came.
     *approved_by* is the person who approved it, and *approval* the digest of what they approved. *arguments* are JSON
     text, secrets redacted. Of a task, *call* is what runs, and its caller; *attempts* counts the runs whose process
-    died.
+    died. Treat it as a value. (Not frozen: each call with a key makes two, and freezing costs 4 µs each.)
     """
 
     id: str

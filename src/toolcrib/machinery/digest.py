@@ -6,13 +6,15 @@ from typing import Any
 
 from ..core import Caller, Hints, Tool, ToolSpec
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # `json.dumps` makes one at each call
+
 
 def canonical(value: Any) -> str:
     """Return a JSON value as the one text for it: names sorted, no white space. Raises TypeError for what is not JSON.
 
     1, 1.0 and true stay apart: a tool can tell them from one another.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=True)
+    return _ENCODER.encode(value)
 
 
 def definition_digest(spec: ToolSpec, body: str = "") -> str:
@@ -53,4 +55,4 @@ def _sha256(*parts: Any) -> str:
     import hashlib  # OpenSSL: who only defines tools needs none
 
     # As one JSON array: where a part ends is never in doubt, whatever stands in it.
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(canonical(parts).encode()).hexdigest()

@@ -171,7 +171,7 @@ _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
 def parse_exact(text: str | bytes) -> Any:
     """Parse JSON *text* that `parse_json` accepts."""
-    return json.loads(text, parse_float=_number)
+    return _EXACT_DECODER.decode(text if isinstance(text, str) else text.decode())
 
 
 def exact(number: Decimal) -> float | Decimal:
@@ -185,7 +185,7 @@ def canonical_json(value: Any) -> str:
 
     An integer stays apart from the same number with a fraction, as a tool can tell 1 from 1.0.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_canonical)
+    return _CANONICAL_ENCODER.encode(value)
 
 
 def write_json(value: Any) -> str:
@@ -214,3 +214,8 @@ def _canonical(number: Decimal) -> str:
     text = "".join(map(str, digits)).lstrip("0")
     significant = text.rstrip("0")
     return f"{_MARK}{'-' if sign else ''}{significant}E{int(exponent) + len(text) - len(significant)}"
+
+
+# The functions of `json` make one at each call where they are given options.
+_EXACT_DECODER = json.JSONDecoder(parse_float=_number)
+_CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_canonical)

@@ -89,7 +89,13 @@ class Document:
     @cached_property
     def identity(self) -> str:
         """A text that two calls share only if they have the same `bytes`, made defaults aside."""
-        return canonical_json([self._read("none", ignore_function=True), self._read("fixed")])
+        reader = _Reader(self._plan, "fixed", None)
+        document = self._read_by(reader)
+        fixed = self._with_defaults(document)
+        if not reader.has_filled and fixed is document:  # as most calls, which leave out nothing
+            text = canonical_json(document)
+            return f"[{text},{text}]"
+        return canonical_json([self._read("none", ignore_function=True), fixed])
 
     @cached_property
     def identity_as_sent(self) -> str:
@@ -104,16 +110,22 @@ class Document:
     def _read(
         self, defaults: "Defaults", *, mask: str | None = None, is_received: bool = False, ignore_function: bool = False
     ) -> Any:
-        reader = _Reader(self._plan, defaults, mask, is_received=is_received)
-        try:
-            document = reader.arguments(self._sent, self._value, self._view)
-        except RecursionError:
-            problem = "The arguments are nested too deeply to be decided on. Send flatter ones, or in several calls."
-            raise ToolError(problem, "denied") from None
-        if not isinstance(document, dict) or ignore_function:
+        document = self._read_by(_Reader(self._plan, defaults, mask, is_received=is_received))
+        return document if ignore_function else self._with_defaults(document, mask)
+
+    def _with_defaults(self, document: Any, mask: str | None = None) -> Any:
+        """Return *document* with the defaults of the function, where it lacks any."""
+        if not isinstance(document, dict) or self._defaults.keys() <= document.keys():
             return document
         missing = {name: value for name, value in self._defaults.items() if name not in document}
         return document | {name: written(value, mask=mask, strict=False) for name, value in missing.items()}
+
+    def _read_by(self, reader: "_Reader") -> Any:
+        try:
+            return reader.arguments(self._sent, self._value, self._view)
+        except RecursionError:
+            problem = "The arguments are nested too deeply to be decided on. Send flatter ones, or in several calls."
+            raise ToolError(problem, "denied") from None
 
 
 Defaults = Literal["judged", "all", "fixed", "made", "none"]
@@ -126,19 +138,22 @@ Where rules judge, all, and what a field gets from inside another member.
 class _Reader:
     """One walk through a document beside its value.
 
-    *is_received*: scalars and keys are what the tool gets, not what was sent. Views are the places of the schema that a
-    part may belong to, () where that is not known.
+    *is_received*: scalars and keys are what the tool gets, not what was sent. `has_filled`: a member that was not sent
+    has its default. Views are the places of the schema that a part may belong to, () where that is not known, or they
+    make no difference.
     """
 
-    def __init__(self, plan: Plan | None, defaults: Defaults, mask: str | None, *, is_received: bool) -> None:
+    def __init__(self, plan: Plan | None, defaults: Defaults, mask: str | None, *, is_received: bool = False) -> None:
         self._plan = plan
         self._defaults = defaults
         self._mask = mask
         self._is_received = is_received
+        self.has_filled = False
 
     def arguments(self, document: Any, value: Any, view: SchemaView | None) -> Any:
         """Return the whole *document*, of which *value* was made."""
-        views = () if view is None else view.alternatives
+        is_shaped = self._mask is not None or self._is_received  # else a part stays as it was sent, secret or encoded
+        views = view.alternatives if is_shaped and view is not None else ()
         if self._plan is not None and self._plan.root and isinstance(document, dict) and isinstance(value, Mapping):
             return self._object(document, value, self._plan.root, views)
         return self._read(document, value, views)
@@ -205,6 +220,7 @@ class _Reader:
                 continue
             if name not in read if field.inside.isdisjoint(document) else self._defaults == "judged":
                 read[name] = written(default, mask=self._mask, strict=False)
+                self.has_filled = True
         return read
 
     def _fills(self, field: Field) -> bool:
@@ -247,7 +263,7 @@ class _Decimals(_Reader):
     """
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan, "none", None, is_received=False)
+        super().__init__(plan, "none", None)
         self.decimals: list[Decimal] = []
         self.others: list[Decimal] = []
 
@@ -271,6 +287,8 @@ def _fits(fields: Fields, document: Mapping[str, Any], value: Mapping[str, Any])
 
 
 def _members_of(views: Sequence[SchemaView], *names: str) -> Sequence[SchemaView]:
+    if not views:
+        return ()
     places = dict.fromkeys([place for view in views for name in set(names) for place in view.member(name)])
     return tuple([part for place in places for part in place.alternatives])
 

@@ -197,4 +197,4 @@ def _decoded(text: bytes, place: str) -> list[bytes]:
 def _associated(binding: Sequence[str]) -> bytes:
     # With lengths, so that no two bindings are written the same.
     parts = [part.encode(errors="surrogatepass") for part in binding]
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])

@@ -188,7 +188,7 @@ def of_result(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def of_entry(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = ("id", "principal", "key", "digest", "tool", "thread", "idempotent", "started_at")
-    return ("entry", *(str(row[name]) for name in names))
+    return ("entry", *[str(row[name]) for name in names])
 
 
 def of_end(row: Mapping[str, Any]) -> tuple[str, ...]:
