@@ -95,7 +95,7 @@ def lose(folder: Path, number: int) -> str:
     id = submit(folder, number, "pay")
 
     async def leave(store: Store) -> None:
-        (entry,) = await store.ledger.take(("pay",), 1)
+        (entry,) = await store.ledger.take([{"pay": ""}], 1)
         store.ledger.give_up(entry)
         await until(store.ledger.lost)
 

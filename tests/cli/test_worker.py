@@ -183,6 +183,63 @@ async def test_a_worker_leaves_tasks_of_tools_that_it_does_not_have(bench: Bench
     assert not any(line.startswith("dig") for line in bench.effects())
 
 
+def with_depth(parameter: str) -> str:
+    """Return the tools with one more parameter."""
+    return TOOLS.replace("name: str, context: Context) -> str:", f"name: str, context: Context, {parameter}) -> str:")
+
+
+async def test_workers_of_two_versions_leave_the_tasks_of_one_another_alone(bench: Bench) -> None:
+    (bench.folder / "new.py").write_text(with_depth("*, depth: int"))
+
+    @tool(task=True, idempotent=True, name="work")
+    async def new_work(name: str, depth: int) -> str:
+        """Do in this process what the new workers should do."""
+        return "by the wrong process"
+
+    for name, version in (("a", "old"), ("b", "new"), ("c", "old"), ("d", "new")):
+        bench.go(name, version)
+    async with Crib([new_work], store=bench.crib.store, task_concurrency=0) as new_crib:
+
+        async def submit_new(name: str) -> str:
+            pending = (await new_crib.workbench(Caller("ann")).call("work", {"name": name, "depth": 1})).pending
+            assert pending is not None
+            return pending.id
+
+        with bench.worker("new", source="new.py") as new:
+            first, second = await bench.submit("a"), await submit_new("b")
+            assert await bench.result(second) == "b by new"
+            task = await bench.crib.tasks.get(first)
+            assert (task.state, task.attempts) == ("queued", 0)
+            with bench.worker("old"):
+                assert await bench.result(first) == "a by old"
+                assert await terminated(new) == 128 + signal.SIGTERM
+                first, second = await submit_new("d"), await bench.submit("c")
+                assert await bench.result(second) == "c by old"
+                task = await bench.crib.tasks.get(first)
+                assert (task.state, task.attempts) == ("queued", 0)
+        with bench.worker("new", source="new.py"):
+            assert await bench.result(first) == "d by new"
+
+
+@pytest.mark.parametrize("is_fit", [True, False])
+async def test_a_task_whose_definition_is_gone_goes_to_another_after_a_minute(bench: Bench, is_fit: bool) -> None:
+    (bench.folder / "new.py").write_text(with_depth("*, depth: int = 1" if is_fit else "*, depth: int"))
+    with bench.worker("new", source="new.py"):
+        id = await bench.submit("a")
+        bench.go("a", "new")
+        minute_ago = {name: LEDGER.c[name] - 60_000_000 for name in ("run_at", "lease_until")}
+        await bench.crib.store.transact(lambda connection: connection.execute(LEDGER.update().values(minute_ago)))
+        result = await bench.crib.tasks.wait(id, timeout_s=WAIT_S)
+    if is_fit:
+        assert result.text == "a by new"
+    else:
+        assert result.error is not None
+        assert (result.error.code, result.error.retry) == ("conflict", "never")
+        assert "'work' changed while this task waited" in result.error.message
+        assert "depth" in result.error.message
+        assert bench.effects() == []
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_worker_that_was_frozen_and_overtaken_cannot_write(bench: Bench) -> None:
     with bench.worker("A") as frozen:

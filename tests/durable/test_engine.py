@@ -22,11 +22,12 @@ from toolcrib import (
     Pending,
     Registry,
     Result,
+    Tool,
     ToolError,
     Workbench,
     tool,
 )
-from toolcrib.core import AnswerError, Emitted, Progress, SetupError, ToolcribError
+from toolcrib.core import AnswerError, DefinitionError, Emitted, Progress, SetupError, ToolcribError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
@@ -592,6 +593,55 @@ async def test_the_log_says_which_task_no_process_has_taken_for_a_minute(
 def test_how_many_tasks_run_is_a_number() -> None:
     with pytest.raises(SetupError, match="'task_concurrency' is a number from 0"):
         Crib([], task_concurrency=-1)
+    with pytest.raises(SetupError, match="'tasks_per_principal' is a number from 1"):
+        Crib([], tasks_per_principal=0)
+    with pytest.raises(DefinitionError, match=r"priority is a whole number, as in priority=10"):
+        Tool(state, task=True, priority=True)
+
+
+async def test_a_task_that_was_approved_of_a_definition_that_is_gone_asks_anew(path: Path) -> None:
+    @tool(task=True)
+    async def dig(depth: int) -> int:
+        """Dig."""
+        return depth
+
+    policy = Rules([Rule(tools="dig", do="ask")])
+    async with Crib([dig], store=path, policy=policy, task_concurrency=0) as crib:
+        await crib.workbench(Caller("ann")).call("dig", {"depth": 3})
+        await crib.answer((await question(crib)).id, Approve(), by="bob")
+        id = await submitted(crib, "dig", {"depth": 3})
+        minute_ago = text("UPDATE toolcrib_ledger SET run_at = 0, lease_until = 0")
+        await crib.store.transact(lambda connection: connection.execute(minute_ago))
+    async with Crib([Tool(dig, version="2")], store=path, policy=policy) as crib:
+        again = await question(crib)
+        await state(crib, id, "waiting")
+        await crib.answer(again.id, Approve(), by="eve")
+        result = await crib.tasks.wait(id, timeout_s=WAIT_S)
+    assert (result.value, result.metadata["decision"]["by"]) == (3, "eve")
+
+
+async def test_the_tasks_of_a_tool_with_a_higher_priority_run_first(path: Path) -> None:
+    order: list[str] = []
+
+    @tool(task=True)
+    async def low(name: str) -> None:
+        """Do what can wait."""
+        order.append(name)
+
+    @tool(task=True, priority=10)
+    async def high(name: str) -> None:
+        """Do what cannot wait."""
+        order.append(name)
+
+    tools = [low, high]
+    async with Crib(tools, store=path, task_concurrency=0) as crib:
+        ids = [
+            await submitted(crib, name, {"name": f"{name}{number}"}) for number in (1, 2) for name in ("low", "high")
+        ]
+    async with Crib(tools, store=path, task_concurrency=1) as crib:
+        for id in ids:
+            await crib.tasks.wait(id, timeout_s=WAIT_S)
+    assert order == ["high1", "high2", "low1", "low2"]
 
 
 @pytest.mark.full

@@ -196,7 +196,7 @@ async def test_who_follows_a_lost_task_learns_that_a_person_settles_it(tmp_path:
         await store.ledger.submit(
             LedgerEntry("task_1", "ann", "k", "d", "pay", "default", False, now, state="queued", call=call, run_at=now)
         )
-        (entry,) = await store.ledger.take(("pay",), 1)
+        (entry,) = await store.ledger.take([{"pay": ""}], 1)
         store.ledger.give_up(entry)  # as of a process that died
         async with asyncio.timeout(WAIT_S):
             while not await store.ledger.lost():

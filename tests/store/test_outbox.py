@@ -37,7 +37,7 @@ async def ended(store: Store, name: str, *, is_task: bool = True) -> None:
     entry = LedgerEntry(name, "ann", name, "d", "dig", "t", True, NOW, call=call, run_at=NOW)
     if is_task:
         await store.ledger.submit(replace(entry, state="queued"))
-        (entry,) = await store.ledger.take(("dig",), 10)
+        (entry,) = await store.ledger.take([{"dig": ""}], 10)
     else:
         entry = await store.ledger.claim(entry)
     assert await store.ledger.finish(entry, {"text": "a hole"})
@@ -87,7 +87,7 @@ async def test_two_who_look_at_once_do_not_both_claim(store: Store, make_store: 
 async def test_what_is_lost_is_due_and_again_when_it_is_settled(store: Store) -> None:
     entry = LedgerEntry("task_1", "ann", "k", "d", "pay", "t", False, NOW, state="queued", call={}, run_at=NOW)
     await store.ledger.submit(entry)
-    await store.ledger.take(("pay",), 10)
+    await store.ledger.take([{"pay": ""}], 10)
     died = text("UPDATE toolcrib_ledger SET owner = 'dead', lease_until = 0")
     await store.transact(lambda connection: connection.execute(died).rowcount)
     for expected in ("running", None):

@@ -69,7 +69,7 @@ async def fill(store: Store, principal: str) -> None:
     entry = LedgerEntry(task, principal, "k", "d", "pay", "t", True, NOW, state="queued", call={}, run_at=NOW)
     await store.ledger.submit(entry, ("d1",))
     assert await store.limits.admit(f"of {principal}", principal, burst=1, per_s=0.001) == 0.0
-    (run,) = await store.ledger.take(("pay",), 10)
+    (run,) = await store.ledger.take([{"pay": ""}], 10)
     assert await store.ledger.add_step(run, 0, "step one", {"paid": 1})
     await store.ledger.add_event(run, {"progress": [1, 2, "half"]})
     await store.ledger.finish(run, {"text": "paid"})

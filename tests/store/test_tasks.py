@@ -45,7 +45,11 @@ async def test_what_is_due_is_taken_once_by_who_has_its_tool(make_store: MakeSto
     one, two = make_store().ledger, make_store().ledger
     for id in ("a", "b", "c"):
         await one.submit(task(id, tool="dig" if id < "c" else "fly"))
-    taken = [*(await one.take(("dig",), 1)), *(await two.take(("dig", "swim"), 5)), *(await one.take(("dig",), 5))]
+    taken = [
+        *(await one.take([{"dig": ""}], 1)),
+        *(await two.take([{"dig": "", "swim": ""}], 5)),
+        *(await one.take([{"dig": ""}], 5)),
+    ]
     assert sorted(entry.id for entry in taken) == ["a", "b"]
     assert all(entry.is_own and entry.call == {"arguments": "{}"} and entry.fence == 2 for entry in taken)
 
@@ -54,17 +58,83 @@ async def test_who_floods_the_places_of_tasks_leaves_half_of_the_rest_to_others(
     ledger = make_store().ledger
     for number in range(12):
         await ledger.submit(task(f"e{number}", principal="eve"))
-    taken = [*await ledger.take(("dig",), 8)]
+    taken = [*await ledger.take([{"dig": ""}], 8)]
     assert [entry.principal for entry in taken] == ["eve"] * 4
-    assert await ledger.take(("dig",), 8, {"eve": 4}) == ()
+    assert await ledger.take([{"dig": ""}], 8, {"eve": 4}) == ()
     for number in range(3):
         await ledger.submit(replace(task(f"a{number}", principal="ann"), run_at=datetime.now(UTC)))
     await ledger.submit(replace(task("b", principal="bob"), run_at=datetime.now(UTC)))
-    others = await ledger.take(("dig",), 8, {"eve": 4})
+    others = await ledger.take([{"dig": ""}], 8, {"eve": 4})
     assert sorted(entry.id for entry in others) == ["a0", "a1", "b"]
-    assert await ledger.take(("dig",), 8, {"eve": 4, "ann": 2, "bob": 1}) == ()
-    (entry,) = await ledger.take(("dig",), 8, {"eve": 2, "ann": 2, "bob": 1})  # two of eve's have ended
+    assert await ledger.take([{"dig": ""}], 8, {"eve": 4, "ann": 2, "bob": 1}) == ()
+    (entry,) = await ledger.take([{"dig": ""}], 8, {"eve": 2, "ann": 2, "bob": 1})  # two of eve's have ended
     assert entry.principal == "eve"
+
+
+async def test_a_task_is_taken_by_who_has_its_definition_and_by_another_once_that_is_gone(
+    make_store: MakeStore,
+) -> None:
+    store, ledger = make_store(), make_store().ledger
+    for id in ("a", "b", "c"):
+        await ledger.submit(replace(task(id), definition="" if id == "c" else "old"))
+    assert [entry.id for entry in await ledger.take([{"dig": "new"}], 5)] == ["c"]
+    await store.transact(lambda connection: connection.execute(text("UPDATE toolcrib_ledger SET run_at = 0")))
+    assert await ledger.take([{"dig": "new"}], 5) == ()  # its processes may just have died
+    (entry,) = await store.ledger.take([{"dig": "old"}], 1)
+    await store.transact(
+        lambda connection: connection.execute(
+            text("UPDATE toolcrib_ledger SET lease_until = lease_until - 60000000 WHERE state = 'queued'")
+        )
+    )
+    assert await ledger.take([{"dig": "new"}], 5) == ()  # a process that has it is there, and runs another
+    await store.ledger.finish(entry, {"text": "done"})
+    (entry,) = await ledger.take([{"dig": "new"}], 5)
+    assert (entry.attempts, entry.definition) == (0, "old")
+    await ledger.park(entry, None)
+    (entry,) = await ledger.take([{"dig": "new"}], 5)  # without another minute
+    assert entry.definition == "new"
+
+
+async def test_what_has_a_higher_priority_is_taken_first_and_a_flood_is_not_in_its_way(make_store: MakeStore) -> None:
+    ledger = make_store().ledger
+    for number in range(20):
+        await ledger.submit(task(f"flood{number}", tool="fly", principal="eve"))
+    for number, tool in enumerate(("dig", "swim", "dig", "fly")):
+        now = NOW + timedelta(seconds=number)
+        await ledger.submit(replace(task(f"{tool}{number}", tool=tool, principal="ann"), run_at=now))
+    levels, order = [{"dig": ""}, {"swim": "", "sit": ""}, {"fly": ""}], list[LedgerEntry]()
+    while taken := await ledger.take(levels, 3):
+        order += taken
+        for entry in taken:
+            await ledger.finish(entry, {"text": "done"})
+    ids = [entry.id for entry in order]
+    assert ids[:3] == ["dig0", "dig2", "flood0"]  # of three places, ann has two
+    assert [id for id in ids if not id.startswith("flood")] == ["dig0", "dig2", "swim1", "fly3"]
+    assert ids.index("fly3") < 9, "she does not wait for a flood of 20"
+
+
+async def test_no_more_tasks_of_a_principal_run_than_allowed_in_all_processes(make_store: MakeStore) -> None:
+    stores = [make_store() for _ in range(4)]
+    for number in range(20):
+        await stores[0].ledger.submit(task(f"e{number}", principal="eve"))
+    for number in range(2):
+        await stores[0].ledger.submit(replace(task(f"b{number}"), run_at=datetime.now(UTC)))
+
+    async def take(store: Store) -> list[LedgerEntry]:
+        return [*await store.ledger.take([{"dig": ""}], 16, per_principal=3)]
+
+    taken = [entry for entries in await asyncio.gather(*map(take, stores)) for entry in entries]
+    assert sorted(entry.principal for entry in taken) == ["bob"] * 2 + ["eve"] * 3
+    assert [await take(store) for store in stores] == [[]] * 4
+    entry = next(entry for entry in taken if entry.principal == "eve")
+    assert [await store.ledger.finish(entry, {"text": "done"}) for store in stores].count(True) == 1
+    again = [entry for entries in await asyncio.gather(*map(take, stores)) for entry in entries]
+    assert [entry.principal for entry in again] == ["eve"]
+    end = text("UPDATE toolcrib_ledger SET lease_until = 0 WHERE principal = 'eve'")  # as of processes that died
+    await stores[0].transact(lambda connection: connection.execute(end))
+    await asyncio.gather(*map(take, stores))
+    count = text("SELECT count(*) FROM toolcrib_ledger WHERE state = 'running' AND lease_until > 0")
+    assert await stores[0].transact(lambda connection: connection.execute(count).scalar()) == 5
 
 
 async def test_a_principal_has_a_bounded_number_of_open_tasks(
@@ -80,7 +150,7 @@ async def test_a_principal_has_a_bounded_number_of_open_tasks(
     assert await ledger.find_id("d") is None
     assert (await ledger.submit(task("e", key="a"))).id == "a"  # which is there
     await ledger.submit(task("f", principal="ann"))
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     assert await ledger.finish(entry, {"text": "done"})
     await ledger.submit(task("d"))
 
@@ -88,7 +158,7 @@ async def test_a_principal_has_a_bounded_number_of_open_tasks(
 async def test_what_is_due_is_found_by_its_index_and_not_among_all_that_has_ended(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     await store.ledger.submit(task("a"))
-    query, values = store.ledger._due_of(("dig",), 1, ("eve",))  # pyright: ignore[reportPrivateUsage]
+    query, values = store.ledger._due_of({"dig": "d"}, 1, ("eve",))  # pyright: ignore[reportPrivateUsage]
 
     def plan(connection: Connection) -> str:
         compiled = query.compile(connection)
@@ -107,19 +177,19 @@ async def test_what_is_due_is_found_by_its_index_and_not_among_all_that_has_ende
 async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(store: Store) -> None:
     ledger = store.ledger
     await ledger.submit(task("a"))
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     assert await ledger.park(entry, LATER)
     assert not await ledger.park(entry, LATER)
-    assert await ledger.take(("dig",), 1) == ()
+    assert await ledger.take([{"dig": ""}], 1) == ()
     found = await ledger.find_id("a")
     assert found is not None
     assert (found.state, found.run_at) == ("waiting", LATER.replace(microsecond=LATER.microsecond))
     await ledger.submit(task("b"))
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     assert not await ledger.cancel(entry, {"text": "stopped"})
     assert await ledger.cancelled() == ["b"]
     assert await ledger.park(entry, LATER)  # it is due, so that it ends
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     assert entry.is_cancelled
     assert await ledger.cancel(found, {"text": "stopped"})
     assert not await ledger.cancel(found, {"text": "stopped"})
@@ -129,35 +199,35 @@ async def test_a_process_that_was_overtaken_does_not_change_what_a_task_waits_fo
     one, two = (DatabaseTasks(make_store(), lease_s=0.1) for _ in range(2))
     await two.submit(task("b"))
     await one.submit(task("a", tool="fly", is_idempotent=True))
-    (overtaken,) = await one.take(("fly",), 1)
+    (overtaken,) = await one.take([{"fly": ""}], 1)
     one._stop()  # as where it is frozen
     async with asyncio.timeout(30):
-        while not (runs := await two.take(("fly",), 1)):
+        while not (runs := await two.take([{"fly": ""}], 1)):
             await asyncio.sleep(0.02)
     assert await two.park(runs[0], LATER, ["b"])
     assert not await one.park(overtaken, NOW)
-    (other,) = await two.take(("dig",), 1)
+    (other,) = await two.take([{"dig": ""}], 1)
     assert await two.finish(other, {"text": "done"})
-    assert [entry.id for entry in await two.take(("fly",), 1)] == ["a"]
+    assert [entry.id for entry in await two.take([{"fly": ""}], 1)] == ["a"]
 
 
 async def test_a_task_waits_for_whichever_of_several_comes_first(make_store: MakeStore) -> None:
     ledger = make_store().ledger
     for id in ("first", "second", "over"):
         await ledger.submit(task(id, tool=id))
-    (over,), (first,) = await ledger.take(("over",), 1), await ledger.take(("first",), 1)
+    (over,), (first,) = await ledger.take([{"over": ""}], 1), await ledger.take([{"first": ""}], 1)
     assert await ledger.finish(over, {"text": "done"})
     for id, subjects in (("a", ("first", "second")), ("b", ("second",)), ("c", ("over",))):
         await ledger.submit(replace(task(id), state="waiting", run_at=LATER), subjects)
-    assert [entry.id for entry in await ledger.take(("dig",), 5)] == ["c"]  # what it waits for was there
+    assert [entry.id for entry in await ledger.take([{"dig": ""}], 5)] == ["c"]  # what it waits for was there
     assert await ledger.finish(first, {"text": "done"})
-    (entry,) = await ledger.take(("dig",), 5)
+    (entry,) = await ledger.take([{"dig": ""}], 5)
     assert entry.id == "a"
     assert await ledger.park(entry, LATER, ("second",))
     second = await ledger.find_id("second")
     assert second is not None
     assert await ledger.cancel(second, {"text": "stopped"})
-    assert {entry.id for entry in await ledger.take(("dig",), 5)} == {"a", "b"}
+    assert {entry.id for entry in await ledger.take([{"dig": ""}], 5)} == {"a", "b"}
 
 
 async def test_what_ends_while_a_task_begins_to_wait_for_it_makes_it_due(make_store: MakeStore) -> None:
@@ -182,7 +252,7 @@ async def test_what_ends_while_a_task_begins_to_wait_for_it_makes_it_due(make_st
                 await asyncio.sleep(0.01)
     may_end.set()
     await asyncio.gather(ending, submitting)
-    assert [entry.id for entry in await store.ledger.take(("dig",), 5)] == ["a"]
+    assert [entry.id for entry in await store.ledger.take([{"dig": ""}], 5)] == ["a"]
 
 
 async def test_a_store_of_before_keeps_what_its_tasks_wait_for_and_their_steps(tmp_path: Path) -> None:
@@ -211,11 +281,11 @@ async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_f
     one, two = make_store().ledger, make_store().ledger
     for id, is_idempotent in (("a", True), ("b", False)):
         await one.submit(task(id, is_idempotent=is_idempotent, key=f"key {id}"))
-    for entry in await one.take(("dig",), 5):
+    for entry in await one.take([{"dig": ""}], 5):
         assert await one.add_step(entry, 0, "step one", 1)
         one.give_up(entry)
     async with asyncio.timeout(60):
-        while not (taken := await two.take(("dig",), 5)):
+        while not (taken := await two.take([{"dig": ""}], 5)):
             await asyncio.sleep(0.01)
         while (lost := await two.find_id("b")) is None or not lost.is_lost:
             await asyncio.sleep(0.01)
@@ -229,7 +299,7 @@ async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_f
 async def test_of_many_events_the_newest_are_kept(store: Store) -> None:
     ledger = store.ledger
     await ledger.submit(task("a"))
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     for number in range(12):
         await ledger.add_event(entry, {"progress": [number, 3, None]})
     events = await ledger.events("a", 0)
@@ -241,7 +311,7 @@ async def test_of_many_events_the_newest_are_kept(store: Store) -> None:
 async def test_what_a_task_reports_once_its_principal_is_forgotten_is_not_stored(store: Store) -> None:
     ledger = store.ledger
     await ledger.submit(task("a"))
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     await store.transact(lambda connection: connection.execute(text("DELETE FROM toolcrib_ledger")).rowcount)
     await ledger.add_event(entry, {"progress": [1, 2, "of bob"]})
     assert not await ledger.add_step(entry, 0, "step one", 1)
@@ -255,7 +325,7 @@ async def test_a_damaged_task_keeps_no_other_from_running(store: Store, state: s
         await ledger.submit(task(id, principal=id, is_idempotent=True))
     damage = text("UPDATE toolcrib_ledger SET body = 'x', state = :state, lease_until = 0 WHERE id = 'damaged'")
     await store.transact(lambda connection: connection.execute(damage, {"state": state}).rowcount)
-    taken = [entry.id for _ in range(3) for entry in await ledger.take(("dig",), 1)]
+    taken = [entry.id for _ in range(3) for entry in await ledger.take([{"dig": ""}], 1)]
     assert taken == ["sound"]
     assert [entry.id for entry in await ledger.listed(None, None, None, 9)] == ["sound"]
     with pytest.raises(StoreError):
@@ -267,7 +337,7 @@ async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(mak
     ledger = DatabaseTasks(store, keep_s=0.2)
     for id in ("ended", "waits", "queued"):
         await ledger.submit(task(id, tool=id))
-    (ended,), (waits,) = await ledger.take(("ended",), 1), await ledger.take(("waits",), 1)
+    (ended,), (waits,) = await ledger.take([{"ended": ""}], 1), await ledger.take([{"waits": ""}], 1)
     for entry in (ended, waits):
         await ledger.add_step(entry, 0, "step one", 1)
         await ledger.add_event(entry, {"progress": [1, 2, None]})
@@ -287,7 +357,7 @@ async def test_what_has_ended_expires_with_its_steps_and_what_waits_does_not(mak
 
 async def test_the_key_of_a_step_is_sealed_as_its_value_is(store: Store) -> None:
     await store.ledger.submit(task("a"))
-    (entry,) = await store.ledger.take(("dig",), 1)
+    (entry,) = await store.ledger.take([{"dig": ""}], 1)
     await store.ledger.add_step(entry, 0, "step pay bob", 1)
     rows = await store.transact(lambda connection: connection.execute(text("SELECT * FROM toolcrib_steps")).fetchall())
     assert "pay" not in str(rows)
@@ -297,7 +367,7 @@ async def test_the_key_of_a_step_is_sealed_as_its_value_is(store: Store) -> None
 async def test_what_is_moved_to_another_principal_or_task_does_not_open(store: Store, column: str) -> None:
     ledger = store.ledger
     await ledger.submit(task("a"))
-    (entry,) = await ledger.take(("dig",), 1)
+    (entry,) = await ledger.take([{"dig": ""}], 1)
     await ledger.add_step(entry, 0, "step one", {"secret": 1})
     await ledger.add_event(entry, {"progress": [1, 2, "secret"]})
     for table in ("toolcrib_steps", "toolcrib_task_events"):

@@ -295,6 +295,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_TASKS_WEBHOOK": "https://example.com/tasks",
         "TOOLCRIB_TASKS_WEBHOOK_SECRET": HOOK_SECRET,
         "TOOLCRIB_TASKS_CONCURRENCY": "8",
+        "TOOLCRIB_TASKS_PER_PRINCIPAL": "2",
         "TOOLCRIB_PENDING_WEBHOOK": "https://example.com/pending",
         "TOOLCRIB_PENDING_WEBHOOK_SECRET": HOOK_SECRET,
         "TOOLCRIB_SERVER_GRACE_S": "3",

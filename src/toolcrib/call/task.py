@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from ..core import Caller, Decision, Pending, Result, StoreError, ToolError
-from ..machinery import LedgerEntry, Steps, Suspended, log_failure
+from ..machinery import LedgerEntry, Steps, Suspended, log_failure, promise_digest
 from .arguments import CheckedArguments
 from .once import Claim, Recalled
 from .runtime import Runtime
@@ -72,7 +72,8 @@ class Submission(Claim):
             "traceparent": document.call.traceparent or self._current_trace(),
         }
         tasks: Tasks = self.ledger  # type: ignore[assignment]
-        entry = await tasks.submit(replace(self.entry, state="queued", call=call, run_at=datetime.now(UTC)))
+        queued = replace(self.entry, state="queued", call=call, run_at=datetime.now(UTC))
+        entry = await tasks.submit(replace(queued, definition=promise_digest(document.tool.spec)))
         if not entry.is_own:
             await self._wait_for(entry)
         raise Recalled(self.acknowledged(entry))

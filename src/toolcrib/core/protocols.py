@@ -86,7 +86,7 @@ class Tool(Protocol):
     result, with the schemas of their values. `source` is the source whose life the tool shares. `verify` finds out
     whether the call with an idempotency key, its argument `key`, took effect: True, False, or None where that is
     unknown; any other value is the result of that call. `cost` is what a call takes of budgets, by
-    unit. `is_task`: its calls are stored, acknowledged, and then run.
+    unit. `is_task`: its calls are stored, acknowledged, and then run, those of a higher `priority` first.
     """
 
     spec: ToolSpec
@@ -103,6 +103,7 @@ class Tool(Protocol):
     verify: Any = None
     cost: Mapping[str, float] | None = None
     is_task: bool = False
+    priority: int = 0
 
     def body(self) -> str:
         """Return the identity of what the tool does, as far as it is known.

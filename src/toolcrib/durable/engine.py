@@ -8,7 +8,7 @@ import asyncio
 import functools
 import json
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -45,7 +45,7 @@ from ..core import (
     content_from_dict,
     content_to_dict,
 )
-from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure
+from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure, promise_digest
 from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, UnknownTaskError
 from ..workbench.sync import value_at_home
 from ..workbench.tasks import TaskState
@@ -66,8 +66,6 @@ _LISTEN_AGAIN_S = 5.0
 """The pause before a process listens again whose connection broke off."""
 _SWEEP_S = 20.0
 """How often the engine looks for tasks that no process takes up."""
-_UNCLAIMED_S = 60.0
-"""After how long the log says that no process takes up a task that is due."""
 MAX_FAILURES = 10
 """How many times a run of an agent is tried that ends with an exception, as where its model is not reached."""
 _FIRST_PAUSE_S = 15.0
@@ -125,11 +123,11 @@ class EmbeddedTasks:
         self._running: dict[str, tuple[asyncio.Task[None], CancellationToken, str]] = {}
         self._is_draining = False
         self._wake = asyncio.Event()
-        self._names: tuple[str, ...] | None = None
+        self._levels: Sequence[Mapping[str, str]] | None = None
         self._agents: dict[str, GoOn] = {}
         self.unclaimed: Sequence[str] = ()
         self._webhooks = self._sender(crib.database)
-        self._end_following = crib.registry.on_change(self._forget_names)
+        self._end_following = crib.registry.on_change(self._forget_levels)
 
     @_at_home
     async def start(self) -> None:
@@ -227,7 +225,7 @@ class EmbeddedTasks:
 
     def go_on_with(self, name: str, work: GoOn) -> None:
         self._agents[name] = work
-        self._forget_names()
+        self._forget_levels()
 
     @_at_home
     async def state_of(self, id: str, *, principal: str | None = None) -> Mapping[str, Any]:  # noqa: A002
@@ -326,7 +324,7 @@ class EmbeddedTasks:
                             self._running[id][1].cancel()
                 if (now := monotonic()) >= next_sweep:
                     next_sweep = now + _SWEEP_S
-                    self._note_unclaimed(await self._rows.unclaimed(_UNCLAIMED_S))
+                    self._note_unclaimed(await self._rows.unclaimed())
             except Exception as error:  # one that ended this loop would leave all tasks waiting without a word
                 log_failure("Tasks wait, because they could not be taken from the store", error, self.crib.redaction)
             with suppress(TimeoutError):
@@ -337,21 +335,21 @@ class EmbeddedTasks:
         for tool in set(tools) - set(self.unclaimed):
             kind, _, name = tool.rpartition("/")
             _log.warning(
-                "No process takes up a task that has been due for over %g s: start one that has %s '%s', such as "
+                "No process takes up a task that has been due for over a minute: start one that has %s '%s', such as "
                 "`toolcrib worker`, or more of them",
-                *(_UNCLAIMED_S, kind or "the tool", name),
+                *(kind or "the tool", name),
             )
         self.unclaimed = tools
 
     async def _take(self) -> None:
-        if self._names is None:
-            names = [tool.spec.name for tool in self.crib.registry if tool.is_task]
-            self._names = tuple(sorted([*names, *map(_task_name, self._agents)]))
+        if self._levels is None:
+            self._levels = self._levels_now()
         places = self.crib.options["task_concurrency"]  # a principal has at most half of what the others leave
-        if not self._names or self._is_draining or len(self._running) >= places:
+        if not self._levels or self._is_draining or len(self._running) >= places:
             return
         running = Counter(principal for *_, principal in self._running.values())
-        for entry in await self._rows.take(self._names, places, running):
+        per_principal = self.crib.options["tasks_per_principal"]
+        for entry in await self._rows.take(self._levels, places, running, per_principal=per_principal):
             token = CancellationToken()
             if entry.is_cancelled:
                 token.cancel()
@@ -364,8 +362,18 @@ class EmbeddedTasks:
             del self._running[id]
         self._wake.set()
 
-    def _forget_names(self) -> None:
-        self._names = None
+    def _levels_now(self) -> Sequence[Mapping[str, str]]:
+        """Return the tools whose tasks run here and the digests of their definitions, the highest priority first."""
+        levels: dict[int, dict[str, str]] = defaultdict(dict)
+        for tool in self.crib.registry:
+            if tool.is_task:
+                levels[tool.priority][tool.spec.name] = promise_digest(tool.spec)
+        if self._agents:
+            levels[0] |= dict.fromkeys(map(_task_name, self._agents), "")
+        return [levels[priority] for priority in sorted(levels, reverse=True)]
+
+    def _forget_levels(self) -> None:
+        self._levels = None
 
     async def _run(self, entry: LedgerEntry, token: CancellationToken) -> None:
         """Run *entry* once, and store how it ends or what it waits for."""
@@ -451,11 +459,22 @@ class EmbeddedTasks:
         try:
             async for item in streamed(events, lambda: bench.run_task(call, run, events)):
                 if isinstance(item, Result):
-                    return item
+                    return self._explained(entry, item)
                 await rows.add_event(entry, _event_data(item))
         finally:
             await bench.stop()
         raise AssertionError("a call ends with a result")
+
+    def _explained(self, entry: LedgerEntry, result: Result[Any]) -> Result[Any]:
+        """Return *result*; where arguments of before do not fit the tool as it is now, the error that says so."""
+        error, tool = result.error, self.crib.registry.get(entry.tool)
+        if error is None or error.code != "invalid_arguments" or entry.definition in ("", promise_digest(tool.spec)):
+            return result
+        message = (
+            f"'{entry.tool}' changed while this task waited, and no process has it as it was any more. Its arguments "
+            f"do not fit now; call it again. {error.message}"
+        )
+        return _ended_with(entry, ToolError(message, "conflict", retry="never"))
 
 
 def _task_name(agent: str) -> str:

@@ -41,7 +41,7 @@ from ..core.protocols import (
     PendingStore,
     Work,
 )
-from .digest import call_digest, canonical, key_digest
+from .digest import call_digest, canonical, key_digest, promise_digest
 from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import (
@@ -132,6 +132,7 @@ __all__ = [
     "in_thread",
     "in_thread_if_long",
     "is_amount",
+    "promise_digest",
     "require_spent",
     "is_handle",
     "is_long",

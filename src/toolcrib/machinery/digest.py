@@ -36,6 +36,14 @@ def definition_digest(spec: ToolSpec, body: str = "") -> str:
     )
 
 
+def promise_digest(spec: ToolSpec) -> str:
+    """Return the digest of what a tool takes and returns, and of its version: what its tasks are stored with.
+
+    Not of its code, which is another one with every repair, nor of its description.
+    """
+    return _sha256(spec.name, spec.version, spec.input_schema, spec.output_schema)
+
+
 def call_digest(caller: Caller, tool: Tool, arguments: str) -> str:
     """Return the digest of one call: principal, profile, thread, tool, definition, body, and the text of its
     *arguments*.

@@ -163,7 +163,7 @@ LEDGER = table(
     "toolcrib_ledger",
     *("id", "principal", "key", "digest", "tool", "thread", "idempotent", "state", "owner", "fence", "lease_until"),
     *("started_at", "expires_at", "body", "result", "is_task", "run_at", "attempts", "cancelled"),
-    *("hook_at", "hook_tries"),
+    *("hook_at", "hook_tries", "definition"),
     key=("id",),
 )
 RATES = table("toolcrib_rates", "name", "principal", "next_at", key=("name",))
@@ -270,6 +270,7 @@ STORE = Schema(
         ),
         ("CREATE TABLE toolcrib_rates (name TEXT PRIMARY KEY, principal TEXT NOT NULL, next_at BIGINT NOT NULL)",),
         ("CREATE INDEX toolcrib_ledger_open ON toolcrib_ledger (principal) WHERE is_task = 1 AND state <> 'ended'",),
+        ("ALTER TABLE toolcrib_ledger ADD COLUMN definition TEXT NOT NULL DEFAULT ''",),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),

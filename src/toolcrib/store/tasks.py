@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, case, func, literal_column, or_, select, text, tuple_
+from sqlalchemy import Connection, bindparam, case, exists, func, literal_column, or_, select, text, tuple_
 
 from ..core import StoreError, ToolError
 from ..machinery import LedgerEntry, share
@@ -43,10 +43,14 @@ MAX_READ_EVENTS = 10
 
 MAX_OPEN = 10_000
 """How many tasks of a principal there are that have not ended."""
+UNCLAIMED_S = 60.0
+"""After how long it is said that no process takes up a task that is due."""
 _PAUSE_US = 3600 * 1_000_000
 """The pause before a damaged task is looked at again."""
 
 _NONE: Mapping[str, int] = {}
+Tools = Mapping[str, str]
+"""Names of tools, and the digests of their definitions; none fits a task of any."""
 _t = LEDGER.c
 # Not by `in_`, whose values are only put in when it is executed: see `Database.read`.
 _IS_IDLE = or_(_t.state == "queued", _t.state == "waiting", _t.state == "released")
@@ -55,6 +59,30 @@ _IS_DUE = (_t.run_at <= Now()) & or_(_IS_IDLE, _IS_LEFT)  # what runs was due
 _IS_OPEN = text("toolcrib_ledger.is_task = 1 AND toolcrib_ledger.state <> 'ended'")
 """As the index `toolcrib_ledger_due` has it, which is used for no other spelling."""
 _DUE = SELECT.where(_IS_OPEN, _IS_DUE).order_by(_t.run_at).limit(bindparam("count")).with_for_update(skip_locked=True)
+# Of another definition a task is not taken, until for a minute no process has been seen that has it.
+_RUNNING = LEDGER.alias("running").c
+_IS_KNOWN = (
+    exists()
+    .where(_RUNNING.state == literal_column("'running'"), _RUNNING.lease_until > Now())
+    .where(_RUNNING.tool == _t.tool, _RUNNING.definition == _t.definition)
+)
+_IS_FORSAKEN = (
+    (_t.run_at <= Now() - int(UNCLAIMED_S * 1e6))
+    & (_t.lease_until - bindparam("lease") <= Now() - int(UNCLAIMED_S * 1e6))
+    & ~_IS_KNOWN
+)
+_TAKE = (
+    LEDGER.update()
+    .where(_t.id.in_(bindparam("ids", expanding=True)))
+    .values(state="running", owner=bindparam("process"), fence=_t.fence + 1, lease_until=Now() + bindparam("lease"))
+    .values(attempts=_t.attempts + case((_t.state == "running", 1), else_=0))
+)
+_TURN = 0x746F6F6C7475726E  # "toolturn": the advisory lock of PostgreSQL under which those take who count the running
+_RUNNING_OF = (
+    select(_t.principal, func.count())
+    .where(_t.state == literal_column("'running'"), _t.is_task == 1, ~IS_LATE)
+    .group_by(_t.principal)
+)
 _IN_STATE = {
     "queued": or_(_t.state == "queued", _t.state == "released", _IS_LEFT),
     "running": (_t.state == "running") & ~IS_LATE,
@@ -85,7 +113,7 @@ class DatabaseTasks(DatabaseLedger):
 
     def __init__(self, store: "Database", **times: float) -> None:
         super().__init__(store, **times)
-        self._due: dict[tuple[str, ...], dict[int, Any]] = {}
+        self._due: dict[tuple[Any, ...], Any] = {}
         self.notify: Callable[[], object] = lambda: None
         """Called where a task of this process is due now."""
 
@@ -122,65 +150,73 @@ class DatabaseTasks(DatabaseLedger):
         return current
 
     async def take(
-        self, tools: tuple[str, ...], places: int, running: Mapping[str, int] = _NONE
+        self,
+        levels: Sequence[Tools],
+        places: int,
+        running: Mapping[str, int] = _NONE,
+        *,
+        per_principal: int | None = None,
     ) -> Sequence[LedgerEntry]:
-        """Claim tasks of *tools* that are due, the oldest first: they run here from now on.
+        """Claim tasks that are due, those of the first of *levels* first, the oldest first: they run here from now on.
 
-        Of the *places*, principals occupy so many with what is *running*. None gets more than their `share`.
+        Of the *places*, principals occupy so many with what is *running*. None gets more than their `share`, nor runs
+        more than *per_principal* in all processes.
 
         One whose process died runs again if it is idempotent, and that is counted.
         """
         heartbeat, occupied, entries = self._heartbeat(), Counter(running), list[LedgerEntry]()
-        if self._store.file is not None and not await self._store.read(
-            *self._due_of(tools, 1, _full(occupied, places))
-        ):
-            return ()  # without a turn to write
+        everywhere = Counter[str]()
+        if self._store.file is not None:  # without a turn to write
+            due = [await self._store.read(*self._due_of(tools, 1, _full(occupied, places))) for tools in levels]
+            if not any(due):
+                return ()
+
+        def is_full(principal: str) -> bool:
+            has_all = per_principal is not None and everywhere[principal] >= per_principal
+            return has_all or principal in _full(occupied, places)
 
         def take(connection: Connection) -> None:
-            full, before = _full(occupied, places), None
-            while occupied.total() < places and full != before:
-                due, values = self._due_of(tools, places - occupied.total(), full)
-                rows = connection.execute(due, values).mappings().fetchall()
-                for entry in self._sound(rows, partial(_put_off, connection)):
-                    if entry.principal in _full(occupied, places):
-                        continue  # the next query is of the others
-                    if own := self._take(connection, entry, heartbeat.owner):
-                        entries.append(own)
-                        occupied[own.principal] += 1
-                full, before = _full(occupied, places), full
+            if per_principal is not None:
+                everywhere.update({decode_name(name): count for name, count in connection.execute(_RUNNING_OF)})
+            for tools in levels:
+                full, before = [*filter(is_full, {**everywhere, **occupied})], None
+                while (free := places - occupied.total()) > 0 and full != before:
+                    due, values = self._due_of(tools, free, full)
+                    rows = connection.execute(due, values).mappings().fetchall()
+                    for entry in self._sound(rows, partial(_put_off, connection)):
+                        is_here = entry.state == "running" and not entry.is_abandoned  # late as its lease is
+                        if not is_here and not is_full(entry.principal):  # else the next query is of the others
+                            entries.append(entry)
+                            occupied[entry.principal] += 1
+                            everywhere[entry.principal] += 1
+                    full, before = [*filter(is_full, {**everywhere, **occupied})], full
+                    if len(rows) < free:
+                        break
+            if entries:
+                own = {"ids": [encode_name(entry.id) for entry in entries], "process": heartbeat.owner}
+                connection.execute(_TAKE, {**own, "lease": int(self._lease_s * 1e6)})
+            for entry in entries:
+                definition = next(tools[entry.tool] for tools in levels if entry.tool in tools)
+                if entry.definition not in ("", definition):  # it goes on as that
+                    update = LEDGER.update().where(_t.id == encode_name(entry.id))
+                    connection.execute(update.values(definition=definition))
 
-        await self._store.transact(take)
+        await self._store.transact(take, lock=None if per_principal is None else _TURN)
+        entries = [_begun(entry) for entry in entries]
         for entry in entries:
             heartbeat.begin(entry)
         return tuple(entries)
 
-    def _due_of(self, tools: tuple[str, ...], count: int, full: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    def _due_of(self, tools: Tools, count: int, full: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         """Return the query of *count* tasks that are due, and its values: those of the principals *full* are not."""
-        if tools not in self._due:  # each is made once: see `Database.read`
-            self._due = {tools: {}}
-        queries = self._due[tools]
-        if len(full) not in queries:
+        key = (*tools.items(), len(full))
+        if key not in self._due:  # each is made once: see `Database.read`
             is_ours = or_(*(_t.tool == encode_name(tool) for tool in tools))
+            fits = or_(*(_t.definition == definition for definition in {"", *tools.values()}), _IS_FORSAKEN)
             are_others = (_t.principal != bindparam(f"full_{number}") for number in range(len(full)))
-            queries[len(full)] = _DUE.where(is_ours, *are_others)
+            self._due[key] = _DUE.where(is_ours, fits, *are_others)
         values = {f"full_{number}": encode_name(principal) for number, principal in enumerate(full)}
-        return queries[len(full)], {"count": count, **values}
-
-    def _take(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry | None:
-        if entry.state == "running" and not entry.is_abandoned:  # here, late as its lease is
-            return None
-        values: dict[str, Any] = {
-            "state": "running",
-            "owner": owner,
-            "fence": entry.fence + 1,
-            "lease_until": Now() + int(self._lease_s * 1e6),
-            "attempts": entry.attempts + (entry.state == "running"),
-        }
-        update = LEDGER.update().where(_t.id == encode_name(entry.id), _t.fence == entry.fence, _IS_DUE)
-        if not connection.execute(update.values(values)).rowcount:
-            return None
-        run = replace(entry, state="running", fence=entry.fence + 1, is_own=True, is_abandoned=False)
-        return replace(run, attempts=values["attempts"])
+        return self._due[key], {"count": count, "lease": int(self._lease_s * 1e6), **values}
 
     async def park(self, entry: LedgerEntry, run_at: datetime | None, subjects: Sequence[str] = ()) -> bool:
         """Let *entry* wait until *run_at*, or until one of *subjects* has come: what `wake` is given.
@@ -242,9 +278,9 @@ class DatabaseTasks(DatabaseLedger):
         """Yield where a task may be due, or is to stop, as `Database.notices`."""
         return self._store.notices(TASKS_CHANNEL)
 
-    async def unclaimed(self, after_s: float) -> Sequence[str]:
-        """Return the names of the tools with tasks that have been due for so long, and that no process has taken."""
-        is_due = (_IS_OPEN, _IS_IDLE, _t.run_at <= Now() - int(after_s * 1e6))
+    async def unclaimed(self) -> Sequence[str]:
+        """Return the names of the tools with tasks that have been due for a minute, and that no process has taken."""
+        is_due = (_IS_OPEN, _IS_IDLE, _t.run_at <= Now() - int(UNCLAIMED_S * 1e6))
         query = select(_t.tool).where(*is_due).distinct().order_by(_t.tool)
         rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
         return [decode_name(row) for row in rows]
@@ -356,6 +392,12 @@ def _has_come(connection: Connection, subjects: Sequence[str]) -> bool:
     tasks = select(_t.state).where(_t.id.in_(ids)).with_for_update(read=True)
     states = [state for query in (questions, tasks) for state in connection.execute(query).scalars()]
     return not {"answered", "ended"}.isdisjoint(states)
+
+
+def _begun(entry: LedgerEntry) -> LedgerEntry:
+    """Return *entry* as it is once `_TAKE` is done."""
+    attempts = entry.attempts + (entry.state == "running")
+    return replace(entry, state="running", fence=entry.fence + 1, is_own=True, is_abandoned=False, attempts=attempts)
 
 
 def _full(occupied: Mapping[str, int], places: int) -> Sequence[str]:

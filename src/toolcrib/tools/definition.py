@@ -42,6 +42,7 @@ class ToolOptions(TypedDict, total=False):
       True, False (then it runs), None, or the result. It may take a Context and dependencies.
     - `task`: whether a call is stored and acknowledged at once, and runs as a task, which outlives the process; needs a
       store.
+    - `priority`: of tasks that are due, which run first: those of the highest; 0 where it is not given.
     - `cost`: what a call takes of budgets: a number of calls, or amounts by unit, as in `{"tokens": 500}`.
     - `isolation`: `"process"` runs it in a worker process, which is stopped at the deadline with all it started. The
       function has to be importable: at the top of a module.
@@ -68,6 +69,7 @@ class ToolOptions(TypedDict, total=False):
     retries: int | None
     once: bool
     task: bool
+    priority: int
     verify: Callable[..., Any] | None
     cost: float | Mapping[str, float] | None
     isolation: Literal["process"] | None
@@ -149,6 +151,10 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "examples": (_are_examples, 'a list of arguments, as in examples=[{"a": 1}]'),
     "timeout_s": (_is_duration, "a number of seconds above 0, or None for no limit"),
     "retries": (_is_count, "how often a failed call is made again: 0 or more"),
+    "priority": (
+        lambda value: type(value) is int,
+        "a whole number, as in priority=10: the tasks of the highest run first",
+    ),
     "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
     "cost": (_is_cost, 'a number of calls from 0, as in cost=5, or amounts by unit, as in cost={"tokens": 500}'),
     "verify": (callable, "a function of the idempotency key, as in def verify(key: str) -> bool | None"),

@@ -86,6 +86,7 @@ class Tool(Generic[P, R]):
     verify: "Tool[..., Any] | None" = None
     cost: Mapping[str, float] | None = None
     is_task: bool = False
+    priority: int = 0
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of arguments in the schema, by the names of parameters that differ from them."""
     code: tuple[Any, ...] = ()
@@ -272,6 +273,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "handles": handles,
         "lock": Semaphore(1) if options.get("serial") else None,
         "is_task": options.get("task") is True,
+        "priority": options.get("priority") or 0,
         "verify": _verifier(options.get("verify"), label),
         "cost": cost if (cost := options.get("cost")) is None or isinstance(cost, Mapping) else {"calls": cost},
         "aliases": aliases,
@@ -490,6 +492,7 @@ def _adapted(tool: AnyTool) -> Tool[..., Any]:
         "verify",
         "cost",
         "is_task",
+        "priority",
     )
     adapted: Tool[..., Any] = Tool.of_parts(
         spec=tool.spec,

@@ -152,6 +152,10 @@ class Options(_PlainOptions, total=False):
             "as `toolcrib worker`."
         ),
     ]
+    tasks_per_principal: Annotated[
+        int | None,
+        Doc("How many tasks of one principal run at a time, in all processes with the store. None is no limit."),
+    ]
     lock: Annotated[
         str | Path | None,
         Doc(
@@ -181,6 +185,7 @@ DEFAULTS: Options = {
     "may_answer": None,
     "store": None,
     "task_concurrency": DEFAULT_TASK_CONCURRENCY,
+    "tasks_per_principal": None,
     "lock": None,
 }
 
@@ -242,8 +247,9 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     if recorder is not None:
         is_one = hasattr(recorder, "finished") or not isinstance(recorder, Iterable)
         values["recorder"] = _recorders((recorder,) if is_one else tuple(recorder), of)
-    if not isinstance(values["task_concurrency"], int) or values["task_concurrency"] < 0:
-        raise SetupError(f"{of}: 'task_concurrency' is a number from 0, not {values['task_concurrency']!r:.60}.")
+    for name, least in (("task_concurrency", 0), ("tasks_per_principal", 1)):
+        if (number := values[name]) is not DEFAULTS[name] and not (isinstance(number, int) and number >= least):  # type: ignore[literal-required]
+            raise SetupError(f"{of}: '{name}' is a number from {least}, not {number!r:.60}.")
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None

@@ -314,6 +314,9 @@ class TasksTable(WebhookTable):
         ge=0,
         description="How many run in a process at a time. 0 leaves them to `toolcrib worker`.",
     )
+    per_principal: int | None = Field(
+        default=None, ge=1, description="How many of one principal run at a time, in all processes with the store."
+    )
 
 
 class NetTable(Strict):
@@ -518,6 +521,7 @@ class Settings:
             "variables": values.variables,
             "secrets": self.secrets,
             "task_concurrency": values.tasks.concurrency,
+            "tasks_per_principal": values.tasks.per_principal,
         }
         return (
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}
@@ -724,7 +728,7 @@ class _Reader:
 
     def _webhooks(self, values: File) -> Iterator[tuple[str, Any]]:
         for key, table in {"tasks": values.tasks, "pending": values.pending}.items():
-            if table.model_fields_set - {"concurrency"}:
+            if table.model_fields_set - {"concurrency", "per_principal"}:
                 try:
                     from ..store import Webhook
 
