@@ -179,6 +179,8 @@ class PendingCalls:
         if isinstance(answer, Deny) and pending.kind in ("approval", "input"):
             return None
         if pending.kind == "approval":
+            if isinstance(answer, Approve) and answer.arguments is not None:
+                return "It runs with the arguments that were sent: answer Approve()."
             return None if isinstance(answer, Approve) else 'It is an approval: answer Approve() or Deny("why").'
         if pending.kind != "input":
             return (

@@ -34,7 +34,7 @@ from .errors import (
     ToolError,
     UnknownToolError,
 )
-from .pending import Answer, Approve, Deny, Input, Pending, PendingKind, answer_from
+from .pending import Answer, Approve, Approvers, Deny, Input, Pending, PendingKind, answer_from
 from .protocols import Ask, Broker, Decision, Middleware, Policy, Recorder, Tool
 from .result import CallRecord, Repair, Result, Status, content_of, has_parts, moment
 from .source import Source, is_source
@@ -44,6 +44,7 @@ __all__ = [
     "Answer",
     "AnswerError",
     "Approve",
+    "Approvers",
     "Ask",
     "Audio",
     "Auth",

@@ -1,13 +1,39 @@
 """What a call waits for, and the answers to it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
-from .errors import AnswerError, ToolError
+from .errors import AnswerError, SetupError, ToolError
 
 PendingKind = Literal["authorization", "approval", "input", "task"]
+
+
+class Approvers(TypedDict, total=False):
+    """Who may answer: members of one of *groups*, and *principals*, by pattern, one or several."""
+
+    groups: str | Sequence[str]
+    principals: str | Sequence[str]
+
+
+def approvers_from(approvers: Any) -> Approvers:
+    """Return *approvers* as JSON data, lists of patterns. Raises SetupError where they name none."""
+    names = approvers if isinstance(approvers, Mapping) and approvers.keys() <= {"groups", "principals"} else {}
+    lists = {name: [globs] if isinstance(globs, str) else [*globs] for name, globs in names.items() if globs}
+    if not lists or not all(isinstance(glob, str) and glob for globs in lists.values() for glob in globs):
+        raise SetupError(
+            "'approvers' name who may answer, by group or principal, and at least one: "
+            '{"groups": ["leads"], "principals": ["alice"]}.'
+        )
+    return Approvers(**lists)
+
+
+def named_approvers(approvers: Approvers) -> str:
+    """Return who *approvers* are, for a person."""
+    names = [f"'{glob}'" for glob in approvers.get("principals", ())]
+    names += [f"a member of '{glob}'" for glob in approvers.get("groups", ())]
+    return " or ".join(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +43,7 @@ class Pending:
     *digest* binds it to one call: the same principal, thread, tool, definition and checked arguments. *schema* is the
     JSON Schema of the answer to an `input`; *url* is where to go for an `authorization`. *key* distinguishes the
     questions of a call. An answer is accepted until *expires_at*. *arguments* are what the call would run with, as JSON
-    text, secrets redacted. *others_only*: not to be answered by *principal*.
+    text, secrets redacted. *others_only*: not to be answered by *principal*; *approvers*: by these alone.
     """
 
     id: str
@@ -33,6 +59,7 @@ class Pending:
     url: str | None = None
     schema: Mapping[str, Any] | None = None
     others_only: bool = False
+    approvers: Approvers | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the pending as JSON data, without empty members."""
@@ -43,10 +70,16 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Let the call run, once, with these arguments."""
+    """Let the call run, once, with the arguments that were shown, or with *arguments* in their place.
+
+    *arguments* are all that the tool gets, as JSON data. They are checked, and ruled on, as if the model had sent them.
+    What is masked in those that were shown, and left as it is, stays what it was.
+    """
+
+    arguments: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "approve"}
+        return {"kind": "approve", **({} if self.arguments is None else {"arguments": dict(self.arguments)})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +118,8 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
     data: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     kind = data.pop("kind", None)
     match kind:
-        case "approve" if not data:
-            return Approve()
+        case "approve" if data.keys() <= {"arguments"} and isinstance(data.get("arguments", {}), Mapping):
+            return Approve(**data)
         case "deny" if data.keys() <= {"reason"} and isinstance(data.get("reason", ""), str):
             return Deny(**data)
         case "input" if data.keys() == {"value"}:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from .call import Call, Caller
 from .errors import ToolError
-from .pending import Answer, Deny, Pending, PendingKind, StoredPending
+from .pending import Answer, Approvers, Deny, Pending, PendingKind, StoredPending, approvers_from
 from .result import CallRecord, Repair, Result
 from .spec import Credential, Requirement, ToolSpec
 
@@ -22,21 +22,34 @@ Do = Literal["allow", "deny", "ask"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Let a person decide. *message* is shown to them; *others_only*: the caller may not answer it."""
+    """Let a person decide. *message* is shown to them; *others_only*: the caller may not answer it.
+
+    *approvers*: these alone may. Raises SetupError where these name none.
+    """
 
     message: str = ""
     others_only: bool = False
+    approvers: Approvers | None = None
+
+    def __post_init__(self) -> None:
+        if self.approvers is not None:
+            object.__setattr__(self, "approvers", approvers_from(self.approvers))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to *do* with a call: by which *rule*, with which *message*; *by* is the person who answered."""
+    """What to *do* with a call: by which *rule*, with which *message*; *by* is the person who answered.
+
+    *edited* are the arguments that they gave in place of those that were sent, as JSON text, secrets redacted.
+    """
 
     do: Do
     rule: str | None = None
     message: str = ""
     others_only: bool = False
     by: str | None = None
+    approvers: Approvers | None = None
+    edited: str = ""
 
 
 PolicyAnswer = Do | Ask | Deny | Decision
