@@ -522,7 +522,7 @@ async def shared_limits(world: World) -> None:
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
     *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),
-    *("Store.on_close", "Store.was_away", "Store.notices"),
+    *("Store.on_close", "Store.was_away", "Store.notices", "Store.sign_events"),
 )
 async def database(world: World) -> None:
     assert await world.store.results.find("any", "bob", "t1") is None
@@ -680,6 +680,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "calls list": [["calls", "list", "--json", "--principal", who] for who in ("bob", "ad_", "%")],
     "calls show": [["calls", "show", name, "--json"] for name in ("run_%", "%", "_", "../x")],
     "calls follow": [["calls", "follow", "--json"]],
+    "calls export": [["calls", "export"], ["calls", "export", "--since", "1d"]],
+    "calls verify": [["calls", "verify", "--json"], ["calls", "verify", "tools.py"], ["calls", "verify", "--key", "%"]],
     "calls lost": [["calls", "lost", "--json"]],
     "calls settle": [["calls", "settle", name, "--done", "--by", "ada"] for name in ("run_%", "%", "../x")],
     "tasks list": [["tasks", "list", "--json", "--principal", who] for who in ("bob", "ad_", "%")],
@@ -687,6 +689,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "tasks follow": [["tasks", "follow", name, "--json"] for name in ("task_%", "%", "_", "../x")],
     "tasks cancel": [["tasks", "cancel", name] for name in ("task_%", "%", "_", "../x")],
     "tasks settle": [["tasks", "settle", name, "--done", "--by", "ada"] for name in ("task_%", "%", "../x")],
+    "store key": [["store", "key", "--json"]],
     "store backup": [["store", "backup", "/dev/null"], ["store", "backup", "tools.py"]],
     "store restore": [["store", "restore", "tools.py"], ["store", "restore", "tools.py", "--replace"]],
     "store export": [["store", "export", who] for who in ("bob", "ad_", "%", "ada\0")],

@@ -88,6 +88,7 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
             "task_events": 0,
             "waits": 0,
             "rates": 0,
+            "events": 2,
             "grants": 1,
             "authorizations": 0,
             "calls": 1,
@@ -97,10 +98,13 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
     assert "the-secret-value" not in exported.stdout
     asked = toolcrib("store", "forget", "alice")
     assert (asked.returncode, asked.stdout) == (2, "")
-    assert "This deletes 1 pendings, 1 grants, 1 calls. Say so with --yes." in asked.stderr
+    assert "This deletes 1 pendings, 2 events, 1 grants, 1 calls. Say so with --yes." in asked.stderr
     assert waiting(toolcrib) == ["alice", "bob"]
     done = toolcrib("store", "forget", "alice", "--yes", "--json")
-    assert json.loads(done.stdout) == {"principal": "alice", "deleted": {"pendings": 1, "grants": 1, "calls": 1}}
+    assert json.loads(done.stdout) == {
+        "principal": "alice",
+        "deleted": {"pendings": 1, "events": 2, "grants": 1, "calls": 1},
+    }
     assert waiting(toolcrib) == ["bob"]
     nothing = toolcrib("store", "forget", "alice", "--yes")
     assert (nothing.returncode, nothing.stderr) == (1, "Error: The store has nothing of 'alice'.\n")
@@ -114,5 +118,5 @@ def test_a_person_is_asked_before_anything_is_deleted(
             session.read_to(b"Delete them for good? [y/N]")
             session.press(f"{answer}\r".encode())
             ended, seen = session.read_to_end()
-        assert (ended, "Of 'alice': 1 pendings, 1 grants, 1 calls." in seen) == (status, True)
+        assert (ended, "Of 'alice': 1 pendings, 2 events, 1 grants, 1 calls." in seen) == (status, True)
         assert waiting(toolcrib) == left

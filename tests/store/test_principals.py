@@ -22,6 +22,7 @@ from toolcrib.record import DatabaseCalls
 from toolcrib.record.database import RECORD
 from toolcrib.serve.keys import KEYS
 from toolcrib.store import Store, principals
+from toolcrib.store.events import LOG
 from toolcrib.store.tables import STORE, Schema
 
 NOW = datetime.now(UTC)
@@ -34,7 +35,9 @@ def test_every_table_declares_whose_its_rows_are() -> None:
     rooms = [name for name in names if re.fullmatch(r"toolcrib\.(store|record|auth|serve|durable)(\.\w+)?", name)]
     modules = [vars(importlib.import_module(name)).values() for name in rooms]
     schemas = {value.room: value for values in modules for value in values if isinstance(value, Schema)}
-    assert schemas == {schema.room: schema for schema in (STORE, RECORD, AUTH, KEYS)}, "the command opens other ones"
+    assert schemas == {schema.room: schema for schema in (STORE, LOG, RECORD, AUTH, KEYS)}, (
+        "the command opens other ones"
+    )
     for schema in schemas.values():
         statements = " ".join(statement for migration in schema.migrations for statement in migration)
         tables = {table.name: table for table in schema.principals}
@@ -83,6 +86,7 @@ COUNTS = {
     "task_events": 1,
     "waits": 1,
     "rates": 1,
+    "events": 454,
     "grants": 1,
     "authorizations": 1,
     "calls": 450,

@@ -246,7 +246,7 @@ async def settle(
     now = datetime.now(UTC)
     content = (Text(took_effect(entry, by)),)
     result = Result(None, content, None, (), entry.started_at, now, metadata={"settled_by": by})
-    if not entry.is_lost or not await ledger.settle(entry, stored(result) if is_done else None):
+    if not entry.is_lost or not await ledger.settle(entry, stored(result) if is_done else None, by=by):
         return False
     record = CallRecord(entry.id, "calls/settle", Caller(entry.principal, thread=entry.thread), now, "success")
     record.decision, record.answered_by = "done" if is_done else "not done", by

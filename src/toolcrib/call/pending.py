@@ -214,6 +214,11 @@ class Questions:
     _entries: dict[tuple[str, str], StoredPending] = field(default_factory=dict[tuple[str, str], StoredPending])
     _keys: dict[str, int] = field(default_factory=dict[str, int])
 
+    @property
+    def digest(self) -> str:
+        """What the answers are bound to; empty before `bind`."""
+        return self._digest
+
     def bind(self, arguments: CheckedArguments | None = None) -> None:
         """Bind the answers to *arguments*, with the defaults that were made for this call.
 

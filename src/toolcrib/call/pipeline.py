@@ -197,6 +197,8 @@ async def _steps(
             _add_headers(result, headers, runtime.redaction)
     except BaseException as raised:
         result = await _end(raised, request, runtime, started_at, trail, outer)
+    if trail.questions is not None:
+        outer.digest = trail.questions.digest
     outer.value = result
     return result
 

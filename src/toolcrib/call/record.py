@@ -13,7 +13,16 @@ from types import CoroutineType
 from typing import Any, Literal
 
 from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError, raw_id
-from ..machinery import Deadline, in_thread_if_long, log_failure, redacted, redacted_json
+from ..machinery import (
+    LONG_CHARS,
+    Deadline,
+    in_thread,
+    in_thread_if_long,
+    log_failure,
+    redacted,
+    redacted_json,
+    text_digest,
+)
 from .execute import ENDED, Bounded, awaiting
 from .runtime import Runtime, Trail
 
@@ -42,8 +51,10 @@ async def record_started(
         record.read_only = tool.spec.hints.read_only is True
         if (decision := trail.decision) is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
-        if runtime.records_content:
-            record.arguments = await in_thread_if_long(partial(_arguments, call, runtime, outer), call.arguments)
+        if trail.questions is not None:
+            record.digest = trail.questions.digest
+        if runtime.records_content or runtime.records_digests:
+            await in_thread_if_long(partial(_add_arguments, record, call, runtime, outer), call.arguments)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
         for recorder in runtime.start_recorders:
@@ -82,9 +93,16 @@ async def record_finished(
         record.repeated = "repeated" in result.metadata
         content = result.content
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
+        if trail.digest is not None:
+            record.digest = trail.digest or None
+        if runtime.records_content or (runtime.records_digests and record.arguments_digest is None):
+            await in_thread_if_long(partial(_add_arguments, record, call, runtime, trail), call.arguments)
         if runtime.records_content:
-            record.arguments = await in_thread_if_long(partial(_arguments, call, runtime, trail), call.arguments)
             record.result = await in_thread_if_long(partial(_bounded, result.text, runtime), result.text)
+        if runtime.records_digests:
+            parts = [getattr(part, "data", None) or part.text for part in content]
+            is_large = record.result_bytes > LONG_CHARS
+            record.result_digest = await in_thread(partial(text_digest, *parts)) if is_large else text_digest(*parts)
     except Exception as raised:
         log_failure(_FAILED.format(_bounded(call.tool, runtime, MAX_NAME_CHARS)), raised, runtime.redaction)
         return
@@ -176,11 +194,20 @@ def _require_failure_of_recorder(error: BaseException) -> None:
         raise error
 
 
+def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
+    """Add to *record* what ran, as it is asked for."""
+    text = _arguments(call, runtime, trail)
+    if runtime.records_content:
+        record.arguments = _bounded(text, runtime)
+    if runtime.records_digests:
+        record.arguments_digest = text_digest(text)
+
+
 def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:
-    """Return what ran, with the defaults that apply; of a call that was refused, what was sent."""
+    """Return what ran, with the defaults that apply; of a call that was refused, what was sent. Redacted."""
     with suppress(ToolError):
         if trail.arguments is not None:
-            return _bounded(redacted_json(trail.arguments.forms.text, runtime.redaction), runtime)
+            return redacted_json(trail.arguments.forms.text, runtime.redaction)
     arguments = call.arguments
     if isinstance(arguments, bytes):
         arguments = arguments.decode(errors="replace")
@@ -188,7 +215,7 @@ def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:
         text = arguments if isinstance(arguments, str) else _written(arguments or {})
     except (TypeError, ValueError, RecursionError):
         text = f"<{type(arguments).__name__} that is not JSON>"
-    return _bounded(redacted_json(text, runtime.redaction), runtime)
+    return redacted_json(text, runtime.redaction)
 
 
 def _written(sent: Mapping[str, Any]) -> str:

@@ -111,6 +111,8 @@ class Runtime:
     handles: ResultHandles | None = None
     records_content: bool = False
     """Whether any recorder sees arguments and results."""
+    records_digests: bool = False
+    """Whether any recorder sees digests of them."""
     task_id: str = ""
     """The task that runs: its questions are its own."""
     ledger: Ledger | None = None
@@ -148,6 +150,8 @@ class Trail:
     """What ran, where it was sent and is not what a handle stands for."""
     decision: Decision | None = None
     questions: Questions | None = None
+    digest: str | None = None
+    """What an approval of the call is bound to, where a person was asked."""
     failures: tuple[dict[str, Any], ...] = ()
     """The attempts that failed."""
     record: CallRecord | None = None

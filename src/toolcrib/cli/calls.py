@@ -6,17 +6,21 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from getpass import getuser
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core import Answer, Approve, CallRecord, Deny, Pending, ToolcribError
 from .app import Session, command, group
-from .terminal import UsageError, echo, one_line
+from .terminal import UsageError, counted, echo, one_line
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from ..record import DatabaseCalls
     from ..serve.keys import AccessKeys
+    from ..store.audit import Audit
     from ..workbench import Crib
 
 pending = group("Approvals, inputs and logins that calls wait for.")
@@ -216,6 +220,73 @@ async def follow_calls(
                 session.output.json(data, indent=False)
             else:
                 session.output.rows([data], _COLUMNS)
+
+
+@command(calls, "export", takes="config store")
+async def export_events(
+    session: Session,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Since when: a time, or an age: 30m, 12h, 7d.")
+    ] = None,
+) -> None:
+    """Print the events of the log as signed lines of JSON, which `calls verify FILE` proves without the store."""
+    from ..store import audit
+
+    with session.opened_store() as store:
+
+        def write(connection: "Connection") -> None:
+            for line in audit.lines(store, connection, None if since is None else _time(since), at=datetime.now(UTC)):
+                session.output.write(line)
+
+        await store.transact(write, write=False)
+
+
+@command(calls, "verify", takes=TAKES)
+async def verify_events(
+    session: Session,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A file of: toolcrib calls export. No store is needed.")
+    ] = None,
+    pins: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="FINGERPRINT", help="A key that may sign, and no other; may be repeated."),
+    ] = None,
+) -> None:
+    """Verify that no event of the log, or of a file of them, was changed, moved or removed. Exit with 1 if one was."""
+    from ..store import audit
+
+    if file is None:
+        with session.opened_store() as store:
+            public_keys = audit.pinned_keys(store.keys.public_keys(), pins or ())
+            result = await store.transact(lambda c: audit.verify(store, c, public_keys), write=False)
+    else:
+        try:
+            with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+                result = audit.verify_lines(lines, pins or ())
+        except OSError as error:
+            raise ToolcribError(f"{file} cannot be read: {error.strerror}.") from None
+    if session.as_json:
+        session.output.json(result.to_dict())
+    else:
+        for problem in result.problems:
+            session.output.write(one_line(problem))
+        session.output.write(_summary(result, is_pinned=bool(pins), is_file=file is not None))
+    if result.problem_count:
+        raise ToolcribError(f"The log was changed: {counted(result.problem_count, 'problem')}.")
+
+
+def _summary(audit: "Audit", *, is_pinned: bool, is_file: bool) -> str:
+    texts = [f"{counted(audit.events, 'event')} in {counted(audit.chains, 'chain')} verified."]
+    if audit.left_out:
+        texts.append(f"Only stubs are left of {audit.left_out}: they were too old, or of a caller who was forgotten.")
+    if audit.unsigned:
+        texts.append(
+            f"Not signed: {audit.unsigned}. Their process runs, or was killed; these may have been added or cut."
+        )
+    texts.append(f"Signed by: {', '.join(audit.keys)}.")
+    if is_file and not is_pinned:
+        texts.append("The file itself says so: compare it with `toolcrib store key`, or name it with --key.")
+    return " ".join(texts)
 
 
 def _data(record: CallRecord, session: Session) -> dict[str, Any]:

@@ -56,6 +56,16 @@ def _progress(verb: str) -> "Generator[Callable[[Any, int], None]]":
             sys.stderr.write("\r\x1b[K")
 
 
+@command(store, "key", takes=TAKES)
+async def show_key(session: Session) -> None:
+    """Print the fingerprint of the key that signs the log of calls, for: toolcrib calls verify --key."""
+    from ..store.audit import fingerprint
+
+    with session.opened_store() as database:
+        names = [fingerprint(key) for key in database.keys.public_keys()]
+    session.show({"key": names[0], "older": names[1:]})
+
+
 @command(store, "backup", takes=TAKES)
 async def backup(session: Session, file: _File) -> None:
     """Copy the store and its keys while others write. PostgreSQL has pg_dump for that: then the keys alone.

@@ -116,6 +116,9 @@ class Ledger(Protocol):
         """Let the lease of *entry* run out: this process does not know how it ends."""
         ...
 
-    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
-        """Do as `finish`, for an abandoned *entry* of another process. False where it is not abandoned any more."""
+    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /, *, by: str | None = None) -> bool:
+        """Do as `finish`, for an abandoned *entry* of another process, in the name of *by*, if a person says so.
+
+        False where it is not abandoned any more.
+        """
         ...

@@ -147,10 +147,12 @@ class Recorder(Protocol):
     """Sees every call: `started` before its work, `finished` with how it ended. Known secrets are redacted in records.
 
     Of a call that ends before its work would begin there is only `finished`. With `with_content`, records have the
-    arguments and the result as text, bounded. What a recorder raises is logged, and the call goes on.
+    arguments and the result as text, bounded; with `with_digests`, digests of them. What a recorder raises is logged,
+    and the call goes on.
     """
 
     with_content: bool = False
+    with_digests: bool = False
 
     async def started(self, record: CallRecord, /) -> None:
         """Take note that the work of a call is about to begin."""

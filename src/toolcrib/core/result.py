@@ -196,6 +196,10 @@ class CallRecord:
     `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
     The record of the start and of the end of a call have the same. `traceparent` (W3C Trace Context) is whose part
     the call is. `run` counts the runs of a task, whose id is `call_id`; it is None for other calls.
+
+    `digest` is what an approval of the call is bound to, where a person was asked. `arguments_digest` and
+    `result_digest` are those of the texts, secrets redacted, for recorders that ask for them (`with_digests`). A digest
+    of few possible values can be guessed: it is keyed before it is stored.
     """
 
     call_id: str
@@ -218,6 +222,9 @@ class CallRecord:
     repeated: bool = False
     traceparent: str | None = None
     run: int | None = None
+    digest: str | None = None
+    arguments_digest: str | None = None
+    result_digest: str | None = None
     id: str = ""
 
 

@@ -41,7 +41,7 @@ from ..core.protocols import (
     PendingStore,
     Work,
 )
-from .digest import call_digest, canonical, key_digest, promise_digest
+from .digest import call_digest, canonical, key_digest, promise_digest, text_digest
 from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import (
@@ -153,6 +153,7 @@ __all__ = [
     "run_on",
     "share",
     "share_permits",
+    "text_digest",
     "to_tool_error",
     "translate_glob",
 ]

@@ -59,6 +59,14 @@ def key_digest(profile: str, tool: str, arguments: str) -> str:
     return _sha256(profile, tool, arguments)
 
 
+def text_digest(*parts: str | bytes) -> str:
+    """Return the SHA-256 of texts, or bytes, one after the other."""
+    import hashlib
+
+    data = [part if isinstance(part, bytes) else part.encode(errors="surrogatepass") for part in parts]
+    return hashlib.sha256(b"".join(data)).hexdigest()
+
+
 def _sha256(*parts: Any) -> str:
     import hashlib  # OpenSSL: who only defines tools needs none
 

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,6 +25,7 @@ from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
 from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
+from ..store.events import CHECKPOINT_INTERVAL_S, Event
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
 from .calls import ASKED_FIRST, NEVER_RAN, had_effect, in_order_to_drop
 
@@ -106,6 +108,15 @@ _PUT = text(
 )
 _STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
 
+_LOST = text(
+    "UPDATE toolcrib_calls SET lost_after = 0 WHERE number IN (SELECT number FROM toolcrib_calls "
+    "WHERE status = 'started' AND lost_after > 0 AND lost_after <= :now LIMIT :most) "
+    "RETURNING id, call_id, tool, principal, profile, thread"
+)
+"""Takes the calls that have been lost since this was done the last time. They stay lost: 0 is long ago."""
+
+_EVENT_BYTES = 400
+"""About how much room an event takes."""
 _ENDED = "NOT (status = 'started' AND lost_after > :now)"
 _DELETE = "DELETE FROM toolcrib_calls WHERE number IN (SELECT number FROM toolcrib_calls WHERE {} LIMIT :most)"
 _DELETE_OLD = text(_DELETE.format(f"started_at < :oldest AND {_ENDED}"))
@@ -160,6 +171,20 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
         row["content"] = store.keys.seal(json.dumps(content).encode(), *_of_content(row))
         row["size_bytes"] += len(row["content"])
     return row
+
+
+def _event(row: Mapping[str, Any], record: CallRecord) -> Event:
+    """Return the event of what *row* says of *record*."""
+    is_start = row["status"] == "started"
+    event: Event = {"kind": "started" if is_start else "ended", "principal": record.caller.principal}
+    event |= {name: getattr(record, name) for name in ("id", "call_id", "tool")}
+    event |= {"profile": record.caller.profile, "thread": record.caller.thread}
+    event |= {name: getattr(record, name) for name in ("decision", "rule", "digest")}
+    event |= {"by": record.answered_by, "arguments": record.arguments_digest}
+    if not is_start:
+        event |= {name: row[name] for name in ("status", "code", "pending", "started_at", "duration_us")}
+        event |= {"repeated": record.repeated or None, "result": record.result_digest}
+    return event
 
 
 def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
@@ -306,12 +331,15 @@ class _Writer:
                 is_written = self._write(items)
                 for done in starts:
                     done()
+                if flushes or not items:
+                    self._sign()
                 if is_written:
                     self._tidy(len(items), is_brief=bool(flushes))  # no start waits for that
                 for done in flushes:
                     done()
                 if not is_written:
                     self._keep(items, may_be_written=not was_failing)
+            self._sign()
         except BaseException:
             self._thread = None  # the next record begins another
             raise
@@ -329,8 +357,11 @@ class _Writer:
     def _next_batch(self) -> tuple[list[_Item], list[Done]] | None:
         """Wait for records, and for more. Return them; none to write that calls still run. None at the end."""
         with self._changed:
-            self._changed.wait_for(self._has_work, BEAT_INTERVAL_S if self._open else _IDLE_S)
-            if not self._queue and not self._flushes and (self._is_closing or not self._open):
+            are_signed = self._store.events.are_signed
+            idle_s = BEAT_INTERVAL_S if self._open else _IDLE_S
+            self._changed.wait_for(self._has_work, idle_s if are_signed else CHECKPOINT_INTERVAL_S)
+            has_more = bool(self._open) or not are_signed
+            if not self._queue and not self._flushes and (self._is_closing or not has_more):
                 self._thread = None
                 return None
             if self._queue:
@@ -364,14 +395,27 @@ class _Writer:
                 self._make_room()
             self._changed.wait_for(lambda: self._is_urgent or self._is_closing, _RETRY_S)
 
+    def _sign(self) -> None:
+        """Sign what is not signed yet. Where that fails, it is tried again with what is written next."""
+        with suppress(StoreError, SetupError):
+            self._store.sign_events()
+
     def _write(self, items: list[_Item]) -> bool:
-        """Write *items* in one transaction, and that started calls still run. False where that failed."""
+        """Write *items*, their events, and that started calls still run, at once. False where that failed."""
         lost_after = encode_time(self._clock() + timedelta(seconds=LOST_TIMEOUT_S))
         rows = self._rows(items, lost_after)
         beat = {"owner": self._owner, "until": lost_after} if self._open else None
+        records = {item.record.id: item.record for item in items if item.record is not None}
+
+        def put(connection: Connection) -> dict[str, str]:
+            refusals = _put(connection, [*rows.items()], beat)
+            events = [_event(row, records[key]) for key, row in rows.items() if key not in refusals]
+            self._store.events.add_batch(connection, events)
+            return refusals
+
         try:
             if rows or (beat is not None and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
-                refusals = self._store.write(lambda connection: _put(connection, [*rows.items()], beat))
+                refusals = self._store.write(put)
                 for key, reason in refusals.items():
                     del rows[key]
                     self._leave_out([item for item in items if item.record and item.record.id == key], reason)
@@ -421,6 +465,8 @@ class _Writer:
         # More than were added: else a busy process would never get to the end.
         most, is_over = max(_DELETED_AT_ONCE, 2 * added), False
         try:
+            while self._tidy_events(most) and not is_brief and not self._queue:
+                pass
             while not is_over:
                 self._deletions = self._deletions or self._store.write(self._overdue, lock=False)
                 statement, bounds = self._deletions[0]
@@ -441,6 +487,26 @@ class _Writer:
         except Exception as error:  # what is written does not depend on it
             self._tidy_at, self._deletions = time.monotonic(), []
             _log.warning("What is too old in the call log could not be deleted: %s", str(error) or type(error).__name__)
+
+    def _tidy_events(self, most: int) -> bool:
+        """Append that calls were lost, and let stubs be all that is left of events that are too old or too many.
+
+        Return whether there are more.
+        """
+        now = self._clock()
+        bounds = {
+            "oldest": encode_time(now - timedelta(seconds=self._max_age_s)),
+            "max_count": self._max_bytes // _EVENT_BYTES,
+            "most": most,
+        }
+
+        def tidy(connection: Connection) -> bool:
+            rows = connection.execute(_LOST, {"now": encode_time(now), "most": most}).mappings().fetchall()
+            events = [{"kind": "lost", **{name: decode_name(row[name]) for name in _NAMES}} for row in rows]
+            self._store.events.add_batch(connection, events)
+            return self._store.events.trim(connection, **bounds)
+
+        return self._store.write(tidy)
 
     def _overdue(self, connection: Connection) -> list[tuple[Executable, dict[str, Any]]]:
         """Return the statements that delete what is too old, and the first calls where all take too much."""
@@ -520,6 +586,7 @@ class DatabaseCalls(Recorder):
         if max_bytes < 1 or size < 1 or not max_age_s > 0:
             raise SetupError("The bounds of DatabaseCalls, max_age_s, max_bytes and size, are above 0.")
         self.with_content = with_content
+        self.with_digests = True
         self.unconfirmed = 0
         self._store = store
         self.required = required

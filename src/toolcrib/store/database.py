@@ -36,6 +36,7 @@ from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyE
 
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
+from .events import LOG, Events
 from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
 from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
 from .webhook import Topic, Webhook
@@ -74,7 +75,7 @@ class Database:
     def __init__(self, where: str | Path | None = None, *, key: str | Path | KeySource | None = None) -> None:
         self._url = _url_of(where)
         self.place = _place_of(self._url)
-        self._schemas: dict[str, Schema] = {STORE.room: STORE}
+        self._schemas: dict[str, Schema] = {schema.room: schema for schema in (STORE, LOG)}
         self._processes: dict[int, _Process] = {}
         self._ends: list[Callable[[], None]] = []
         self.webhooks: dict[Topic, Webhook] = {}
@@ -87,6 +88,7 @@ class Database:
             self.keys = Keys(KeyFile(Path(key)), place=str(key))
         else:
             self.keys = Keys(key, place="the function that gives the keys")
+        self.events = Events(self.keys)
 
     @property
     def file(self) -> Path | None:
@@ -162,6 +164,11 @@ class Database:
         process.open()
         return process.transact(work, write=lock)
 
+    def sign_events(self) -> None:
+        """Sign the events that this process has written, on the thread that asks. Raises StoreError."""
+        if not self.events.are_signed:
+            self.write(self.events.sign)
+
     def changes(self) -> int | None:
         """Return a number that is another one after any process has changed the store, or this one has opened it again:
         for those who cache what they read.
@@ -226,6 +233,8 @@ class Database:
         """Close what this process has open. The next use opens it again."""
         for end in self._ends:
             end()
+        with suppress(StoreError, SetupError):
+            self.sign_events()
         process = self._processes.pop(os.getpid(), None)
         if process is not None:
             process.close()
@@ -237,7 +246,7 @@ class Database:
         # By process: no connection survives a fork, and those of the parent must not be closed by the child.
         pid = os.getpid()
         return self._processes.get(pid) or self._processes.setdefault(
-            pid, _Process(self._url, self.place, self._schemas)
+            pid, _Process(self._url, self.place, self._schemas, self.events)
         )
 
     def _seal_again(
@@ -273,10 +282,11 @@ def notify(connection: Connection, channel: str) -> None:
 class _Process:
     """What one process has open of a store."""
 
-    def __init__(self, url: URL, place: str, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, url: URL, place: str, schemas: Mapping[str, Schema], events: Events) -> None:
         self._url = url
         self._place = place
         self._schemas = schemas
+        self._events = events
         self._is_sqlite = url.get_backend_name() == "sqlite"
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -359,8 +369,13 @@ class _Process:
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
             elif lock is not None:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
-            value = work(connection)
-            connection.commit()
+            try:
+                value = work(connection)
+            except BaseException:
+                self._events.roll_back(connection)
+                raise
+            with self._events.committed(connection):
+                connection.commit()
             return value
 
     def look_up(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row]:

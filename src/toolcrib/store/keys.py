@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ..core import SetupError, StoreError
@@ -46,6 +47,8 @@ class Keys:
         self.place = place
         self._newest = b""
         self._keys: dict[bytes, AESGCM] = {}
+        self._signers: list[Ed25519PrivateKey] = []
+        self._oldest = b""
 
     @property
     def file(self) -> Path | None:
@@ -83,6 +86,21 @@ class Keys:
         self._load(stale=True)
         return [hmac.digest(key, b"toolcrib signature" + data, "sha256").hex() for key in self._source()]
 
+    def sign(self, data: bytes) -> bytes:
+        """Return the Ed25519 signature of *data* by the newest key. Its public key verifies it."""
+        self._load(stale=isinstance(self._source, KeyFile) and self._source.changed())
+        return self._signers[0].sign(data)
+
+    def public_keys(self) -> Sequence[bytes]:
+        """Return the public keys that verify what `sign` has signed, the newest first."""
+        self._load(stale=True)
+        return [signer.public_key().public_bytes_raw() for signer in self._signers]
+
+    def keyed(self, digest: str) -> str:
+        """Return *digest* keyed: who reads it cannot try out what it is of. By the oldest key, so that it lasts."""
+        self._load(stale=False)
+        return hmac.digest(self._oldest, digest.encode(), "sha256").hex()[:32]
+
     def rotate(self) -> bytes:
         """Make a new key, if they are in a file, else read them again. The header of what is sealed from now on."""
         if isinstance(self._source, KeyFile):
@@ -106,6 +124,9 @@ class Keys:
             raise SetupError(f"{self.place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
         # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
         keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in keys_given}
+        seeds = [hmac.digest(key, b"toolcrib signing key", "sha256") for key in keys_given]
+        self._signers = [Ed25519PrivateKey.from_private_bytes(seed) for seed in seeds]
+        self._oldest = hmac.digest(keys_given[-1], b"toolcrib digests", "sha256")
         self._keys, self._newest = keys, next(iter(keys))
 
 

@@ -182,8 +182,16 @@ class DatabaseLedger:
         # Of this run: a later one may be here, where the end of this one was stored, and its answer was lost.
         self._heartbeat().end(entry, lease_until=case((_t.fence == entry.fence, 0), else_=_t.lease_until))
 
-    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
-        return await self._end(_END_LATE, entry, result)
+    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /, *, by: str | None = None) -> bool:
+        event = {
+            "id": entry.id,
+            "tool": entry.tool,
+            "thread": entry.thread,
+            "decision": "not done" if result is None else "done",
+            "by": by,
+            "digest": entry.approval,
+        }
+        return await self._end(_END_LATE, entry, result, event)
 
     def __repr__(self) -> str:
         return f"<DatabaseLedger in {self._store.place}>"
@@ -232,7 +240,14 @@ class DatabaseLedger:
         for column in (STEPS.c.task, TASK_EVENTS.c.task, WAITS.c.task, _t.id):
             connection.execute(column.table.delete().where(column.in_(ids)))
 
-    async def _end(self, update: Update, entry: LedgerEntry, result: Mapping[str, Any] | None, **names: str) -> bool:
+    async def _end(
+        self,
+        update: Update,
+        entry: LedgerEntry,
+        result: Mapping[str, Any] | None,
+        settled: Mapping[str, Any] | None = None,
+        **names: str,
+    ) -> bool:
         row = clear_columns(entry)
         envelope = None if result is None else self._store.keys.seal(json.dumps(result).encode(), *of_end(row))
         values = {
@@ -249,6 +264,8 @@ class DatabaseLedger:
             is_ended = connection.execute(update, values).rowcount == 1
             if is_ended and result is not None and entry.call is not None:  # one that is released runs again
                 follow_end(connection, row["id"])
+            if is_ended and settled is not None:
+                self._store.events.add(connection, "settled", principal=entry.principal, **settled)
             return is_ended
 
         return await self._store.transact(end)

@@ -92,6 +92,7 @@ class DatabasePendings:
                 return entry.pending, self._sums
             sums = self._require_room(connection, row, now)
             connection.execute(PENDINGS.insert(), row)
+            self._add_event(connection, "asked", pending)
             return pending, sums
 
         stored, self._sums = await self._store.transact(insert, lock=_LOCK)
@@ -107,7 +108,7 @@ class DatabasePendings:
         if not rows:
             return False
         row = rows[0]
-        self._decode(row)  # raises where it is damaged
+        pending = self._decode(row).pending  # raises where it is damaged
         changes = self._answered(row, answer, by)
         answer_columns = {"by": changes["answered_by"], "sealed": changes["answer"]}
         values = {"row": row["number"], "now": encode_time(now), **answer_columns}
@@ -116,6 +117,7 @@ class DatabasePendings:
             is_answered = connection.execute(_ANSWER, values).rowcount == 1
             if is_answered:  # with the task that waits for it: both, or none
                 wake(connection, row["id"])
+                self._add_event(connection, "answered", pending, decision=answer.to_dict()["kind"], by=by)
             return is_answered
 
         return await self._store.transact(answer_and_wake)
@@ -176,6 +178,10 @@ class DatabasePendings:
 
     async def _changes_one(self, update: Update) -> bool:
         return await self._store.transact(lambda connection: connection.execute(update).rowcount == 1)
+
+    def _add_event(self, connection: Connection, kind: str, pending: Pending, **fields: str) -> None:
+        names = {"id": pending.id, "tool": pending.tool, "thread": pending.thread, "question": pending.kind}
+        self._store.events.add(connection, kind, principal=pending.principal, **names, **fields, digest=pending.digest)
 
     # Rows
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, Connection, Delete, Select, Table, func, select, tuple_
 
 from ..core import StoreError
+from .events import EVENTS
 from .tables import Sealed, decode_bytes, decode_name, decode_time, encode_name
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ async def forget(store: "Database", principal: str, progress: Progress) -> dict[
         name, key = _name(table), list(table.primary_key)
         first_rows = select(*key).where(owner == encode_name(principal)).limit(_BATCH)
         delete, counts[name] = table.delete().where(tuple_(*key).in_(first_rows)), 0
-        while (number := await store.transact(partial(_delete, delete))) > 0:
+        work = partial(_delete, delete)
+        if table is EVENTS:  # their hashes stay, so that the chain can be verified
+            work = partial(store.events.forget, principal=principal, most=_BATCH)
+        while (number := await store.transact(work)) > 0:
             counts[name] += number
             progress(name, counts[name])
             await asyncio.sleep(_PAUSE_S)

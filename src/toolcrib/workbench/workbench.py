@@ -298,6 +298,7 @@ class Crib(Startable):
                 if getattr(type(recorder), "started", None) not in (None, Recorder.started)
             ),
             records_content=any(getattr(recorder, "with_content", False) for recorder in recorders),
+            records_digests=any(getattr(recorder, "with_digests", False) for recorder in recorders),
             overrides=self._overrides,
             variables={**(options["variables"] or {}), **(variables or {})},
             show_errors=options["show_errors"],
