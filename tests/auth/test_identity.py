@@ -267,7 +267,7 @@ async def callers(world: World) -> None:
             world.crib.workbench(given)  # type: ignore[arg-type]
 
 
-@door("Workbench.stored_result")
+@door("Workbench.remember", "Workbench.stored_result")
 async def handles(world: World) -> None:
     @tool
     def long() -> str:
@@ -522,10 +522,14 @@ async def shared_limits(world: World) -> None:
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
     *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),
-    *("Store.on_close", "Store.was_away", "Store.notices", "Store.sign_events"),
+    *("Store.on_close", "Store.was_away", "Store.notices", "Store.sign_events", "Store.threads"),
 )
 async def database(world: World) -> None:
     assert await world.store.results.find("any", "bob", "t1") is None
+    await world.store.threads.remember("ada", "t1", {"seen untrusted"})
+    for name in NAMES:
+        assert await world.store.threads.recall(name, "t1", {"seen untrusted"}) == frozenset()
+        assert await world.store.threads.clear(name) + await world.store.threads.clear("ada", name) == 0
     assert await world.store.pendings.get("any") is None
     await deeper_attacks.database(world)
 
@@ -694,6 +698,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "store restore": [["store", "restore", "tools.py"], ["store", "restore", "tools.py", "--replace"]],
     "store export": [["store", "export", who] for who in ("bob", "ad_", "%", "ada\0")],
     "store forget": [["store", "forget", who, "--yes"] for who in ("ad_", "%", "ADA", "ada ")],
+    "threads clear": [["threads", "clear", who, "t1"] for who in ("bob", "ad_", "%", "ada\0")],
     "lock": [["lock", "tools.py"], ["lock", "tools.py", "--check", "--json"], ["lock", "--accept", "%"]],
 }
 

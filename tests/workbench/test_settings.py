@@ -68,7 +68,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
     takes = (
         "It takes: from, command, url, name, sampling, roots, headers, env, required, trusted, allow, openapi, tools, "
     )
-    takes += "without, tags, hint, resources, prompts, rename, prefix."
+    takes += "without, tags, hint, resources, prompts, rename, prefix, labels."
     every = ", ".join(schema()["properties"])
     assert problems(text) == [
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",

@@ -305,11 +305,13 @@ class Agent:
         waiting = {id: result.pending for id, result in results.items() if result.pending is not None}  # noqa: A001
         bench, is_signed = self.workbench, self._sign is not None
         await bench.start()
+        await self._remember([*run.turns, last])
         usable = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
         calls = {call.id: call for call in run.reply.calls}
         tasks = [id for id, pending in waiting.items() if pending.kind == "task" and bench.crib.database is not None]  # noqa: A001
         for id in tasks:  # noqa: A001
             results[id] = await self._task_result(calls[id], waiting[id]) or results[id]
+            await bench.remember(results[id].labels)
         repeated = [call for id, call in calls.items() if id in waiting and id not in tasks]  # noqa: A001
         for call, result in zip(repeated, await self._results(run, repeated, events, token), strict=True):
             results[call.id] = result
@@ -334,6 +336,7 @@ class Agent:
         await self.start()
         redact = bench.redacted
         if first:
+            await self._remember(run.turns)
             _require_choice(self._options.tool_choice, bench)
             if (once := next((tool.spec.name for tool in bench.registry if tool.spec.once), None)) is not None:
                 _require_database(bench, f"Tool '{once}' has once=True, which")
@@ -352,6 +355,11 @@ class Agent:
                 vars(error)["so_far"] = run.outcome("failed", redact, bench.crib.describe(error))
                 raise
         return self._with_state(over, run, ())
+
+    async def _remember(self, turns: Sequence[Turn]) -> None:
+        """Have the thread remember what *turns* show, which another process may have had."""
+        results = (result for turn in turns if isinstance(turn, Results) for result in turn.results)
+        await self.workbench.remember({label for result in results for label in result.labels})
 
     async def _turn(self, run: Run, events: _Events, token: CancellationToken | None) -> Outcome | None:
         """Ask the model once and make its calls. Return the outcome, if the run is over."""

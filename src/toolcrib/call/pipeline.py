@@ -55,6 +55,7 @@ from ..machinery import (
 from .arguments import CheckedArguments
 from .events import EventStream
 from .execute import ENDED, Bounded, cancelled, dog, execute, in_own_task, keep, leave_value, may_be_repeated, retry
+from .labels import add_labels, counted, recalled, remembered
 from .once import Claim, Recalled
 from .pending import denied, pending_message, pending_of
 from .record import record_finished, record_started
@@ -77,11 +78,11 @@ async def run(
     One bound is around all steps once the tool is resolved, which run in a context of their own. Recording the end has
     its own. Middleware wraps all steps.
     """
-    started_at, trail, deadline = moment(), Trail(), None
+    started_at, trail, deadline, remembers = moment(), Trail(), None, False
     trail.task = task  # which this is a run of
     try:
         tool = runtime.ready.get(call.tool) or await resolved(call, runtime)
-        context, limit_s = copy_context(), tool.spec.timeout_s
+        context, limit_s, trail.labels = copy_context(), tool.spec.timeout_s, tool.spec.labels
         if not (current_deadline.get() is None and limit_s is call.timeout_s is runtime.timeout_s is None):
             deadline = _deadline(limit_s, call, runtime)
             context.run(current_deadline.set, deadline)
@@ -110,13 +111,13 @@ async def run(
     finally:
         if deadline is not None:
             dog.watched.pop(deadline, None)
-    if trail.decision is not None or trail.failures or result.repairs:
-        _add_metadata(result, trail, runtime.redaction)
+    if trail.labels or trail.decision is not None or trail.failures or result.repairs:
+        remembers = _noted(result, trail, runtime)
     if runtime.ledger is not None and trail.claim is not None:
         result = await trail.claim.finish(result)
     if runtime.recorders:
         await record_finished(call, runtime, started_at, result, trail)
-    return result  # type: ignore[no-any-return]  # of a coroutine that is driven by hand
+    return await remembered(result, call, runtime, trail) if remembers else result
 
 
 async def _steps(
@@ -136,7 +137,7 @@ async def _steps(
     try:
         try:
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
-                call = await _with_values(tool, call, runtime, trail)
+                call = await _with_values(tool, call, runtime, trail, outer)
             raw = call.arguments  # below, `in_thread_if_long` without its coroutine: every call comes here
             if len(raw) > LONG_CHARS if type(raw) is str else is_long(raw):
                 arguments, repairs = await in_thread(partial(tool.check, raw, runtime.repair))
@@ -147,7 +148,7 @@ async def _steps(
             raise
         if repairs:
             trail.repairs += repairs
-        has_claim = call.idempotency_key is not None or tool.is_task
+        has_claim, to_count = call.idempotency_key is not None or tool.is_task, None
         if has_claim or runtime.policy is not None or runtime.records_content:
             document = CheckedArguments(tool, call, arguments)
             if call is request:
@@ -157,12 +158,16 @@ async def _steps(
                 trail.decision = decision if isinstance(decision, Decision) else await decision
             if has_claim:
                 trail.lookup = await _recalled(document, runtime, trail, outer)
-            if trail.decision is not None and trail.decision.do != "allow":
-                await _settle(trail.decision, document, runtime, trail)
+            if trail.decision is not None:
+                if trail.decision.do != "allow":
+                    await _settle(trail.decision, document, runtime, trail)
+                to_count = None if trail.decision.at_most is None else document
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
         if has_claim and trail.lookup is not None:
             await trail.lookup.make(trail.decision, partial(_verify, tool, call, runtime, credentials, trail, outer))
             outer.claim = trail.lookup
+        if to_count is not None:
+            await _count(to_count, runtime, trail, outer)
         if runtime.start_recorders:
             await record_started(request, tool, runtime, started_at, trail, outer)
         if outer.error is not None:  # a policy that swallows its cancellation must not let the work begin
@@ -179,8 +184,11 @@ async def _steps(
         if hasattr(value, "__next__"):
             value = await _listed(value)
         headers = None
-        if type(value) is Result and not value.content:  # else it came with its own content
-            headers, value = value.metadata.get("headers"), value.unwrap()
+        if type(value) is Result:
+            if value.labels:
+                outer.labels = outer.labels | value.labels
+            if not value.content:  # else it came with its own content
+                headers, value = value.metadata.get("headers"), value.unwrap()
         content, text = _normalize(tool, value)
         if (redaction := runtime.redaction) is not None:
             if text is None or len(text) > LONG_CHARS:
@@ -192,7 +200,7 @@ async def _steps(
             value = value.value
         result = Result(value, content, None, trail.repairs, started_at, moment(), raw_id(call), call.tool)
         if runtime.handles is not None and (text is None or len(text) > runtime.handles.limit_chars):
-            await runtime.handles.bound(result, tool.spec.name)
+            await runtime.handles.bound(result, tool.spec.name, outer.labels)
         if headers:  # after the bound: they are shown beside a preview, too
             _add_headers(result, headers, runtime.redaction)
     except BaseException as raised:
@@ -238,7 +246,7 @@ async def _check_steps(
 ) -> Result[dict[str, Any]]:
     await _require_visible(tool, runtime, trail)
     if runtime.handles is not None:
-        call = await _with_values(tool, call, runtime, trail)
+        call = await _with_values(tool, call, runtime, trail, trail)
     check_arguments = partial(tool.check, call.arguments, runtime.repair)
     arguments, repairs = await in_thread_if_long(check_arguments, call.arguments)
     trail.repairs += repairs
@@ -316,16 +324,26 @@ async def _within_middleware(
     trail = Trail()
     result = await _steps(tool, call, runtime, events, moment(), trail, outer)
     _add_metadata(result, trail, runtime.redaction)
+    if outer.labels:
+        add_labels(result, outer)
     return result
 
 
 # Check
 
 
-async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail) -> Call:
-    """Return *call* with the values of its handles: so everybody who looks at it sees what will run."""
+async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail, outer: Trail) -> Call:
+    """Return *call* with the values of its handles: so everybody who looks at it sees what will run.
+
+    What is made of them has their labels, too.
+    """
     assert runtime.handles is not None
-    arguments, trail.repairs = await runtime.handles.follow(tool, call.arguments, runtime.repair)
+    labels = set[str]()
+    try:
+        arguments, trail.repairs = await runtime.handles.follow(tool, call.arguments, runtime.repair, labels)
+    finally:
+        if labels:
+            outer.labels = outer.labels | labels
     return call if arguments is call.arguments else replace(call, arguments=arguments)
 
 
@@ -366,6 +384,8 @@ def _ask_policy(
     policy: Policy, tool: Tool, arguments: Mapping[str, Any], runtime: Runtime
 ) -> Decision | Awaitable[Decision]:
     """Return the decision of *policy*, or what to await for it. Where it raises, or returns no decision: deny."""
+    if runtime.remembers:
+        return _ask_with_memory(policy, tool, arguments, runtime)
     try:
         answer: Any = policy(tool.spec, arguments, runtime.caller)
     except Exception as error:
@@ -373,6 +393,27 @@ def _ask_policy(
     if type(answer) is str and (decision := _ANSWERS.get(answer)) is not None:
         return decision
     return _await_policy(answer, tool, runtime) if isawaitable(answer) else _decision_of(answer, tool)
+
+
+async def _ask_with_memory(policy: Any, tool: Tool, arguments: Mapping[str, Any], runtime: Runtime) -> Decision:
+    """Return the decision of rules that ask what came before: read now, so that nothing earlier is missed."""
+    facts = await recalled(policy.asked(tool.spec, runtime.caller), tool, runtime)
+    try:
+        return _decision_of(policy(tool.spec, arguments, runtime.caller, facts), tool)
+    except Exception as error:
+        return _denied_for_failure(error, tool, runtime)
+
+
+async def _count(checked: CheckedArguments, runtime: Runtime, trail: Trail, outer: Trail) -> None:
+    """Count the call for the rule that lets so many through. Where others came first, the next rules decide."""
+    if outer.task is not None and outer.task.number > 1:  # an earlier run was counted
+        return
+    while (decision := trail.decision) is not None and decision.at_most is not None:
+        if await counted(decision, checked.tool, runtime):
+            return
+        trail.decision = await _ask_with_memory(runtime.policy, checked.tool, checked, runtime)
+        if trail.decision.do != "allow":
+            await _settle(trail.decision, checked, runtime, trail)
 
 
 async def _await_policy(answer: Awaitable[Any], tool: Tool, runtime: Runtime) -> Decision:
@@ -538,6 +579,12 @@ def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None
             members["by"] = decision.by
     if trail.failures:
         result.metadata["retries"] = list(trail.failures)
+
+
+def _noted(result: Result[Any], trail: Trail, runtime: Runtime) -> bool:
+    """Note in *result* what its metadata has. Return whether its thread has something to remember."""
+    _add_metadata(result, trail, runtime.redaction)
+    return add_labels(result, trail) or runtime.remembers
 
 
 def _redacted_repairs(repairs: tuple[Repair, ...], redaction: Redaction) -> tuple[Repair, ...]:

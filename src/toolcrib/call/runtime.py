@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
@@ -26,7 +27,16 @@ from ..core import (
     Tool,
     ToolError,
 )
-from ..machinery import ErrorMessage, Globs, Ledger, Overrides, ResultHandles, compile_globs, current_client
+from ..machinery import (
+    ErrorMessage,
+    Globs,
+    Ledger,
+    Overrides,
+    ResultHandles,
+    ThreadStore,
+    compile_globs,
+    current_client,
+)
 from .arguments import CheckedArguments
 from .pending import PendingCalls, Questions
 
@@ -115,6 +125,10 @@ class Runtime:
     """Whether any recorder sees digests of them."""
     task_id: str = ""
     """The task that runs: its questions are its own."""
+    threads: ThreadStore | None = None
+    """What threads remember."""
+    remembers: bool = False
+    """Whether the policy asks for that."""
     ledger: Ledger | None = None
     """Where calls with an idempotency key are stored."""
     redact_also: Callable[[Credential], None] = lambda credential: None
@@ -146,6 +160,8 @@ class Trail:
     value: Any
     """The value of `Bounded` work: reading it from the StopIteration of a coroutine would take longer."""
     repairs: tuple[Repair, ...] = ()
+    labels: AbstractSet[str] = frozenset()
+    """Where what the tool gives comes from: its own labels, and those of what it was given."""
     arguments: CheckedArguments | None = None
     """What ran, where it was sent and is not what a handle stands for."""
     decision: Decision | None = None

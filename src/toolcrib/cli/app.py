@@ -43,6 +43,7 @@ _MODULES = {
     "pending": "calls",
     "calls": "calls",
     "tasks": "tasks",
+    "threads": "threads",
     "keys": "calls",
     "store": "store",
     "sandbox": "sandbox",

@@ -144,7 +144,10 @@ async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, tran
             log = logging.getLogger("toolcrib.tool")
             log.propagate = False  # what the tool logs here is among what it reports
             try:
-                return await result_of(bench.crib.tasks.follow(task_id, principal=bench.caller.principal), transcript)
+                return await result_of(
+                    bench.crib.tasks.follow(task_id, principal=bench.caller.principal, thread=bench.caller.thread),
+                    transcript,
+                )
             finally:
                 log.propagate = True
         if result.pending.kind == "authorization":

@@ -41,6 +41,8 @@ class Decision:
     """What to *do* with a call: by which *rule*, with which *message*; *by* is the person who answered.
 
     *edited* are the arguments that they gave in place of those that were sent, as JSON text, secrets redacted.
+    Where it is not *grantable*, because of what the thread has seen, no standing grant lifts it. *at_most*: of so many
+    calls of a thread, this is one.
     """
 
     do: Do
@@ -50,6 +52,8 @@ class Decision:
     by: str | None = None
     approvers: Approvers | None = None
     edited: str = ""
+    grantable: bool = True
+    at_most: int | None = None
 
 
 PolicyAnswer = Do | Ask | Deny | Decision

@@ -95,6 +95,11 @@ class Result(Generic[T_co]):
         return "success" if self.pending is None else "pending"
 
     @property
+    def labels(self) -> frozenset[str]:
+        """Where what it shows comes from, as tools and sources say: see `docs/labels.md`."""
+        return frozenset(self.metadata.get("labels", ()))
+
+    @property
     def text(self) -> str:
         """The content as text: text as it is, structured values as JSON, other parts by kind and size."""
         content = self.content

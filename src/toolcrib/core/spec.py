@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal
@@ -113,6 +114,7 @@ class ToolSpec:
     `once`: an agent gives each request of a model an idempotency key of its own.
     `kind`: what is called. A resource that is read is a call of 'resources/read URI', a prompt that is filled in one of
     'prompts/get NAME': no model is shown these, and policies, limits and records see them as calls.
+    `labels` say where its results come from, as in `untrusted`: they go with each result, and rules ask for them.
     """
 
     name: str
@@ -132,6 +134,7 @@ class ToolSpec:
     deferred: bool = False
     once: bool = False
     kind: Kind = "tool"
+    labels: AbstractSet[str] = frozenset()
 
     @classmethod
     def with_later(cls, later: "Callable[[], tuple[str, Mapping[str, Any]]]", **members: Any) -> "ToolSpec":
@@ -169,6 +172,7 @@ class ToolSpec:
             "timeout_s": self.timeout_s,
             "icons": [dict(icon) for icon in self.icons] or None,
             "deferred": self.deferred or None,
+            "labels": sorted(self.labels) or None,
         }
         return {name: value for name, value in data.items() if value is not None}
 

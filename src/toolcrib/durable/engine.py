@@ -159,14 +159,17 @@ class EmbeddedTasks:
             await asyncio.wait(tasks)
 
     @_at_home
-    async def get(self, id: str, *, principal: str | None = None) -> Task:  # noqa: A002
-        return self._shown(await self._entry(id, principal))
+    async def get(self, id: str, *, principal: str | None = None, thread: str | None = None) -> Task:  # noqa: A002
+        task = self._shown(await self._entry(id, principal))
+        await self._remember(task, thread)
+        return task
 
     @_at_home
     async def list(
         self,
         *,
         principal: str | None = None,
+        thread: str | None = None,
         state: TaskState | None = None,
         after: str | None = None,
         limit: int = 50,
@@ -175,17 +178,33 @@ class EmbeddedTasks:
             states = ", ".join(get_args(TaskState))
             raise ToolcribError(f"tasks.list takes a state ({states}) and a limit from 1 to {MAX_LISTED:,}.")
         last = None if after is None else await self._entry(after, principal)
-        return [self._shown(entry) for entry in await self._rows.listed(principal, state, last, limit)]
+        tasks = [self._shown(entry) for entry in await self._rows.listed(principal, state, last, limit)]
+        for task in tasks:
+            await self._remember(task, thread)
+        return tasks
 
     @_at_home
-    async def wait(self, id: str, *, principal: str | None = None, timeout_s: float | None = None) -> Result[Any]:  # noqa: A002
+    async def wait(
+        self,
+        id: str,  # noqa: A002
+        *,
+        principal: str | None = None,
+        thread: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Result[Any]:
         async with asyncio.timeout(timeout_s):
-            while (result := self._outcome(await self._entry(id, principal))) is None:
+            while (result := await self._outcome(await self._entry(id, principal), thread)) is None:
                 await self._changed(id)
         return result
 
-    def follow(self, id: str, *, principal: str | None = None) -> AsyncGenerator[TaskEvent | Result[Any]]:  # noqa: A002
-        return self.crib.home.items(self.crib, self._follow(id, principal))
+    def follow(
+        self,
+        id: str,  # noqa: A002
+        *,
+        principal: str | None = None,
+        thread: str | None = None,
+    ) -> AsyncGenerator[TaskEvent | Result[Any]]:
+        return self.crib.home.items(self.crib, self._follow(id, principal, thread))
 
     @_at_home
     async def cancel(self, id: str, *, principal: str | None = None) -> bool:  # noqa: A002
@@ -268,14 +287,30 @@ class EmbeddedTasks:
             result=result,
         )
 
-    def _outcome(self, entry: LedgerEntry) -> Result[Any] | None:
-        """Return the result of *entry*; of a lost one, which only a person ends, the error that says so."""
-        return _ended_with(entry, lost(entry.tool, entry)) if entry.is_lost else self._shown(entry).result
+    async def _remember(self, task: Task, thread: str | None) -> None:
+        """Have the thread of *task* remember what it gets to see, and the *thread* that asks for it."""
+        if task.result is not None and task.result.labels:
+            facts = {f"seen {label}" for label in task.result.labels}
+            for of in {task.thread, thread or task.thread}:
+                await self.crib.store.threads.remember(task.principal, of, facts)
 
-    async def _follow(self, id: str, principal: str | None) -> AsyncGenerator[TaskEvent | Result[Any]]:  # noqa: A002
+    async def _outcome(self, entry: LedgerEntry, thread: str | None) -> Result[Any] | None:
+        """Return the result of *entry*; of a lost one, which only a person ends, the error that says so."""
+        if entry.is_lost:
+            return _ended_with(entry, lost(entry.tool, entry))
+        task = self._shown(entry)
+        await self._remember(task, thread)
+        return task.result
+
+    async def _follow(
+        self,
+        id: str,  # noqa: A002
+        principal: str | None,
+        thread: str | None,
+    ) -> AsyncGenerator[TaskEvent | Result[Any]]:
         last = 0
         while True:
-            result = self._outcome(await self._entry(id, principal))
+            result = await self._outcome(await self._entry(id, principal), thread)
             while events := await self._rows.events(id, last):
                 for _, event in events:
                     yield _event_from(event)

@@ -100,8 +100,9 @@ def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = N
 
     Of a result that is too large to be shown there is no structured content either; a link leads to all of it. For
     programs, `_meta` has `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`,
-    `toolcrib/pending`, `{"id", "kind"}`, `toolcrib/handle` of a large result, `toolcrib/headers` of a response, and
-    `toolcrib/repeated` where it is that of an earlier call with the same key.
+    `toolcrib/pending`, `{"id", "kind"}`, `toolcrib/handle` of a large result, `toolcrib/headers` of a response,
+    `toolcrib/labels` that say where it comes from, and `toolcrib/repeated` where it is that of an earlier call with the
+    same key.
     """
     blocks, error = content(result.content, result.call_id), result.error
     structured: dict[str, Any] | None = None
@@ -198,7 +199,7 @@ def _meta(result: Result[Any], error: ToolError | None) -> dict[str, Any]:
         meta["toolcrib/error"] = error_data(error)
     if result.pending is not None:
         meta["toolcrib/pending"] = {"id": result.pending.id, "kind": result.pending.kind}
-    for name in ("handle", "headers", "repeated"):
+    for name in ("handle", "headers", "labels", "repeated"):
         if name in result.metadata:
             meta[f"toolcrib/{name}"] = result.metadata[name]
     return meta

@@ -71,9 +71,13 @@ from .loops import (
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .shares import Shares, room_for, share
+from .threads import ThreadStore, fact_of_call, life_s
 
 __all__ = [
     "ApprovalPort",
+    "ThreadStore",
+    "fact_of_call",
+    "life_s",
     "Asker",
     "AtDeadline",
     "Availability",

@@ -1,6 +1,7 @@
 """Large results: the mark of a parameter that takes one, what is stored, and where."""
 
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -36,7 +37,7 @@ def is_handle(text: str) -> bool:
 class StoredResult:
     """A result that was too large to be shown whole, for the one principal and thread it belongs to.
 
-    `content` is what may be shown: known secrets are redacted in it.
+    `content` is what may be shown: known secrets are redacted in it. `labels` say where it comes from.
     """
 
     handle: str
@@ -45,6 +46,7 @@ class StoredResult:
     tool: str
     content: tuple[Content, ...]
     stored_at: datetime
+    labels: frozenset[str] = frozenset()
 
     @cached_property
     def size_bytes(self) -> int:
@@ -83,12 +85,17 @@ class ResultHandles(Protocol):
         """Whether there may be handles."""
         ...
 
-    async def follow(self, tool: Tool, arguments: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
-        """Return *arguments* with the values of their handles, and what was repaired. Raises ToolError."""
+    async def follow(
+        self, tool: Tool, arguments: Any, repair: bool, labels: set[str], /
+    ) -> tuple[Any, tuple[Repair, ...]]:
+        """Return *arguments* with the values of their handles, and what was repaired. Raises ToolError.
+
+        The labels of what is read are added to *labels*.
+        """
         ...
 
-    async def bound(self, result: Result[Any], tool: str, /) -> None:
-        """Replace the content of *result* by a preview, if it is too large, and store the whole."""
+    async def bound(self, result: Result[Any], tool: str, labels: AbstractSet[str], /) -> None:
+        """Replace the content of *result* by a preview, if it is too large, and store the whole with *labels*."""
         ...
 
     def shorten(self, error: ToolError, /) -> ToolError:

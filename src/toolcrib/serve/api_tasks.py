@@ -40,8 +40,8 @@ class _TaskAPI:
         tasks: Sequence[Task] = ()
         try:
             if bench.crib.database is not None:
-                own = bench.caller.principal
-                tasks = await bench.crib.tasks.list(principal=own, after=after, limit=limit + 1)
+                own, thread = bench.caller.principal, bench.caller.thread
+                tasks = await bench.crib.tasks.list(principal=own, thread=thread, after=after, limit=limit + 1)
         except UnknownTaskError:
             raise _invalid("'after' is the id of one of your tasks: `next` of the page before.") from None
         following = tasks[limit - 1].id if len(tasks) > limit else None
@@ -72,7 +72,9 @@ class _EventsEndpoint:
             await Response(media_type="text/event-stream")(scope, receive, send)
             return
         with Watched(receive):
-            async with paused(bench.crib.tasks.follow(task.id, principal=task.principal)) as events:
+            async with paused(
+                bench.crib.tasks.follow(task.id, principal=task.principal, thread=bench.caller.thread)
+            ) as events:
                 await send_events(send, events, None)
 
 
@@ -80,7 +82,7 @@ async def _task(bench: Workbench, id: str) -> Task:  # noqa: A002
     """Return the task of the caller of *bench* with this id. Raises Refused."""
     try:
         if bench.crib.database is not None:
-            return await bench.crib.tasks.get(id, principal=bench.caller.principal)
+            return await bench.crib.tasks.get(id, principal=bench.caller.principal, thread=bench.caller.thread)
     except UnknownTaskError:
         pass
     raise Refused(404, "Unknown task", "There is no task with this id. Its result may have expired.")

@@ -93,17 +93,20 @@ class DatabaseResults:
             "expires_at": encode_time(now + self._max_age),
             "size_bytes": size,
         }
-        data = json.dumps([content_to_dict(part, exact=True) for part in stored.content]).encode()
+        content: Any = [content_to_dict(part, exact=True) for part in stored.content]
+        if stored.labels:
+            content = {"content": content, "labels": sorted(stored.labels)}
+        data = json.dumps(content).encode()
         return row | {"content": self._store.keys.seal(data, *of_result(row))}
 
     def _decode(self, row: Any, handle: str, principal: str, thread: str) -> StoredResult:
         try:
             data = json.loads(self._store.keys.unseal(decode_bytes(row["content"]), *of_result(row)))
-            content = tuple(content_from_dict(part) for part in data)
-            return StoredResult(
-                handle, principal, thread, decode_name(row["tool"]), content, decode_time(row["stored_at"])
-            )
-        except (ValueError, TypeError, RecursionError):
+            parts, labels = (data["content"], data["labels"]) if isinstance(data, dict) else (data, ())
+            content = tuple(content_from_dict(part) for part in parts)
+            tool, stored_at = decode_name(row["tool"]), decode_time(row["stored_at"])
+            return StoredResult(handle, principal, thread, tool, content, stored_at, frozenset(map(str, labels)))
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise StoreError(f"A result in the store {self._store.place} is damaged.") from None
 
     def _make_room(self, connection: Connection, principal: str, size: int) -> None:

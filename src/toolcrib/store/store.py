@@ -10,6 +10,7 @@ from .limits import SharedLimits
 from .pendings import DatabasePendings
 from .results import DatabaseResults
 from .tasks import DatabaseTasks
+from .threads import DatabaseThreads
 
 
 class Store(Database):
@@ -50,6 +51,11 @@ class Store(Database):
     def limits(self) -> SharedLimits:
         """The limits that all processes with this database share."""
         return SharedLimits(self)
+
+    @cached_property
+    def threads(self) -> DatabaseThreads:
+        """What threads remember for rules, in this database."""
+        return DatabaseThreads(self)
 
     @cached_property
     def ledger(self) -> DatabaseTasks:

@@ -115,14 +115,18 @@ class Cassette:
         if not self.records:
             replayed = self._find(entry, number, tool.spec)
             now = datetime.now(UTC)
-            return Result(replayed.value, replayed.content, replayed.error, repairs, now, now, call.id, call.tool)
+            outcome = Result(replayed.value, replayed.content, replayed.error, repairs, now, now, call.id, call.tool)
+            outcome.metadata.update(replayed.metadata)
+            return outcome
         result = await go_on()
         if result.pending is None and (result.error is None or result.error.code != "cancelled"):
             self._schemas[tool.spec.name] = _schemas_of(tool.spec)
-            outcome: _Recorded = {"content": [_redacted(part, self._redactor) for part in result.content]}
+            recorded: _Recorded = {"content": [_redacted(part, self._redactor) for part in result.content]}
             if result.error is not None:
-                outcome = {"error": redacted_data(result.error.to_dict(), self._redactor.redact)}
-            self._new.append((key, number, entry | outcome))
+                recorded = {"error": redacted_data(result.error.to_dict(), self._redactor.redact)}
+            if result.labels:
+                recorded["labels"] = sorted(result.labels)
+            self._new.append((key, number, entry | recorded))
         return result
 
     def _find(self, call: _Recorded, number: int, spec: ToolSpec) -> Result[Any]:
@@ -234,15 +238,16 @@ def _text(call: _Recorded) -> str:
 
 def _result(entry: _Recorded) -> Result[Any]:
     """Return the result in the record of a call. Raises KeyError, TypeError or ValueError for anything else."""
+    metadata = {"labels": entry["labels"]} if "labels" in entry else {}
     if "error" in entry:
         data = entry["error"]
         error = ToolError(data["message"], data["code"], retry=data["retry"], details=data.get("details"))
-        return Result(None, (Text(error.message),), error)
+        return Result(None, (Text(error.message),), error, metadata=metadata)
     content = tuple(map(content_from_dict, entry["content"]))
     values = [
         part.value if isinstance(part, Data) else part.text if isinstance(part, Text) else part for part in content
     ]
-    return Result(values[0] if len(values) == 1 else values, content)
+    return Result(values[0] if len(values) == 1 else values, content, metadata=metadata)
 
 
 def _redacted(part: Content, redactor: Redactor) -> dict[str, Any]:

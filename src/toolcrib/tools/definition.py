@@ -50,6 +50,7 @@ class ToolOptions(TypedDict, total=False):
     - `strict`: ask model providers for their strict mode.
     - `auth`: the credentials it needs.
     - `icons`: what clients show beside its title: URLs (`https:` or `data:`), or MCP's icons.
+    - `labels`: where its results come from, as in `["untrusted"]`: rules ask which of them a thread has seen.
     """
 
     name: str | None
@@ -77,6 +78,7 @@ class ToolOptions(TypedDict, total=False):
     strict: bool | None
     auth: Auth
     icons: Sequence[str | Mapping[str, Any]]
+    labels: Sequence[str] | frozenset[str]
 
 
 def require_options(options: ToolOptions, label: str) -> None:
@@ -147,6 +149,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "description": (_is_text, "text"),
     "parameters": (lambda value: isinstance(value, Mapping), "a JSON Schema, as a mapping"),
     "tags": (_is_tags, 'a list of texts, as in tags=["mail"]'),
+    "labels": (_is_tags, 'a list of texts, as in labels=["untrusted"]'),
     "version": (_is_text, 'text, as in version="1.2"'),
     "examples": (_are_examples, 'a list of arguments, as in examples=[{"a": 1}]'),
     "timeout_s": (_is_duration, "a number of seconds above 0, or None for no limit"),
@@ -272,6 +275,7 @@ def spec_of(
         hints=Hints(**hints) if hints else _NO_HINTS,
         auth=options.get("auth"),
         tags=frozenset(options.get("tags") or ()),
+        labels=frozenset(options.get("labels") or ()),
         version=options.get("version"),
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),

@@ -14,14 +14,15 @@ from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search
 from .tasks import GoOn, LogLine, Save, StoredRun, Task, TaskEvent, Tasks, UnknownTaskError
-from .views import View, filtered, joined, prefixed, renamed
+from .views import View, filtered, joined, labelled, prefixed, renamed
 from .workbench import Crib, Workbench
 
 if TYPE_CHECKING:
-    from .rules import Rule, Rules, rules_from_data
+    from .rules import AtMost, Rule, Rules, rules_from_data
 
 __all__ = [
     "Ask",
+    "AtMost",
     "Crib",
     "GoOn",
     "Limit",
@@ -56,6 +57,7 @@ __all__ = [
     "Workbench",
     "filtered",
     "joined",
+    "labelled",
     "limits_from_data",
     "prefixed",
     "renamed",
@@ -68,6 +70,6 @@ __all__ = [
 # Not every program needs these, and `import toolcrib` is for all of them.
 __getattr__ = lazy_names(
     __name__,
-    {"Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
+    {"AtMost": ".rules", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
     renamed={"CribRuntime": "Crib", "Retries": "Retry"},
 )

@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from ..core import Answer, Pending, PendingKind, SetupError, ToolError
-from ..machinery import Shares, StoredPending, StoredResult, room_for
+from ..machinery import Shares, StoredPending, StoredResult, fact_of_call, life_s, room_for
 
 _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""
@@ -192,6 +192,71 @@ class MemoryResults:
         now = self._clock()
         for handle in [handle for handle, (_, expires_at) in self._entries.items() if expires_at <= now]:
             self._entries.pop(handle)
+
+
+class MemoryThreads:
+    """A ThreadStore for one process, of at most *size* facts, *per_principal* of one principal.
+
+    Where there is no room, nothing is forgotten: the principal who holds the most gets no more. *clock* is in seconds.
+    """
+
+    def __init__(
+        self, *, size: int = 100_000, per_principal: int = 10_000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._size = size
+        self._per_principal = per_principal
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._facts: dict[str, dict[tuple[str, str], float]] = {}  # by principal: thread and fact, and until when
+
+    async def remember(self, principal: str, thread: str, facts: Collection[str], /) -> None:
+        with self._lock:
+            for fact in facts:
+                self._put(principal, thread, fact)
+
+    async def recall(self, principal: str, thread: str, facts: Collection[str], /) -> frozenset[str]:
+        with self._lock:
+            return frozenset(fact for fact in facts if self._has(principal, thread, fact))
+
+    async def take(self, principal: str, thread: str, name: str, most: int, /) -> bool:
+        with self._lock:
+            facts = (fact_of_call(name, number) for number in range(1, most + 1))
+            fact = next((fact for fact in facts if not self._has(principal, thread, fact)), None)
+            if fact is not None:
+                self._put(principal, thread, fact)
+            return fact is not None
+
+    async def clear(self, principal: str | None = None, thread: str | None = None, /) -> int:
+        with self._lock:
+            before = self._count()
+            for owner in [owner for owner in self._facts if principal in (None, owner)]:
+                facts = self._facts.pop(owner)
+                if thread is not None and (rest := {key: end for key, end in facts.items() if key[0] != thread}):
+                    self._facts[owner] = rest
+            return before - self._count()
+
+    # With the lock held
+
+    def _has(self, principal: str, thread: str, fact: str) -> bool:
+        return self._facts.get(principal, {}).get((thread, fact), 0.0) > self._clock()
+
+    def _put(self, principal: str, thread: str, fact: str) -> None:
+        own, now = self._facts.setdefault(principal, {}), self._clock()
+        if (thread, fact) not in own and not self._has_room(principal):
+            for owner, facts in [*self._facts.items()]:
+                self._facts[owner] = {key: end for key, end in facts.items() if end > now}
+            own = self._facts[principal]
+            if not self._has_room(principal):
+                raise ToolError("Too much is remembered of the threads of this caller. Use a database.", "limited")
+        own[thread, fact] = now + life_s(thread)
+
+    def _has_room(self, principal: str) -> bool:
+        held = len(self._facts[principal])
+        is_most = held >= self._size // len(self._facts)
+        return held < self._per_principal and not (is_most and self._count() >= self._size)
+
+    def _count(self) -> int:
+        return sum(map(len, self._facts.values()))
 
 
 def _question(pending: Pending) -> tuple[str, PendingKind, str]:

@@ -18,7 +18,7 @@ from ..core import Broker, Middleware, Policy, Recorder, SetupError
 from ..machinery import MIN_RESULT_CHARS, RESULT_CHARS, Asker, ErrorMessage, MayAnswer, PendingStore, ResultStore
 from ..sandbox import Processes
 from .limits import Limit, Limiter
-from .memory import MemoryPendings, MemoryResults
+from .memory import MemoryPendings, MemoryResults, MemoryThreads
 from .search import Search, require_search
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Stores:
     def __init__(self, *, pendings: PendingStore | None = None, results: ResultStore | None = None) -> None:
         self.pendings: PendingStore = MemoryPendings() if pendings is None else pendings
         self.results: ResultStore = MemoryResults() if results is None else results
+        self.threads = MemoryThreads()
 
 
 def _now() -> datetime:

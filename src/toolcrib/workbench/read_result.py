@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
-from ..core import Content, Data, Redaction, Text, Tool, ToolError
+from ..core import Content, Data, Redaction, Result, Text, Tool, ToolError
 from ..machinery import RESULT_CHARS, in_thread_if_long, redacted_content
 from ..schema import closest_match, did_you_mean, display_name
 from ..schema.view import steps
@@ -34,9 +34,12 @@ _TEXT_TYPES = re.compile(r"text/|application/(json|xml|octet-stream|[\w.-]+\+(js
 
 
 class ResultContent:
-    """The content of a result as it can be read, with known secrets redacted."""
+    """The content of a result as it can be read, with known secrets redacted, and where it comes from."""
 
-    def __init__(self, content: Sequence[Content], redaction: Redaction | None) -> None:
+    def __init__(
+        self, content: Sequence[Content], redaction: Redaction | None, labels: frozenset[str] = frozenset()
+    ) -> None:
+        self.labels = labels
         self._redaction = redaction
         self._original = tuple(content)
         self._parts = tuple(redacted_content(_decoded(part), redaction) for part in content)
@@ -266,8 +269,14 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
             work = partial(_page, content, pointer, offset, limit, room)
         else:
             work = partial(_search, content, pointer, search, offset, limit, room)
-        header, text = await in_thread_if_long(work, content.text)
-        return [Text(f"[{header}]"), Text(text)]
+        parts: tuple[Text, ...] = ()
+        error: ToolError | None = None
+        try:
+            header, text = await in_thread_if_long(work, content.text)
+            parts = Text(f"[{header}]"), Text(text)
+        except ToolError as raised:  # which may name what is in the result
+            error = raised
+        return Result(None, parts, error, metadata={"labels": content.labels})
 
     return FunctionTool(read, name=name, title="Read a large result", read_only=True, idempotent=True, open_world=False)
 

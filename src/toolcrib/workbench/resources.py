@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
@@ -408,13 +409,16 @@ class Offers:
 
     async def read(self, uri: str) -> Result[Sequence[ResourceContent]]:
         """Return what is at *uri*, secrets redacted: `unknown_tool` where there is nothing, or a rule denies it."""
-        return await self._call("resource", READ, uri, {}, lambda _: self._read(uri))
+        labels = set[str]()
+        return await self._call("resource", READ, uri, {}, lambda _: self._read(uri, labels), labels)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Result[Sequence[PromptMessage]]:
         """Return the messages of the prompt *name*, secrets redacted: `unknown_tool` where there is none, or a rule
         denies it.
         """
-        return await self._call("prompt", GET, name, arguments, lambda checked: self._get_prompt(name, checked))
+        labels = set[str]()
+        work: Any = lambda checked: self._get_prompt(name, checked, labels)  # noqa: E731
+        return await self._call("prompt", GET, name, arguments, work, labels)
 
     async def relay(
         self,
@@ -437,9 +441,10 @@ class Offers:
         name: str,
         arguments: Mapping[str, str],
         work: Callable[[dict[str, Any]], Awaitable[Sequence[Any]]],
+        labels: AbstractSet[str] = frozenset(),
     ) -> Result[Any]:
         """Return the result of *work*, as a call that rules, limits, deadlines and the log see. What a rule denies does
-        not exist for the caller.
+        not exist for the caller. *work* adds to *labels*.
         """
 
         async def work_of_call(checked: dict[str, Any]) -> Result[Sequence[Any]]:
@@ -447,7 +452,7 @@ class Offers:
             items = await work(checked)
             return Result(items, tuple(map(_content_of, items)))
 
-        tool = Unlisted(kind, method, name, work_of_call)
+        tool = Unlisted(kind, method, name, work_of_call, labels)
         # As it is logged, also where it is refused: what a caller has written.
         shown = redacted(tool.spec.name, self.redaction)[:MAX_SHOWN_CHARS]
         shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
@@ -459,26 +464,28 @@ class Offers:
             result.value = list(map(partial(_with_content, self.redaction), result.value, result.content))
         return result
 
-    async def _read(self, uri: str) -> Sequence[ResourceContent]:
+    async def _read(self, uri: str, labels: set[str]) -> Sequence[ResourceContent]:
         if (part := self._results.match(uri)) is not None:
-            return [await self._part_of_result(uri, part)]
+            return [await self._part_of_result(uri, part, labels)]
         own = await self._own_resources.read(uri, self._runtime.caller)
         if own is not None:
             return _bounded([own])
-        for source in await self._sources_of(uri):
+        for running in await self._sources_of(uri):
+            labels |= running.labels
             try:
-                return _bounded(await source.read_resource(uri))
+                return _bounded(await running.source.read_resource(uri))
             except ToolError as error:
                 if error.code != "unknown_tool":
                     raise
         raise unknown("resource", uri)
 
-    async def _get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
+    async def _get_prompt(self, name: str, arguments: Mapping[str, str], labels: set[str]) -> Sequence[PromptMessage]:
         messages = await self._own_prompts.get(name, arguments, self._runtime.caller)
         if messages is not None:
             return messages
         for source in (running for running in await self._offering("get_prompt") if running.lets("prompt", name)):
             if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
+                labels |= source.labels
                 of_source: Sequence[PromptMessage] = await source.source.get_prompt(name, arguments)
                 return of_source
         raise unknown("prompt", name)
@@ -491,7 +498,8 @@ class Offers:
         """
 
         async def follow(_: dict[str, Any]) -> Sequence[Any]:
-            sources = await self._each(await self._sources_of(uri), "follow_resource", uri)
+            running = await self._sources_of(uri)
+            sources = await self._each([of.source for of in running], "follow_resource", uri)
             self._followed.setdefault(uri, []).append(sources)
             return ()
 
@@ -517,10 +525,11 @@ class Offers:
                 log_failure(label, error, self.redaction)
         return done
 
-    async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
+    async def _part_of_result(self, uri: str, part: Mapping[str, str], labels: set[str]) -> ResourceContent:
         from .read_result import MAX_PART_CHARS, read_part  # brings pydantic
 
         content = await self._view(part["handle"])
+        labels |= content.labels
         pointer, limit = part.get("pointer", ""), part.get("limit", str(DEFAULT_PART_CHARS))
         try:
             offset, size = int(part.get("offset", "0")), min(int(limit), MAX_PART_CHARS)
@@ -554,7 +563,7 @@ class Offers:
         sources = [source for source in self._sources() if hasattr(source, method) or hasattr(source, "open")]
         running = await asyncio.gather(*(self._running(source) for source in sources))
         return [
-            _Running(running_source, getattr(source, "only", None) or {})
+            _Running(running_source, getattr(source, "only", None) or {}, getattr(source, "labels", frozenset()))
             for source, running_source in zip(sources, running, strict=True)
             if hasattr(running_source, method)
         ]
@@ -599,7 +608,7 @@ class Offers:
             log_failure(f"What {name_of(running.source)} offers could not be listed", error, self.redaction)
             return ()
 
-    async def _sources_of(self, uri: str) -> list[Any]:
+    async def _sources_of(self, uri: str) -> "list[_Running]":
         """Return those to ask for *uri*: who lists it, else who has a template for it, else all: not all have to be
         listed. None where it fits a template, and what it has for a variable is not safe.
         """
@@ -607,9 +616,9 @@ class Offers:
         lists = await asyncio.gather(*(self._listed(running, "resources") for running in sources))
         for running, items in zip(sources, lists, strict=True):
             if any(resource.uri == uri for resource in items):
-                return [running.source]
+                return [running]
         lists = await asyncio.gather(*(self._listed(running, "resource_templates") for running in sources))
-        matching: list[Any] = []
+        matching: list[_Running] = []
         own = _Running(None, {})
         for running, items in zip([own, *sources], [self._own_resources.templates(), *lists], strict=True):
             templates = [
@@ -618,8 +627,8 @@ class Offers:
             if any(template.match(uri) is None for template in templates):
                 return []
             if templates and running is not own:
-                matching.append(running.source)
-        return matching or [running.source for running in sources]
+                matching.append(running)
+        return matching or sources
 
     def _shown(self, items: Iterable[T]) -> Sequence[T]:
         """Return those of *items* that the policy does not hide, the first of each name."""
@@ -634,10 +643,11 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A *source* as it runs for a caller, and *only* what of it is offered: patterns by kind."""
+    """A *source* as it runs for a caller, *only* what of it is offered, as patterns by kind, and its *labels*."""
 
     source: Any
     only: Mapping[str, re.Pattern[str]]
+    labels: frozenset[str] = frozenset()
 
     def lets(self, kind: Kind, name: str) -> bool:
         pattern = self.only.get(kind)

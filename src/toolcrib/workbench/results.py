@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeGuard
@@ -67,7 +68,7 @@ class Results:
 
     # For a call
 
-    async def bound(self, result: Result[Any], tool: str, /) -> None:
+    async def bound(self, result: Result[Any], tool: str, labels: AbstractSet[str], /) -> None:
         limit = self.limit_chars
         content = result.content
 
@@ -79,7 +80,7 @@ class Results:
         data_fits = sum(len(part.data) for part in media) <= MAX_BINARY_BYTES
         if size <= limit and (data_fits or limit == sys.maxsize):
             return
-        handle = await self._put(content, tool)
+        handle = await self._put(content, tool, labels)
         result.metadata["size_chars"] = size
         if handle is not None:
             self.issued = True
@@ -104,7 +105,9 @@ class Results:
         message = shortened(error.message, self.limit_chars)
         return ToolError(message, error.code, retry=error.retry, details=error.details)
 
-    async def follow(self, tool: Tool, arguments: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
+    async def follow(
+        self, tool: Tool, arguments: Any, repair: bool, labels: set[str], /
+    ) -> tuple[Any, tuple[Repair, ...]]:
         text = _text_with_handles(arguments)
         if text is None or tool in self._readers.values():
             return arguments, ()
@@ -129,7 +132,8 @@ class Results:
                     continue
                 if member.name not in handles:
                     raise _not_accepted(tool, name, self.reader_name())
-                text_resolved += text[at : member.start] + await self._value(tool, name, value, handles[member.name])
+                value_text = await self._value(tool, name, value, handles[member.name], labels)
+                text_resolved += text[at : member.start] + value_text
                 at = member.end
         except (ValueError, RecursionError):
             return arguments, ()  # not a JSON object: the check has a better message
@@ -151,7 +155,7 @@ class Results:
                 "unavailable",
                 retry="changed",
             )
-        view = partial(ResultContent, entry.content, self._redaction)
+        view = partial(ResultContent, entry.content, self._redaction, entry.labels)
         return await in_thread(view) if entry.size_bytes > LONG_CHARS else view()
 
     # For the workbench
@@ -183,10 +187,11 @@ class Results:
             self._own.clear()
             self.issued = False
 
-    async def _put(self, content: tuple[Content, ...], tool: str) -> str | None:
+    async def _put(self, content: tuple[Content, ...], tool: str, labels: AbstractSet[str]) -> str | None:
         """Store *content*. Returns its handle, None where it cannot be stored."""
         entry = StoredResult(
-            new_handle(), self._caller.principal, self._caller.thread, tool, content, datetime.now(UTC)
+            *(new_handle(), self._caller.principal, self._caller.thread, tool, content, datetime.now(UTC)),
+            frozenset(labels),
         )
         await in_thread_if_long(lambda: entry.size_bytes, content)
         try:
@@ -196,13 +201,14 @@ class Results:
             log_failure(f"A result of '{tool}' could not be stored", error, self._redaction)
             return None
 
-    async def _value(self, tool: Tool, name: str, reference: Mapping[str, Any], schema: Any) -> str:
-        """Return the JSON text that a reference stands for."""
+    async def _value(self, tool: Tool, name: str, reference: Mapping[str, Any], schema: Any, labels: set[str]) -> str:
+        """Return the JSON text that a reference stands for. Its labels are added to *labels*."""
         pointer = reference.get("pointer", "")
         try:
             if not isinstance(pointer, str):
                 raise ToolError("The pointer is text, a JSON pointer as in /rows.", "invalid_arguments")
             content = await self.view(reference["handle"])
+            labels |= content.labels
             if not pointer and _takes_base64(schema) and (base64_text := content.base64()) is not None:
                 text = as_json(base64_text)
             elif content.data is not None:

@@ -12,7 +12,7 @@ may be written as text, and a moment is the same with another offset.
 import operator as operators
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -23,13 +23,13 @@ from uuid import UUID
 
 from annotated_doc import Doc
 from annotated_types import MinLen
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from ..call import CheckedArguments
 from ..core import Caller, Decision, Hints, SetupError, ToolError, ToolSpec
-from ..machinery import Do, translate_glob
+from ..machinery import Do, fact_of_call, translate_glob
 from ..schema import SchemaView, closest_match, display_name, written
-from ..schema.declared import from_rows, require_fields
+from ..schema.declared import Strict, from_rows, require_fields
 from ..schema.describe import did_you_mean
 from ..schema.view import kind, steps
 from .limits import Limit
@@ -40,6 +40,9 @@ from .unlisted import spellings
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
 Names = Annotated[str, MinLen(1)] | Annotated[Sequence[Annotated[str, MinLen(1)]], MinLen(1)]
+
+MAX_CALLS = 100
+"""How many calls a rule with `at_most` counts."""
 
 _NUMBER_OR_TEXT = "a number or a text"
 _OPERATORS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -54,6 +57,13 @@ _OPERATORS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "exists": ((bool,), "true or false"),
 }
 """The operators of a condition, with the types that each compares with, and their name."""
+
+
+class AtMost(Strict):
+    """How many calls a rule lets through, before the next rules decide."""
+
+    calls: int = Field(ge=1, le=MAX_CALLS, description="How many.")
+    per: Literal["thread"] = Field(default="thread", description="In each thread of a caller.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +102,14 @@ class Rule:
             "value is compared, a table has operators: { '/path' = '/etc/*', '/amount' = { gt = 100 } }."
         ),
     ] = field(default_factory=dict[str, Any])
+    seen: Annotated[
+        Names | None,
+        Doc("Labels, one or several: only once the thread has seen a result with one of them. No grant lifts this."),
+    ] = None
+    after: Annotated[
+        Names | None, Doc("Globs of tool names: only once a call of such a tool has succeeded in the thread.")
+    ] = None
+    at_most: Annotated[AtMost | None, Doc("Only the first calls that it lets through: { calls = 3 }.")] = None
     message: Annotated[str, Doc("The reason: sent to the model when denied, shown to the person when asked.")] = ""
     others_only: Annotated[bool, Doc("Whether another person than the caller has to answer.")] = False
     name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
@@ -108,6 +126,8 @@ class Rule:
             raise SetupError("'others_only' restricts who may answer, so it needs do = \"ask\".")
         for pointer, condition in self.where.items():
             _require_condition(pointer, condition)
+        if self.at_most is not None:
+            object.__setattr__(self, "at_most", AtMost.model_validate(self.at_most))
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Return whether the rule matches this call. *arguments* are the checked ones.
@@ -150,6 +170,20 @@ class Rule:
                 for name, globs in self.claims.items()
             )
         )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the rule asks for what came before in the thread."""
+        return self.seen is not None or self.after is not None or self.at_most is not None
+
+    def facts(self, name: str) -> Iterator[tuple[frozenset[str], bool]]:
+        """Yield the facts that the rule, called *name*, asks for: of each set one, or with False, none."""
+        if self.seen is not None:
+            yield frozenset(f"seen {label}" for label in _globs(self.seen)), True
+        if self.after is not None:
+            yield frozenset(f"after {glob}" for glob in _globs(self.after)), True
+        if self.at_most is not None:
+            yield frozenset({fact_of_call(name, self.at_most.calls)}), False
 
     @property
     def is_for_all(self) -> bool:
@@ -197,6 +231,11 @@ class Rule:
         globs = [glob for glob in _globs(self.tools) if self.do != "allow" or not _WILD.search(glob)]
         unknown = unknown_name(globs, (*(spec.name for spec in specs), *READERS, *FINDERS), self._names)
         unknown = unknown or unknown_name(_globs(self.tags), (tag for spec in specs for tag in spec.tags), str.__eq__)
+        labels = (label for spec in specs for label in spec.labels)
+        unknown = unknown or unknown_name(_globs(self.seen), labels, str.__eq__)
+        unknown = unknown or unknown_name(
+            [glob for glob in _globs(self.after) if not _WILD.search(glob)], (spec.name for spec in specs), self._names
+        )
         return unknown and f"({self.do}) {unknown}"
 
     def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
@@ -266,18 +305,44 @@ class Rules:
             )
         self._default = Decision(default, "default")
         self._decisions = tuple(
-            (rule, Decision(rule.do, rule.name or f"rule {number}", rule.message, rule.others_only))
-            for number, rule in enumerate(self._rules, 1)
+            (rule, _decision_of(rule, rule.name or f"rule {number}")) for number, rule in enumerate(self._rules, 1)
         )
+        self._remembering = tuple((str(decision.rule), rule) for rule, decision in self._decisions if rule.remembers)
+        self.remembers = bool(self._remembering)
+        """Whether any rule asks for what came before."""
 
-    def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
+    def __call__(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        facts: Collection[str] | None = None,
+    ) -> Decision:
+        """Return the decision. *facts* are those of `asked` that the thread remembers: None where that is not known."""
         for rule, decision in self._decisions:
             try:
-                if rule.matches(spec, arguments, caller):
+                if rule.matches(spec, arguments, caller) and (
+                    not rule.remembers or _holds_of(rule, str(decision.rule), facts)
+                ):
                     return decision
             except _NotJudged as error:
                 return Decision("deny", decision.rule, error.message)
         return self._default
+
+    def asked(self, spec: ToolSpec, caller: Caller) -> frozenset[str]:
+        """Return the facts that rules about this tool and *caller* ask for."""
+        return frozenset(
+            fact
+            for name, rule in self._remembering
+            if rule.is_about(spec) and rule.is_for(caller)
+            for facts, _ in rule.facts(name)
+            for fact in facts
+        )
+
+    def facts_of_success(self, spec: ToolSpec) -> frozenset[str]:
+        """Return the facts that rules ask for, and that a call of *spec* makes true where it succeeds."""
+        globs = {glob for _, rule in self._remembering for glob in _globs(rule.after)} if spec.kind == "tool" else ()
+        return frozenset(f"after {glob}" for glob in globs if is_like(glob, spec.name, tool=True))
 
     def hides(self, spec: ToolSpec, caller: Caller) -> bool:
         """Return whether every call of this tool by *caller* is denied, whatever its arguments are."""
@@ -285,7 +350,7 @@ class Rules:
             if rule.is_about(spec) and rule.is_for(caller):
                 if rule.do != "deny":
                     return False
-                if not rule.where:
+                if not rule.where and not rule.remembers:
                     return True
         return self._default.do == "deny"
 
@@ -309,6 +374,17 @@ class Rules:
 
     def __repr__(self) -> str:
         return f"<Rules: {len(self)}, else {self._default.do}>"
+
+
+def _decision_of(rule: Rule, name: str) -> Decision:
+    at_most = None if rule.at_most is None else rule.at_most.calls
+    return Decision(rule.do, name, rule.message, rule.others_only, grantable=rule.seen is None, at_most=at_most)
+
+
+def _holds_of(rule: Rule, name: str, facts: Collection[str] | None) -> bool:
+    if facts is None:
+        raise _NotJudged("a rule asks what came before in this thread, and that is not known now.", "denied")
+    return all(asked.isdisjoint(facts) is not expected for asked, expected in rule.facts(name))
 
 
 def rules_from_data(data: Iterable[Mapping[str, Any]], *, default: Do = "allow") -> Rules:
@@ -413,8 +489,24 @@ class GuardedRules:
         self._denials, self._checked = denials, specs
         return problems
 
-    def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
-        return self._denial(spec) or self._rules(spec, arguments, caller)
+    @property
+    def remembers(self) -> bool:
+        return self._rules.remembers
+
+    def __call__(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        facts: Collection[str] | None = None,
+    ) -> Decision:
+        return self._denial(spec) or self._rules(spec, arguments, caller, facts)
+
+    def asked(self, spec: ToolSpec, caller: Caller) -> frozenset[str]:
+        return self._rules.asked(spec, caller)
+
+    def facts_of_success(self, spec: ToolSpec) -> frozenset[str]:
+        return self._rules.facts_of_success(spec)
 
     def hides(self, spec: ToolSpec, caller: Caller) -> bool:
         """Return whether every call of this tool by *caller* is denied, whatever its arguments are."""

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from typing import Annotated, Any
 
-from ..core import SetupError, Tool, ToolSpec
+from ..core import Result, SetupError, Tool, ToolSpec
 from ..machinery import compile_globs, in_thread
 from .registry import Registry, free_name
 
@@ -356,7 +356,9 @@ class ToolSearch:
                     if len(matches) == limit:
                         break
             self._add(spec.name for spec in matches)
-            return [_summary(spec) for spec in self._present(matches)]
+            # A description is what its source says, and models read it.
+            labels = {label for spec in matches for label in spec.labels}
+            return Result([_summary(spec) for spec in self._present(matches)], (), metadata={"labels": labels})
 
         return FunctionTool(find, name=name, title="Find tools", read_only=True, idempotent=True, open_world=False)
 

@@ -32,7 +32,7 @@ from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
 from .rules import Hint, Names, Rule, Rules, unknown_of_limit
-from .views import filtered, only_named, prefixed, renamed
+from .views import filtered, labelled, only_named, prefixed, renamed
 
 NAME = "toolcrib.toml"
 PROJECT = "pyproject.toml"
@@ -151,6 +151,10 @@ class SourceTable(Strict):
         default=None, description="Other names: old = 'new', or old = ['new', 'its description']."
     )
     prefix: str | None = Field(default=None, min_length=1, description="Put before each name, as in 'gh_'.")
+    labels: list[str] = Field(
+        default_factory=list[str],
+        description="Where its results come from, as in ['untrusted']: rules ask which labels a thread has seen.",
+    )
 
     def is_required(self, source: str | MCPSource) -> bool:
         """Return what `required` says; where it says nothing, whether the tools of *source* are known without
@@ -193,7 +197,11 @@ class SourceTable(Strict):
         return {name: getattr(self.openapi, name) for name in self.openapi.model_fields_set}
 
     def view(self, source: Any) -> Any:
-        """Return *source* filtered, then renamed, then prefixed."""
+        """Return *source* filtered, then renamed, then prefixed, with its labels."""
+        view = self._named(source)
+        return labelled(view, *self.labels) if self.labels else view
+
+    def _named(self, source: Any) -> Any:
         if self.tools == []:
             return only_named(source, ())
         patterns = [self.tools] if isinstance(self.tools, str) else self.tools or ()

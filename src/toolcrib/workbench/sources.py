@@ -277,7 +277,12 @@ class _Reading:
 
     def view(self, source: Any) -> Any:
         if isinstance(source, View):
-            return replace(source, sources=tuple(map(self.view, source.sources)))
+            offered: Any
+            before = len(self.dynamic)
+            view = replace(source, sources=tuple(map(self.view, source.sources)))
+            for offered in self.dynamic[before:] if source.labels else ():
+                offered.labels = source.labels | getattr(offered, "labels", frozenset())
+            return view
         if isinstance(source, list | tuple):
             return joined(*map(self.view, source))
         if isinstance(source, Registry):

@@ -76,7 +76,10 @@ TaskEvent = Progress | Emitted | LogLine
 
 
 class Tasks(Protocol):
-    """The tasks of a crib. An id is known to *principal* alone where that is given."""
+    """The tasks of a crib. An id is known to *principal* alone where that is given.
+
+    The labels of a result that is read are remembered by the thread of its task, and by *thread*, which asks for it.
+    """
 
     @property
     def unclaimed(self) -> Sequence[str]:
@@ -95,7 +98,7 @@ class Tasks(Protocol):
         """Take up no more, and wait until what runs in this process has ended, at most *timeout_s* seconds."""
         ...
 
-    async def get(self, id: str, *, principal: str | None = None) -> Task:  # noqa: A002
+    async def get(self, id: str, *, principal: str | None = None, thread: str | None = None) -> Task:  # noqa: A002
         """Return the task with *id*. Raises UnknownTaskError."""
         ...
 
@@ -103,6 +106,7 @@ class Tasks(Protocol):
         self,
         *,
         principal: str | None = None,
+        thread: str | None = None,
         state: TaskState | None = None,
         after: str | None = None,
         limit: int = 50,
@@ -110,14 +114,27 @@ class Tasks(Protocol):
         """Return at most *limit* tasks, the newest first; those that come next to the task with the id *after*."""
         ...
 
-    async def wait(self, id: str, *, principal: str | None = None, timeout_s: float | None = None) -> Result[Any]:  # noqa: A002
+    async def wait(
+        self,
+        id: str,  # noqa: A002
+        *,
+        principal: str | None = None,
+        thread: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Result[Any]:
         """Return the result of a task, once it has ended, or the error `lost`, which says how a person settles it.
 
         Raises TimeoutError after *timeout_s*, UnknownTaskError.
         """
         ...
 
-    def follow(self, id: str, *, principal: str | None = None) -> AsyncIterator[TaskEvent | Result[Any]]:  # noqa: A002
+    def follow(
+        self,
+        id: str,  # noqa: A002
+        *,
+        principal: str | None = None,
+        thread: str | None = None,
+    ) -> AsyncIterator[TaskEvent | Result[Any]]:
         """Yield what a task has reported, and reports from now on, in whichever process; last what `wait` returns."""
         ...
 

@@ -6,6 +6,8 @@ Reads of resources, prompts that are filled in, lists, and names that no tool ha
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -19,12 +21,22 @@ _SCHEMA = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 class Unlisted(Tool):
-    """A tool that no model is shown: *work* on what has a *name*, by a *method* of MCP. Its arguments are texts."""
+    """A tool that no model is shown: *work* on what has a *name*, by a *method* of MCP. Its arguments are texts.
+
+    To *labels* the work adds those of what it reads.
+    """
 
     needs_context = False
 
-    def __init__(self, kind: Kind, method: str, name: str, work: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
-        self.spec = spec_of(kind, method, name)
+    def __init__(
+        self,
+        kind: Kind,
+        method: str,
+        name: str,
+        work: Callable[[dict[str, Any]], Awaitable[Any]],
+        labels: AbstractSet[str] = frozenset(),
+    ) -> None:
+        self.spec = replace(spec_of(kind, method, name), labels=labels)
         self.check: Check = partial(_check, kind, name)
         self.work: Work = lambda arguments, _: work(arguments)
         self.encode: Encode = json.dumps

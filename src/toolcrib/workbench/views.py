@@ -5,7 +5,7 @@ same work as the one it was made of, and speaks of itself by the name it has her
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core import Hints, NameConflictError, SetupError, UnknownToolError
@@ -21,7 +21,8 @@ Renames = Mapping[str, str | tuple[str, str]]
 class View:
     """*sources*, and the *change* that is made to the list of their tools. `str(view)` describes it.
 
-    *known* makes of names that the sources are known to have those that the view has; all have the *prefix*.
+    *known* makes of names that the sources are known to have those that the view has; all have the *prefix*. What they
+    offer beside tools has the *labels*, too.
     """
 
     name: str
@@ -29,6 +30,7 @@ class View:
     change: Callable[[list[AnyTool]], list[AnyTool]]
     known: Callable[[set[str]], set[str]] = set
     prefix: str = ""
+    labels: frozenset[str] = frozenset()
 
     def load(self) -> Loaded:
         """Return the tools as this view shows them, and the problems of what is viewed.
@@ -70,7 +72,7 @@ def filtered(
     """
     included = compile_globs(patterns, of="a filter") if patterns else None
     excluded = compile_globs(without, of="without") if without else None
-    any_of = _tags(tags)
+    any_of = _texts(tags, "tags")
     if hint is not None and hint not in Hints.__slots__:
         from ..schema import closest_match, did_you_mean
 
@@ -139,6 +141,19 @@ def prefixed(source: Any, prefix: str) -> View:
     return View(f"prefixed({_name_of(source)}, {prefix!r})", (source,), change, known, prefix)
 
 
+def labelled(source: Any, *labels: str) -> View:
+    """Return the tools of *source*, whose results have *labels* too, as in `labelled(source, "untrusted")`.
+
+    So have its resources and prompts.
+    """
+    more = _texts(labels, "labels")
+
+    def change(tools: list[AnyTool]) -> list[AnyTool]:
+        return [tool.replace(spec=replace(tool.spec, labels=frozenset(tool.spec.labels | more))) for tool in tools]
+
+    return View(f"labelled({_name_of(source)})", (source,), change, labels=more)
+
+
 def joined(*sources: Any) -> View:
     """Return the tools of all *sources*, in their order, as one source."""
     return View(f"joined({', '.join(map(_name_of, sources))})", sources, lambda tools: tools)
@@ -195,10 +210,10 @@ def _require(names: Iterable[str], tools: Sequence[AnyTool]) -> None:
             raise UnknownToolError(unknown(name, tool_names))
 
 
-def _tags(tags: Iterable[str]) -> frozenset[str]:
-    items: list[Any] = [tags] if isinstance(tags, str) or not isinstance(tags, Iterable) else list(tags)
-    if not all(isinstance(tag, str) for tag in items):
-        raise SetupError('tags are texts, as in tags=["read", "admin"].')
+def _texts(texts: Iterable[str], name: str) -> frozenset[str]:
+    items: list[Any] = [texts] if isinstance(texts, str) or not isinstance(texts, Iterable) else list(texts)
+    if not all(isinstance(text, str) for text in items):
+        raise SetupError(f'{name} are texts, as in {name}=["read", "admin"].')
     return frozenset(items)
 
 

@@ -9,7 +9,7 @@ import logging
 import threading
 import weakref
 from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - as in sync
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -289,6 +289,8 @@ class Crib(Startable):
             broker=options["broker"],
             timeout_s=options["timeout_s"],
             ledger=getattr(self.store, "ledger", None),
+            threads=getattr(self.store, "threads", None),
+            remembers=getattr(options["policy"], "remembers", False),
             retries=tuple(options["retries"]) or None,
             redaction=redaction,
             recorders=recorders,
@@ -887,7 +889,18 @@ class Workbench(Startable):
 
         Raises ToolError `unavailable` for one that is not stored, or not for this caller.
         """
-        return (await self.results.view(handle)).whole()
+        content = await self.results.view(handle)
+        await self.remember(content.labels)
+        return content.whole()
+
+    @at_home
+    async def remember(self, labels: Collection[str]) -> None:
+        """Have the thread of the caller remember that its model is shown what has *labels*, as after such a result.
+
+        For what it is shown in another way. Raises where that cannot be stored.
+        """
+        if labels and (threads := self._runtime.threads) is not None:
+            await threads.remember(self.caller.principal, self.caller.thread, {f"seen {label}" for label in labels})
 
     def now(self) -> datetime:
         """Return the time by which what waits expires."""

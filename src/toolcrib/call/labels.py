@@ -1,0 +1,83 @@
+"""Where results come from, and what threads remember of that: stored before a result is returned, read when rules ask.
+
+Where the store fails, a rule that asks is not judged, so that the call is denied, and a result with labels is withheld.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from ..core import Call, Decision, Result, Text, Tool, ToolError
+from ..machinery import log_failure
+from .execute import may_be_repeated
+from .runtime import Runtime, Trail
+
+
+def add_labels(result: Result[Any], trail: Trail) -> bool:
+    """Note in *result* where it comes from. Return whether it has labels.
+
+    What ends before the work, by our own words, has none: but a check may quote what a handle stands for.
+    """
+    is_ours = trail.begun is None and (
+        result.pending is not None or (result.error is not None and result.error.code != "invalid_arguments")
+    )
+    if labels := result.labels | (frozenset() if is_ours else trail.labels):
+        result.metadata["labels"] = sorted(labels)
+    return bool(labels)
+
+
+async def remembered(result: Result[Any], call: Call, runtime: Runtime, trail: Trail) -> Result[Any]:
+    """Return *result*, once its thread remembers it; an error in its place where that cannot be stored."""
+    facts = {f"seen {label}" for label in result.labels}
+    if runtime.remembers and result.status == "success" and trail.begun is not None:
+        policy: Any = runtime.policy
+        facts |= policy.facts_of_success(trail.begun.spec)
+    if not facts or runtime.threads is None:
+        return result
+    try:
+        await runtime.threads.remember(runtime.caller.principal, runtime.caller.thread, facts)
+    except Exception as error:
+        log_failure(f"What a call of '{call.tool}' has shown could not be remembered", error, runtime.redaction)
+        # The result of a task is shown by those who read it, and they remember it.
+        return result if trail.task is not None or not result.labels else _withheld(result, call, trail)
+    return result
+
+
+def _withheld(result: Result[Any], call: Call, trail: Trail) -> Result[Any]:
+    is_safe = call.idempotency_key is not None or trail.begun is None or may_be_repeated(trail.begun.spec)
+    error = ToolError(
+        f"The result of '{call.tool}' is not shown: that this thread has seen what is labelled "
+        f"{', '.join(sorted(result.labels))} could not be stored.",
+        "unavailable",
+        retry="later" if is_safe else "never",
+    )
+    return replace(result, value=None, content=(Text(error.message),), error=error, pending=None)
+
+
+async def recalled(facts: frozenset[str], tool: Tool, runtime: Runtime) -> frozenset[str] | None:
+    """Return those of *facts* that the thread remembers; None where that is not known."""
+    if not facts:
+        return facts
+    if runtime.threads is None:
+        return None
+    try:
+        return await runtime.threads.recall(runtime.caller.principal, runtime.caller.thread, facts)
+    except Exception as error:
+        log_failure(f"What came before a call of '{tool.spec.name}' could not be read", error, runtime.redaction)
+        return None
+
+
+async def counted(decision: Decision, tool: Tool, runtime: Runtime) -> bool:
+    """Count a call that *decision* lets through. False where there were as many before. Raises ToolError."""
+    caller, threads = runtime.caller, runtime.threads
+    assert decision.at_most is not None
+    try:
+        if threads is not None:
+            return await threads.take(caller.principal, caller.thread, str(decision.rule), decision.at_most)
+    except ToolError:
+        raise
+    except Exception as error:
+        log_failure(f"A call of '{tool.spec.name}' could not be counted", error, runtime.redaction)
+    raise ToolError(
+        f"Tool '{tool.spec.name}' is not available now: a rule counts its calls, which cannot be done. Try later.",
+        "unavailable",
+    )
