@@ -3,6 +3,7 @@
 `once_worker.py URL KEY FOLDER LEASE_S` takes a command each line. `work SEED FREEZE_AT DIE_AT` forks a process that
 makes calls until it is killed, or kills itself; `retry SEED` one that makes every call again that was ever made;
 `tasks SEED FREEZE_AT DIE_AT` one that makes tasks, cancels some and runs all; `finish SEED` one that only runs them.
+`serve SEED URL` forks a server that makes tasks and runs none, `run SEED URL` a worker: each reaches the store at URL.
 What they do is in the file `log`, one line of JSON for each event.
 """
 
@@ -19,9 +20,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
 from toolcrib import Call, Context, Crib, ToolError, Workbench, tool
 from toolcrib.core import StoreError
 from toolcrib.store import Store
+from toolcrib.store.tables import LEDGER
 from toolcrib.store.tasks import DatabaseTasks
 
 AT_ONCE = 6
@@ -36,9 +40,10 @@ POINTS = (
     "in the transaction of the end",
     "after the end",
 )
+TAKING = "in the transaction that takes"
 TASK_POINTS = (
     *POINTS,
-    "in the transaction that takes",
+    TAKING,
     "after the taking",
     "before the step",
     "in the transaction of the step",
@@ -101,13 +106,16 @@ class FatedStore(Store):
     """A store whose process dies in a transaction."""
 
     fate: Fate
+    ledger: "FatedLedger"
 
     async def transact(self, work: Any, **how: Any) -> Any:
         point = _point.get()
 
         def work_and_die(connection: Any) -> Any:
+            began = time.monotonic()
             value = work(connection)
-            self.fate.at(point)
+            if point != TAKING or self.ledger.note_taken(connection, began):
+                self.fate.at(point)
             return value
 
         return await super().transact(work_and_die, **how)
@@ -137,21 +145,24 @@ class FatedLedger(DatabaseTasks):
         self.fate.at("after the row")
         return submitted
 
-    async def take(self, *values: Any) -> Any:
-        entries = await super().take(*values)
+    async def take(self, *values: Any, **names: Any) -> Any:
+        with transaction(TAKING):
+            entries = await super().take(*values, **names)
         if entries:
             self.fate.at("after the taking")
         return entries
 
-    def _take(self, connection: Any, entry: Any, owner: str) -> Any:
-        began = time.monotonic()
-        run = super()._take(connection, entry, owner)
-        if run is not None:
-            was_frozen = time.monotonic() - began > 1.0  # on its way here, by another thread
-            self.log.write("takes", run.key, fence=run.fence, attempts=run.attempts, was_frozen=was_frozen)
-            self.fences[run.key] = run.fence
-            self.fate.at("in the transaction that takes")
-        return run
+    def note_taken(self, connection: Any, began: float) -> bool:
+        """Write down what is taken in the transaction of *connection*. Return whether there is anything."""
+        own = select(LEDGER.c["key", "fence", "attempts"]).where(
+            LEDGER.c.is_task == 1, LEDGER.c.state == "running", LEDGER.c.owner == self._heartbeat().owner
+        )
+        rows = [row for row in connection.execute(own) if self.fences.get(row.key) != row.fence]
+        was_frozen = time.monotonic() - began > 1.0  # on its way here, by another thread
+        for row in rows:
+            self.log.write("takes", row.key, fence=row.fence, attempts=row.attempts, was_frozen=was_frozen)
+            self.fences[row.key] = row.fence
+        return bool(rows)
 
     async def park(self, entry: Any, run_at: Any, subjects: Any = ()) -> bool:
         self.fate.at("before the waiting")
@@ -350,14 +361,18 @@ async def retry(bench: Workbench, log: Log, dice: random.Random) -> None:
 
 async def run(url: str, key: str, folder: Path, lease_s: float, command: list[str], begun_at: float) -> None:
     log, dice = Log(folder), random.Random(int(command[1]))
-    fate, is_wild = Fate(log, dice, *[*command[2:], "", ""][:2]), len(command) > 2
+    is_of_machine = command[0] in ("serve", "run")
+    url, fates = (command[2], []) if is_of_machine else (url, command[2:])
+    fate, is_wild = Fate(log, dice, *[*fates, "", ""][:2]), bool(fates)
     store = FatedStore(url, key=key)
     store.ledger = ledger = FatedLedger(store, lease_s=lease_s)
     store.fate, ledger.fate, ledger.log = fate, fate, log
     longest_s = lease_s * 1.5 if is_wild else 0
-    if command[0] in ("tasks", "finish"):
-        async with Crib(task_tools(log, ledger, dice, longest_s), store=store) as crib:
-            await (make_tasks(crib, log, dice, begun_at) if is_wild else asyncio.Event().wait())
+    if command[0] in ("tasks", "finish", "serve", "run"):
+        places = 0 if command[0] == "serve" else 32
+        async with Crib(task_tools(log, ledger, dice, longest_s), store=store, task_concurrency=places) as crib:
+            is_maker = is_wild or command[0] == "serve"
+            await (make_tasks(crib, log, dice, begun_at) if is_maker else asyncio.Event().wait())
     else:
         async with Workbench(tools(log, fate, dice, longest_s), store=store) as bench:
             await (work(bench, log, dice, begun_at) if is_wild else retry(bench, log, dice))

@@ -1,42 +1,21 @@
-"""A process that runs tasks, until it is killed: `task_worker.py URL KEY FOLDER LEASE_S CLOCK_S COMMAND...`.
+"""A process that runs tasks, until it is killed: `task_worker.py URL KEY FOLDER LEASE_S COMMAND...`.
 
-Its clock is *CLOCK_S* seconds ahead; that of the database is right. `submit TOOL KEY WAY` submits a task first. What
+`submit TOOL KEY WAY` submits a task first. What
 the tools do is in the file `effects`, one line each; while the file `hold KEY` is in the folder, the task of KEY hangs
 in the middle of its first step.
 """
 
 import asyncio
-import datetime
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-URL, KEY, FOLDER, LEASE_S, CLOCK_S, *COMMAND = sys.argv[1:]
+from toolcrib import Caller, Context, Crib, tool
+from toolcrib.store import Store
+from toolcrib.store.tasks import DatabaseTasks
 
-
-def move_clock(seconds: float) -> None:
-    """Set the clock of this process, as all code of Python reads it."""
-    real_time, real = time.time, datetime.datetime
-    is_datetime = type("IsDatetime", (type,), {"__instancecheck__": lambda _, value: isinstance(value, real)})
-
-    class Moved(real, metaclass=is_datetime):  # type: ignore[misc, valid-type]
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime.datetime:
-            return real.fromtimestamp(time.time(), tz)
-
-    time.time = lambda: real_time() + seconds
-    datetime.datetime = Moved  # type: ignore[misc]
-
-
-if float(CLOCK_S):
-    move_clock(float(CLOCK_S))
-
-from toolcrib import Caller, Context, Crib, tool  # noqa: E402 - with the clock
-from toolcrib.store import Store  # noqa: E402
-from toolcrib.store.tasks import DatabaseTasks  # noqa: E402
-
+URL, KEY, FOLDER, LEASE_S, *COMMAND = sys.argv[1:]
 NAP_S = 0.5
 
 

@@ -338,9 +338,9 @@ async def test_tasks_whose_connections_are_cut_in_every_state_do_each_step_once(
 async def worker(
     url: str, folder: Path, lease_s: float, clock_s: float = 0.0, *command: str
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
-    """Run `task_worker.py`. Give it, and the id of the task that it has submitted."""
-    program = Path(__file__).with_name("task_worker.py")
-    arguments = [str(program), url, str(folder / "store.key"), str(folder), str(lease_s), str(clock_s), *command]
+    """Run `task_worker.py`, its clock *clock_s* ahead. Give it, and the id of the task that it has submitted."""
+    clock, program = (str(Path(__file__).with_name(name)) for name in ("moved_clock.py", "task_worker.py"))
+    arguments = [clock, str(clock_s), program, url, str(folder / "store.key"), str(folder), str(lease_s), *command]
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
