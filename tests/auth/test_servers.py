@@ -1,12 +1,15 @@
 """Servers that say themselves who gives access to them: found out, registered at, and asked, against loopback."""
 
+import asyncio
+import threading
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from toolcrib import Call, Pending, ToolAuth, ToolError
+from toolcrib import Call, Caller, Pending, ToolAuth, ToolError
 from toolcrib.auth import Client, CredentialBroker, MemoryVault
 from toolcrib.auth.catalogue import callback_segment
 from toolcrib.core import Credential
@@ -126,6 +129,24 @@ async def test_it_is_registered_once_for_an_issuer_and_an_address(server: Protec
     server.places(f"{METADATA}/mcp", "/.well-known/oauth-authorization-server/other")
     await server.broker(None, vault=vault).discover(server.name)
     assert len(server.sent("/register")) == 4
+
+
+async def test_processes_that_register_at_the_same_time_are_one_client(server: Protected) -> None:
+    vault, both, numbers = MemoryVault(), threading.Barrier(2), count()
+
+    def register(_: Mapping[str, Any]) -> Answer:
+        both.wait(30)
+        return as_json({**REGISTERED, "client_id": f"client-{next(numbers)}"}, 201)
+
+    server.answers["/register"] = register
+    one, other = (server.broker(vault=vault) for _ in range(2))
+    needs = [ToolAuth(server.name)]
+    await asyncio.gather(*(broker.authorize(needs, ALICE, Call("use")) for broker in (one, other)))
+    pending = await one.authorize(needs, Caller("bob"), Call("use"))
+    assert isinstance(pending, Pending)
+    asked = {name: values[-1] for name, values in parse_qs(urlsplit(pending.url or "").query).items()}
+    await other.complete(f"{server.callback}?state={asked['state']}&code=the-code&iss={server.url}/tenant")
+    assert [sent["client_id"] for sent in server.sent("/token")] == [asked["client_id"]]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,9 @@ class Servers:
                 "unauthorized",
             )
         grant = await self._register(endpoint, ours, methods, near=name.removeprefix(PREFIX))
-        await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version)
+        if not await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version):
+            # Another process has registered meanwhile: what is asked for as one client is not given to another.
+            return await self._client(name, configured, issuer, document)
         return _registered(grant)
 
     async def _register(self, endpoint: str, ours: Mapping[str, str], methods: Sequence[str], *, near: str) -> Grant:
