@@ -156,6 +156,7 @@ class _API:
         bench = await self._bench(request)
 
         async def specs() -> Sequence[ToolSpec]:
+            await bench.results.look()
             return bench.specs(deferred=True)
 
         try:

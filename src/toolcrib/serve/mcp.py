@@ -113,6 +113,7 @@ class _Handlers:
 
     async def list_tools(self, context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
         bench = await self._bench(context)
+        await bench.results.look()
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
         tools = [wire.Tool.model_validate(form.tool_definition(spec)) for spec in specs]

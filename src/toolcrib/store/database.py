@@ -49,7 +49,7 @@ _LOOK_INTERVAL_S = 10.0
 """How often a process that has the database open looks for a migration by a newer Toolcrib."""
 _BATCH = 200
 _LOCK = 0x746F6F6C63726962  # "toolcrib": the advisory lock of PostgreSQL under which tables are migrated
-_NOTIFY = text("SELECT pg_notify(:channel, '')")
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 _NOTHING: Mapping[str, Any] = {}
 _NAMED = sqlite_dialect(paramstyle="named")
 
@@ -139,8 +139,8 @@ class Database:
 
         return await process.run(transact)
 
-    async def notices(self, channel: str) -> AsyncGenerator[None]:
-        """Yield once it listens to *channel*, and then as often as any process has committed a `notify` of it.
+    async def notices(self, channel: str) -> AsyncGenerator[str]:
+        """Yield once it listens to *channel*, and then what each `notify` of it says that any process has committed.
 
         For PostgreSQL alone. Raises StoreError where the connection breaks off.
         """
@@ -151,9 +151,9 @@ class Database:
             _, options = engine.dialect.create_connect_args(engine.url)
             async with await AsyncConnection.connect(**options, autocommit=True) as connection:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-                yield
-                async for _ in connection.notifies():
-                    yield
+                yield ""
+                async for notice in connection.notifies():
+                    yield notice.payload
 
     def write(self, work: Callable[[Connection], T], *, lock: bool = True) -> T:
         """Return `transact`, on the thread that asks, which waits: for a thread of its own that writes.
@@ -273,10 +273,10 @@ class Database:
         return done, last
 
 
-def notify(connection: Connection, channel: str) -> None:
+def notify(connection: Connection, channel: str, payload: str = "") -> None:
     """Let those who listen to *channel* know, once the transaction is committed. On SQLite nothing happens."""
     if connection.dialect.name == "postgresql":
-        connection.execute(_NOTIFY, {"channel": channel})
+        connection.execute(_NOTIFY, {"channel": channel, "payload": payload})
 
 
 class _Process:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, select
 
 from ..core import SetupError, StoreError, content_from_dict, content_to_dict
-from ..machinery import StoredResult
+from ..machinery import RESULTS_CHANNEL, StoredResult, text_digest
+from .database import notify
 from .tables import RESULTS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_result
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class DatabaseResults:
             )
             self._make_room(connection, row["principal"], size)
             connection.execute(RESULTS.insert(), row)
+            notify(connection, RESULTS_CHANNEL, text_digest(stored.principal, "\0", stored.thread))
 
         await self._store.transact(put)
         return True

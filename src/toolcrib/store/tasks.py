@@ -274,7 +274,7 @@ class DatabaseTasks(DatabaseLedger):
 
         return await self._store.transact(cancel)
 
-    def notices(self) -> AsyncGenerator[None]:
+    def notices(self) -> AsyncGenerator[str]:
         """Yield where a task may be due, or is to stop, as `Database.notices`."""
         return self._store.notices(TASKS_CHANNEL)
 

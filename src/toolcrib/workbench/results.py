@@ -173,8 +173,8 @@ class Results:
             self._readers[own] = read_result(self.view, name=own, limit_chars=self.limit_chars)
         return self._readers[own]
 
-    async def start(self) -> None:
-        """Look whether a shared store already has results for this caller."""
+    async def look(self) -> None:
+        """Look whether a shared store has results for this caller, which another process may have stored."""
         if self._own is None:
             try:
                 self.issued = self.issued or await self._store.holds(self._caller.principal, self._caller.thread)

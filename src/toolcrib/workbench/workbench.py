@@ -1180,7 +1180,7 @@ class Workbench(Startable):
             await self._start()
             return
         self._set_state("started")
-        await self.results.start()
+        await self.results.look()
         await self._check_available()
 
     @at_home
