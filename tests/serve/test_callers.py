@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import httpx2
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 from toolcrib import Caller, Context, Crib, Depends, Source, StatefulTool, tool
 from toolcrib.serve import server
 from toolcrib.serve.callers import Callers
+from toolcrib.store import Store
 
 from .serving import served
 
@@ -134,11 +136,9 @@ def as_request(work: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Awaitab
     return run
 
 
-async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 100)
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_OF_PRINCIPAL", 10)
+async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less() -> None:
     async with Crib([Counter]) as crib:
-        callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers["thread"]))
+        callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers["thread"]), 100)
 
         @as_request
         async def count(name: str, thread: str = "t") -> object:
@@ -153,12 +153,8 @@ async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less(mo
 
 
 @pytest.mark.parametrize("door", ["legacy", "2026-07-28", "http"])
-async def test_what_a_running_call_uses_stays_open_whoever_comes_meanwhile(
-    door: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_running_call_uses_stays_open_whoever_comes_meanwhile(door: str) -> None:
     """The case of closed workbenches, and a second one: at the door for HTTP, and of the principal who has the most."""
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 2)
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_OF_PRINCIPAL", 1)
     runs, go_on, closed = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def connection(caller: Caller) -> AsyncIterator[list[str]]:
@@ -182,7 +178,11 @@ async def test_what_a_running_call_uses_stays_open_whoever_comes_meanwhile(
         async with client(url, "a", door) as connected:
             return (await connected.call_tool("work")).structured_content["result"]
 
-    async with served(Crib([work, who]), of_any) as url, httpx2.AsyncClient() as http, asyncio.timeout(60):
+    async with (
+        served(Crib([work, who]), of_any, workbenches=2) as url,
+        httpx2.AsyncClient() as http,
+        asyncio.timeout(60),
+    ):
         call = asyncio.create_task(called(url))
         await runs.wait()
         for name in ("b", "c", "d", "a"):
@@ -223,13 +223,10 @@ async def test_a_thousand_callers_are_kept() -> None:
             assert len(list(callers)) == min(name + 1, 1000)
 
 
-async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 4)
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_OF_PRINCIPAL", 3)
+async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_of_them() -> None:
     async with Crib([Counter]) as crib:
-        callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers.get("thread", "default")))
+        callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers.get("thread", "default")), 4)
+        callers._share = 3
 
         @as_request
         async def count(name: str, thread: str = "default") -> object:
@@ -249,7 +246,7 @@ async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_
                 await asyncio.sleep(0.01)
 
 
-async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_callers_than_are_kept_may_come_while_the_tools_start() -> None:
     class Slow(Source):
         async def start(self) -> None:
             await asyncio.sleep(0.05)
@@ -257,9 +254,8 @@ async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeyp
         def tools(self) -> list[Any]:
             return [who]
 
-    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 1)
     crib = Crib([Slow()])
-    callers = Callers(crib, identify)
+    callers = Callers(crib, identify, 1)
     try:
         requests = [callers.workbench({"Authorization": f"Bearer {name}"}) for name in "ab"]
         benches = await asyncio.gather(*requests)
@@ -267,6 +263,31 @@ async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeyp
         assert (await benches[1].call("who")).text == "bob"
     finally:
         await crib.stop()
+
+
+async def test_the_tool_for_large_results_is_listed_where_another_server_has_stored_one(tmp_path: Path) -> None:
+    @tool
+    async def much() -> list[str]:
+        return ["gold"] * 1000
+
+    def crib() -> Crib:
+        return Crib([much], store=Store(tmp_path / "store.db", key=lambda: [b"k" * 32]), max_result_chars=1000)
+
+    async def listed(http: httpx2.AsyncClient, client: Any) -> list[bool]:
+        tools = [{each["name"] for each in (await http.get("/api/tools")).json()["tools"]}]
+        tools.append({each.name for each in (await client.list_tools()).tools})
+        return ["read_result" in names for names in tools]
+
+    async with (
+        served(crib()) as one,
+        served(crib()) as other,
+        httpx2.AsyncClient(base_url=other.removesuffix("/mcp")) as http,
+        Client(other, mode="2026-07-28", cache=None) as client,
+    ):
+        assert await listed(http, client) == [False, False]
+        async with Client(one, mode="2026-07-28") as first:
+            await first.call_tool("much")
+        assert await listed(http, client) == [True, True]
 
 
 async def test_the_first_request_starts_the_tools_also_where_it_only_lists_them() -> None:

@@ -74,7 +74,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
         f"6: There is no key 'frm' in [[source]]. Did you mean 'from'? {takes}",
         "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port, public_base_url, "
-        "allowed_hosts, keys, issuer, audience, scopes, groups_claim, grace_s.",
+        "allowed_hosts, keys, issuer, audience, scopes, groups_claim, grace_s, "
+        "workbenches.",
         f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
     ]
 
@@ -299,6 +300,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_PENDING_WEBHOOK": "https://example.com/pending",
         "TOOLCRIB_PENDING_WEBHOOK_SECRET": HOOK_SECRET,
         "TOOLCRIB_SERVER_GRACE_S": "3",
+        "TOOLCRIB_SERVER_WORKBENCHES": "100",
         "TOOLCRIB_SEARCH": "50",
     }
     values = read("", **environ).values

@@ -117,6 +117,7 @@ def _serve(
         base_url=at.public_base_url,
         allowed_hosts=at.allowed_hosts,
         grace_s=at.grace_s,
+        workbenches=at.workbenches,
         ready=ready,
     )
     try:

@@ -25,7 +25,7 @@ from ..workbench import Crib
 from .api import api_routes
 from .authentication import PUBLIC, Authentication
 from .authorization import authorization_routes, name_pages
-from .callers import CALLER, Callers, Identify, local_caller
+from .callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_caller
 from .calls import recorded_routes
 from .hosts import Hosts, refuse
 from .mcp import server_of
@@ -50,6 +50,7 @@ def asgi_app(
     allowed_hosts: Sequence[str] = (),
     routes: Sequence[BaseRoute] = (),
     grace_s: float = GRACE_S,
+    workbenches: int = DEFAULT_WORKBENCHES,
     name: str = "toolcrib",
     version: str | None = None,
 ) -> "Application":
@@ -59,6 +60,7 @@ def asgi_app(
     calls that run then have *grace_s* seconds, and are cancelled. Each request runs for the Caller that *identify*
     returns for its headers, and is refused where it raises. With a broker, it has the pages of authorizations, with a
     call log `/api/calls`, and with Metrics `/metrics`. *base_url* is the public address of this application.
+    At most so many *workbenches* of callers are open, and a tenth of them of one principal.
 
     Requests for other hosts than loopback, that of *base_url* and *allowed_hosts*, as in the `Host` header
     (`"crib.example:8642"`; `:*` for any port), and from web pages of other origins, are refused (DNS rebinding).
@@ -66,7 +68,8 @@ def asgi_app(
     # A public name without identification would let every computer in.
     public = [] if base_url is None or identify is local_caller else [urlsplit(base_url).netloc]
     hosts = Hosts([*allowed_hosts, *public])
-    return Application(crib, identify, path, base_url, hosts, routes, grace_s, name, version)
+    callers = Callers(crib, identify, workbenches)
+    return Application(callers, path, base_url, hosts, routes, grace_s, name, version)
 
 
 class Application:
@@ -74,8 +77,7 @@ class Application:
 
     def __init__(
         self,
-        crib: Crib,
-        identify: Identify,
+        callers: Callers,
         path: str,
         base_url: str | None,
         hosts: Hosts,
@@ -84,11 +86,11 @@ class Application:
         name: str,
         version: str | None,
     ) -> None:
-        self._crib = crib
+        self._crib = crib = callers.crib
+        identify = callers.identify
         self._hosts = hosts
         self._path = path
         self._grace_s = grace_s
-        callers = Callers(crib, identify)
         self._new_server = partial(server_of, callers, name=name, version=version)
         self._mcp: ASGIApp | None = None
         self._living: asyncio.Task[None] | None = None

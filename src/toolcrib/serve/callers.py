@@ -30,7 +30,7 @@ _log = logging.getLogger("toolcrib.serve")
 CALLER = "toolcrib.caller"
 """Where `Authentication` puts the Caller in the scope of a request."""
 
-_MAX_COUNT, _MAX_OF_PRINCIPAL = 1000, 100
+DEFAULT_WORKBENCHES = 1000
 _MAX_THREAD_CHARS = 128
 _ONCE = ("authorization", "mcp-session-id", "toolcrib-thread")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
@@ -150,15 +150,19 @@ async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify
 
 
 class Callers:
-    """The workbenches of *crib* by caller, whichever door they come by: at most 1,000, and 100 of one principal.
+    """The workbenches of *crib* by caller, whichever door they come by: at most *size*, a tenth of one principal.
 
     With one more, that is stopped which was not used for longest: their own, or of who has the most. None is stopped
     while a request uses it, so there are more while more requests are open.
     """
 
-    def __init__(self, crib: Crib, identify: Identify) -> None:
+    def __init__(self, crib: Crib, identify: Identify, size: int = DEFAULT_WORKBENCHES) -> None:
+        if size < 1:
+            raise SetupError("A server has at least 1 workbench.")
         self.crib = crib
         self.identify = identify
+        self._size = size
+        self._share = max(1, size // 10)
         self._ask = asking(crib)
         self._benches: Shares[Caller, tuple[Workbench, WeakSet[asyncio.Task[Any]]]] = Shares()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -180,8 +184,8 @@ class Callers:
     def _drop_idle(self, principal: str) -> None:
         """Stop what is too much, but for what a request still uses."""
         while True:
-            of = principal if self._benches.count(principal) > _MAX_OF_PRINCIPAL else None
-            if of is None and len(self._benches) <= _MAX_COUNT:
+            of = principal if self._benches.count(principal) > self._share else None
+            if of is None and len(self._benches) <= self._size:
                 return
             if (entry := self._benches.drop(_is_idle, of=of)) is None:
                 return

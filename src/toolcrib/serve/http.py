@@ -18,7 +18,7 @@ from ..core import SetupError
 from ..workbench import Crib
 from .app import GRACE_S, Application, Health, asgi_app
 from .authorization import name_pages
-from .callers import Identify, local_caller
+from .callers import DEFAULT_WORKBENCHES, Identify, local_caller
 from .hosts import is_loopback
 
 _STREAMS_S = 1
@@ -43,6 +43,7 @@ async def serve_http(
     allowed_hosts: Sequence[str] = (),
     routes: Sequence[BaseRoute] = (),
     grace_s: float = GRACE_S,
+    workbenches: int = DEFAULT_WORKBENCHES,
     ready: Callable[[str], None] | None = None,
     name: str = "toolcrib",
     version: str | None = None,
@@ -50,8 +51,9 @@ async def serve_http(
     """Serve the tools of *crib* until the task is cancelled, as `asyncio.run` does at Ctrl-C.
 
     Serves what `asgi_app` returns, MCP at *path*. Starts *crib*, and stops it at the end; calls that run then have
-    *grace_s* seconds. Each request runs for the Caller that *identify* returns for its headers.
-    Port 0 takes any free one. *ready* is called with the URL of MCP as soon as clients can connect.
+    *grace_s* seconds. Each request runs for the Caller that *identify* returns for its headers. At most so many
+    *workbenches* of callers are open. Port 0 takes any free one. *ready* is called with the URL of MCP as soon as
+    clients can connect.
 
     With a broker, it has the pages of authorizations, too. There, *identify* is given what the browser sends, such as a
     cookie of your login, and only the principal who has begun an authorization completes it. (An
@@ -81,6 +83,7 @@ async def serve_http(
             allowed_hosts=allowed_hosts,
             routes=routes,
             grace_s=grace_s,
+            workbenches=workbenches,
             name=name,
             version=version,
         )

@@ -255,6 +255,12 @@ class ServerTable(Strict):
         ge=0,
         description="How long calls that run may go on when it is stopped, in seconds; then they are cancelled.",
     )
+    workbenches: int = Field(
+        default=1000,
+        ge=1,
+        description="How many callers it has a workbench open for, each with its upstream sessions and state; a tenth "
+        "of one principal.",
+    )
 
 
 class StoreTable(Strict):
