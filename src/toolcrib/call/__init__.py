@@ -4,7 +4,7 @@ from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import keep, may_be_repeated, within
 from .once import TASK_LIFE, lost, require_key, restored, settle, stored
-from .pending import PendingCalls
+from .pending import PendingCalls, caller_names, is_approver
 from .pipeline import check, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime, current_trail
 from .task import Patient, StepLog, TaskRun, caller_data, caller_of
@@ -14,6 +14,8 @@ __all__ = [
     "EventQueue",
     "EventStream",
     "PendingCalls",
+    "is_approver",
+    "caller_names",
     "Resources",
     "Retry",
     "Runtime",

@@ -323,7 +323,8 @@ def restored(data: Mapping[str, Any], call: Call) -> Result[Any]:
     if error is not None:
         error = ToolError(error["message"], error["code"], retry=error["retry"], details=error.get("details"))
     else:
-        values = [part.value if isinstance(part, Data) else _text_or_part(part) for part in content]
+        parts = content[:-1] if "edited" in data["metadata"].get("decision", ()) else content  # without the note on it
+        values = [part.value if isinstance(part, Data) else _text_or_part(part) for part in parts]
         value = values[0] if len(values) == 1 else values
     started_at, finished_at = map(datetime.fromisoformat, data["times"])
     return Result(value, content, error, (), started_at, finished_at, call.id, call.tool, None, dict(data["metadata"]))

@@ -5,8 +5,9 @@ call ends waiting for something else. Whatever goes wrong in between, an answer 
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,10 @@ from ..core import (
     Answer,
     AnswerError,
     Approve,
+    Approvers,
     Call,
     Caller,
+    Decision,
     Deny,
     Input,
     Pending,
@@ -39,12 +42,14 @@ from ..machinery import (
     StoredPending,
     Suspended,
     call_digest,
+    compile_globs,
     current_client,
     current_deadline,
     escaped,
     in_thread_if_long,
     leaves,
     log_failure,
+    named_approvers,
     redacted,
     redacted_data,
     redacted_json,
@@ -62,15 +67,20 @@ _log = logging.getLogger("toolcrib")
 
 MAX_TRIES = 3
 """How often a person is asked at once for an input, when what they give is not what was asked for."""
+_ABSENT = object()
 MAX_REMEMBERED = 1000
 """How many questions, and calls that wait, are known here beside the store, of all callers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingCalls:
-    """Where the calls of a workbench wait, and are answered. *within* is how long, on *clock*."""
+    """Where the calls of a workbench wait, and are answered. *within* is how long, on *clock*.
+
+    *tool* finds the tool that is to take other arguments.
+    """
 
     store: PendingStore
+    tool: Callable[[str], Tool | None]
     within: timedelta
     clock: Callable[[], datetime]
     ask: Asker | None = None
@@ -92,8 +102,12 @@ class PendingCalls:
     def remember_call(self, call_id: str, caller: Caller, id: str) -> None:  # noqa: A002
         _remember(self._of_calls, (caller, call_id), id, caller.principal)
 
-    async def answer(self, id: str, answer: Answer, *, by: str) -> Pending:  # noqa: A002
-        """Store *answer* to what is pending under *id*, given *by* a person, by name. Raises AnswerError."""
+    async def answer(self, id: str, answer: Answer, *, by: Caller | str) -> Pending:  # noqa: A002
+        """Store *answer* to what is pending under *id*, given *by* a person: by name, or with groups. Raises
+        AnswerError.
+        """
+        person = by if isinstance(by, Caller) else Caller(by)
+        by = person.principal
         if not isinstance(by, str) or not by:
             raise AnswerError('An answer needs a name: answer(id, Approve(), by="alice").', "foreign")
         entry = await self.store.get(id)
@@ -107,12 +121,13 @@ class PendingCalls:
             await self.store.answer(pending.id, answer, by=by, now=now)  # refused, and seen to be expired
             entry = replace(entry, state="expired")
         self._require_open(entry)
-        if not await self.allows(pending, by):
-            own = " The caller may not answer it." if pending.others_only and by == pending.principal else ""
+        if not await self.allows(pending, person):
             raise AnswerError(
-                f"'{by}' may not answer '{pending.id}'.{own} Let a person answer who is allowed to.", "foreign"
+                f"'{by}' may not answer '{pending.id}'. {_refusal(pending, person)} Let a person answer who is allowed "
+                "to.",
+                "foreign",
             )
-        if (problem := self._problem(pending, answer)) is not None:
+        if (problem := await self._problem(pending, answer)) is not None:
             raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
         if not await self.store.answer(pending.id, answer, by=by, now=self.clock()):
             self._require_open(await self.store.get(id) or entry)
@@ -133,7 +148,7 @@ class PendingCalls:
                 return None
             if answer is None:
                 return None
-            problem = self._problem(pending, answer)
+            problem = await self._problem(pending, answer)
             if self.clock() >= pending.expires_at:
                 return None
             if problem is None:
@@ -146,13 +161,17 @@ class PendingCalls:
         if question is not None:
             _remember(self._questions, pending.id, question, pending.principal)
 
-    async def allows(self, pending: Pending, by: str) -> bool:
-        """Return whether *by* may answer *pending*."""
-        if pending.others_only and by == pending.principal:
+    async def allows(self, pending: Pending, by: Caller | str) -> bool:
+        """Return whether *by* may answer *pending*. One who is known by name alone is in no group."""
+        person = by if isinstance(by, Caller) else Caller(by)
+        if pending.others_only and person.principal == pending.principal:
             return False
-        if self.may_answer is None:
-            return True
+        by = person.principal
         try:
+            if not is_approver(person, pending.approvers):
+                return False
+            if self.may_answer is None:
+                return True
             verdict = self.may_answer(pending, by)
             return (await verdict if isawaitable(verdict) else verdict) is True
         except Exception as error:
@@ -175,12 +194,12 @@ class PendingCalls:
                 "expired",
             )
 
-    def _problem(self, pending: Pending, answer: Any) -> str | None:
+    async def _problem(self, pending: Pending, answer: Any) -> str | None:
         if isinstance(answer, Deny) and pending.kind in ("approval", "input"):
             return None
         if pending.kind == "approval":
             if isinstance(answer, Approve) and answer.arguments is not None:
-                return "It runs with the arguments that were sent: answer Approve()."
+                return await in_thread_if_long(partial(self._refused, pending, answer.arguments), answer.arguments)
             return None if isinstance(answer, Approve) else 'It is an approval: answer Approve() or Deny("why").'
         if pending.kind != "input":
             return (
@@ -192,6 +211,19 @@ class PendingCalls:
 
         question = self._questions.get(pending.id) or Elicitation(pending.schema or {})
         return question.problems(answer.value)
+
+    def _refused(self, pending: Pending, arguments: Mapping[str, Any]) -> str | None:
+        """Return why the tool of *pending* does not take *arguments*; None where it does."""
+        tool = self.tool(pending.tool)
+        if tool is None:
+            return f"'{pending.tool}' is not among the tools here, so other arguments cannot be checked: Approve()."
+        try:
+            tool.check(json.dumps(dict(arguments)), False)
+        except ToolError as error:
+            return redacted(error.message, self.redaction)
+        except (TypeError, ValueError, RecursionError):
+            return "Arguments are JSON data: an object of the names that the tool takes."
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,7 +243,9 @@ class Questions:
     _digest: str = ""
     _arguments: str = ""
     _document: str = ""
-    _entries: dict[tuple[str, str], StoredPending] = field(default_factory=dict[tuple[str, str], StoredPending])
+    _entries: dict[tuple[str, str, str], StoredPending] = field(
+        default_factory=dict[tuple[str, str, str], StoredPending]
+    )
     _keys: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -242,6 +276,7 @@ class Questions:
         question: "Elicitation | None" = None,
         *,
         others_only: bool = False,
+        approvers: Approvers | None = None,
         is_pause: bool = False,
         is_kept: bool = False,
         url: str | None = None,
@@ -255,7 +290,7 @@ class Questions:
         if not self._digest:
             await in_thread_if_long(self.bind, self.call.arguments)
         store, now = self.pendings.store, self.pendings.clock()
-        entry = self._entries.get((kind, key))
+        entry = self._entries.get((self._digest, kind, key))
         if entry is None:
             take = cast("DatabasePendings", store).answered if is_kept else store.take
             entry = await take(self._digest, kind, key, now=now)
@@ -269,12 +304,32 @@ class Questions:
             problem = question.problems(entry.answer.value) or ""
             if problem and is_kept:
                 await self.take(kind, key)
-        if entry is None or problem or (others_only and entry.by == self.caller.principal):
+        if entry is not None and (
+            (others_only and entry.by == self.caller.principal) or entry.pending.approvers != approvers
+        ):
+            entry = None  # the policy asks others by now
+        if entry is None or problem:
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
-            entry, arguments = await self._ask_again(kind, key, message, question, others_only, is_pause, url), None
+            about = Pending(
+                id=f"pending_{token_urlsafe(16)}",
+                kind=kind,
+                message=message,
+                digest=self._digest,
+                tool=redacted(self.tool.spec.name, self.redaction),
+                principal=self.caller.principal,
+                thread=self.caller.thread,
+                expires_at=now,
+                arguments=self._arguments,
+                key=key,
+                schema=None if question is None else redacted_data(question.schema, self.redaction),
+                others_only=others_only,
+                approvers=approvers,
+                url=url,
+            )
+            entry, arguments = await self._ask_again(about, question, is_pause=is_pause), None
         self.approved_arguments = arguments or self.approved_arguments
         if not is_kept:
-            self._entries[kind, key] = entry
+            self._entries[self._digest, kind, key] = entry
         return entry
 
     async def take(self, kind: PendingKind, key: str) -> None:
@@ -288,35 +343,39 @@ class Questions:
             _, entry = self._entries.popitem()
             await self.pendings.store.give_back(replace(entry, state="answered"))
 
-    async def _ask_again(
-        self,
-        kind: PendingKind,
-        key: str,
-        message: str,
-        question: "Elicitation | None",
-        others_only: bool,
-        is_pause: bool,
-        url: str | None,
-    ) -> StoredPending:
-        pendings, caller = self.pendings, self.caller
+    def edited(self, entry: StoredPending, checked: CheckedArguments) -> CheckedArguments:
+        """Return the arguments that a person gave in *entry* in place of *checked*.
+
+        Raises ToolError where the tool does not take them.
+        """
+        from ..schema import parse_json
+
+        assert isinstance(entry.answer, Approve)
+        values = _unmasked(entry.answer.arguments, parse_json(entry.pending.arguments), checked.document)
+        call = replace(checked.call, arguments=_written(values))
+        return CheckedArguments.read(self.tool, call, repair=False)
+
+    async def is_answered_by(self, entry: StoredPending, decision: Decision) -> bool:
+        """Return whether the one who gave *entry* may also answer what *decision* asks about the arguments bound."""
+        own = entry.by == self.caller.principal
+        about = replace(
+            entry.pending,
+            message=decision.message,
+            digest=self._digest,
+            arguments=self._arguments,
+            others_only=decision.others_only,
+            # Whether they are one of the same approvers, was seen when they answered: with their groups.
+            approvers=None if decision.approvers == entry.pending.approvers else decision.approvers,
+        )
+        return await self.pendings.allows(about, self.caller if own else entry.by or "")
+
+    async def _ask_again(self, pending: Pending, question: "Elicitation | None", *, is_pause: bool) -> StoredPending:
+        pendings, caller, message = self.pendings, self.caller, pending.message
         if caller.profile != Caller().profile:  # a model may have chosen it
             message = f"{message}\nFor the profile '{caller.profile}'."
-        pending = Pending(
-            id=f"pending_{token_urlsafe(16)}",
-            kind=kind,
-            message=escaped(message, invisible=True),
-            digest=self._digest,
-            tool=redacted(self.tool.spec.name, self.redaction),
-            principal=caller.principal,
-            thread=caller.thread,
-            expires_at=pendings.clock() + pendings.within,
-            arguments=self._arguments,
-            key=key,
-            schema=None if question is None else redacted_data(question.schema, self.redaction),
-            others_only=others_only,
-            url=url,
-        )
-        if pendings.ask is not None and await pendings.allows(pending, pending.principal):
+        message, expires_at = escaped(message, invisible=True), pendings.clock() + pendings.within
+        pending = replace(pending, message=message, expires_at=expires_at)
+        if pendings.ask is not None and await pendings.allows(pending, caller):
             context = copy_context()
             context.run(current_client.set, self.client)
             task, deadline = asyncio.create_task(pendings.ask_now(pending), context=context), current_deadline.get()
@@ -347,6 +406,55 @@ class Questions:
     def _text(self, arguments: CheckedArguments) -> str:
         """Return *arguments* for a person, who sees all of them: as JSON of the same value."""
         return escaped(redacted_json(arguments.forms.text, self.redaction), invisible=True, as_json=True)
+
+
+def caller_names(caller: Caller) -> tuple[str, ...]:
+    """Return the names by which rules know *caller*: without the id behind that of a key, too."""
+    name, separator, _ = caller.principal.partition("#")
+    return (caller.principal, name) if separator and name.startswith("key:") else (caller.principal,)
+
+
+def is_approver(caller: Caller, approvers: Approvers | None) -> bool:
+    """Return whether *caller* is one of *approvers*, where these are named."""
+    if approvers is None:
+        return True
+    names = {"principals": caller_names(caller), "groups": caller.groups}
+    return any(
+        compile_globs(globs, of=kind, tool=False).fullmatch(name)
+        for kind, globs in approvers.items()
+        for name in names[kind]
+    )
+
+
+def _refusal(pending: Pending, person: Caller) -> str:
+    """Return which setting keeps *person* from answering *pending*."""
+    if pending.others_only and person.principal == pending.principal:
+        return "The caller may not answer it: its rule has `others_only`."
+    if pending.approvers is not None:
+        return f"Its rule has `approvers`: {named_approvers(pending.approvers)}."
+    return "`may_answer` of the workbench does not let them."
+
+
+def _written(arguments: Any) -> str:
+    from ..schema import write_json
+
+    return write_json(dict(arguments))
+
+
+def _unmasked(value: Any, shown: Any, original: Any) -> Any:
+    """Return *value*, in which what is as it was *shown* is the *original*: it may have been masked, or rounded."""
+    if value == shown and type(value) is type(shown):
+        return original
+    if isinstance(value, Mapping) and isinstance(shown, Mapping) and isinstance(original, Mapping):
+        names = shown.keys() & original.keys()
+        return {
+            name: _unmasked(inner, shown[name], original[name]) if name in names else inner
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple) and isinstance(shown, list) and isinstance(original, list):
+        rest = [(inner, _ABSENT, None) for inner in value[len(shown) :]]
+        return [_unmasked(*parts) for parts in [*zip(value, shown, original, strict=False), *rest]]
+    return value
 
 
 def _remember(memory: Shares[K, V], key: K, value: V, principal: str) -> None:

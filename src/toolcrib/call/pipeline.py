@@ -42,6 +42,7 @@ from ..machinery import (
     LONG_CHARS,
     Deadline,
     Next,
+    StoredPending,
     Suspended,
     current_deadline,
     in_thread,
@@ -50,6 +51,7 @@ from ..machinery import (
     log_failure,
     redacted,
     redacted_content,
+    redacted_json,
     to_tool_error,
 )
 from .arguments import CheckedArguments
@@ -65,6 +67,10 @@ from .task import Submission, TaskRun
 _log = logging.getLogger("toolcrib")
 
 NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
+MAX_EDITS = 3
+"""How often people may change the arguments of one call."""
+MAX_EDIT_CHARS = 2_000
+"""How much a model is shown of arguments that a person has changed."""
 _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
 _UNCERTAIN = frozenset({"timeout", "cancelled", "failed", "lost"})
 """How work ends that may have had its effect."""
@@ -160,7 +166,7 @@ async def _steps(
                 trail.lookup = await _recalled(document, runtime, trail, outer)
             if trail.decision is not None:
                 if trail.decision.do != "allow":
-                    await _settle(trail.decision, document, runtime, trail)
+                    await _settle(trail.decision, document, runtime, trail, outer)
                 to_count = None if trail.decision.at_most is None else document
         credentials = NO_CREDENTIALS if tool.spec.auth is None else await _authorize(tool, call, runtime)
         if has_claim and trail.lookup is not None:
@@ -350,7 +356,7 @@ async def _with_values(tool: Tool, call: Call, runtime: Runtime, trail: Trail, o
 # Approve
 
 
-async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> None:
+async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail, outer: Trail) -> None:
     """Let a person decide where the policy asks one, and none has decided yet.
 
     Raises ToolError `denied`, and Suspended where a person has not answered yet.
@@ -360,7 +366,7 @@ async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtim
     if trail.lookup is not None and trail.lookup.approved_by is not None:
         trail.decision = replace(decision, by=trail.lookup.approved_by)
         return
-    trail.decision = await _approve(decision, checked, runtime, trail)
+    trail.decision = await _approve(decision, checked, runtime, trail, outer)
 
 
 async def _require_visible(tool: Tool, runtime: Runtime, trail: Trail) -> None:
@@ -413,7 +419,7 @@ async def _count(checked: CheckedArguments, runtime: Runtime, trail: Trail, oute
             return
         trail.decision = await _ask_with_memory(runtime.policy, checked.tool, checked, runtime)
         if trail.decision.do != "allow":
-            await _settle(trail.decision, checked, runtime, trail)
+            await _settle(trail.decision, checked, runtime, trail, outer)
 
 
 async def _await_policy(answer: Awaitable[Any], tool: Tool, runtime: Runtime) -> Decision:
@@ -430,7 +436,7 @@ def _decision_of(answer: Any, tool: Tool) -> Decision:
         case "allow" | "deny" | "ask":
             return _ANSWERS[answer]
         case Ask():
-            return Decision("ask", message=answer.message, others_only=answer.others_only)
+            return Decision("ask", None, answer.message, answer.others_only, approvers=answer.approvers)
         case Deny():
             return Decision("deny", message=answer.reason)
         case _:
@@ -448,22 +454,63 @@ def _denied_for_failure(error: Exception, tool: Tool, runtime: Runtime) -> Decis
     return Decision("deny", message="the policy failed. The detail is in the log.")
 
 
-async def _approve(decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail) -> Decision:
-    """Return *decision*, with who approved; *checked* become the arguments that were shown.
+async def _approve(
+    decision: Decision, checked: CheckedArguments, runtime: Runtime, trail: Trail, outer: Trail
+) -> Decision:
+    """Return *decision*, with who approved; *checked* become the arguments that were shown, or given in their place.
 
-    Raises as `_decide` does.
+    Raises as `_settle` does.
     """
     name = checked.tool.spec.name
     questions = trail.questions = runtime.questions(checked.tool, checked.call)
     await in_thread_if_long(partial(questions.bind, checked), checked.call.arguments)
-    message = decision.message or f"May '{name}' run with these arguments?"
-    entry = await questions.ask("approval", "", message, others_only=decision.others_only, is_pause=True)
-    if isinstance(entry.answer, Deny):
-        trail.decision = replace(decision, by=entry.by)
-        raise denied(name, entry.answer, entry.by)
-    if questions.approved_arguments is not None:
-        checked.become(questions.approved_arguments)
-    return replace(decision, by=entry.by)
+    for _ in range(MAX_EDITS + 1):
+        message = decision.message or f"May '{name}' run with these arguments?"
+        if decision.edited:
+            message = f"{message}\n'{decision.by}' has changed the arguments."
+        limits: Any = {"others_only": decision.others_only, "approvers": decision.approvers}
+        entry = await questions.ask("approval", "", message, **limits, is_pause=True)
+        if isinstance(entry.answer, Deny):
+            trail.decision = replace(decision, by=entry.by)
+            raise denied(name, entry.answer, entry.by)
+        if questions.approved_arguments is not None:
+            checked.become(questions.approved_arguments)
+        decision = replace(decision, by=entry.by)
+        if getattr(entry.answer, "arguments", None) is None:
+            return decision
+        before, decision = decision, await _edit(decision, entry, checked, runtime, trail, outer)
+        if decision is before or decision.do != "ask" or await questions.is_answered_by(entry, decision):
+            return decision
+    raise ToolError(f"Tool '{name}' was not executed: its arguments were changed over and over.", "denied")
+
+
+async def _edit(
+    decision: Decision,
+    entry: StoredPending,
+    checked: CheckedArguments,
+    runtime: Runtime,
+    trail: Trail,
+    outer: Trail,
+) -> Decision:
+    """Return what the policy decides about the arguments of *entry*, which *checked* become: *decision*, where they are
+    the same. Raises ToolError where it denies them.
+    """
+    questions, tool = trail.questions, checked.tool
+    assert questions is not None
+    assert runtime.policy is not None
+    edited = await in_thread_if_long(partial(questions.edited, entry, checked), checked.call.arguments)
+    if edited.forms.text == checked.forms.text:
+        return decision
+    outer.sent = outer.sent or redacted_json(checked.forms.text, runtime.redaction)
+    checked.become(edited)
+    outer.arguments = checked
+    await in_thread_if_long(partial(questions.bind, checked), checked.call.arguments)
+    ruling = _ask_policy(runtime.policy, tool, checked, runtime)
+    ruling = ruling if isinstance(ruling, Decision) else await ruling
+    trail.decision = replace(ruling, by=entry.by, edited=redacted_json(checked.forms.text, runtime.redaction))
+    if ruling.do == "deny":
+        raise _denied_by(trail.decision, tool)
+    return trail.decision
 
 
 # At most once
@@ -568,7 +615,10 @@ def _redacted(content: tuple[Content, ...], redaction: Redaction) -> tuple[Conte
 
 
 def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None) -> None:
-    """Note what the policy decided, which attempts failed, and where was repaired, secrets redacted."""
+    """Note what the policy decided, which attempts failed, and where was repaired, secrets redacted.
+
+    The model is told of arguments that a person has changed.
+    """
     if result.repairs and redaction is not None:
         result.repairs = _redacted_repairs(result.repairs, redaction)
     if (decision := trail.decision) is not None:
@@ -577,6 +627,11 @@ def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None
             members["rule"] = decision.rule
         if decision.by is not None:
             members["by"] = decision.by
+        if edited := decision.edited:
+            members["edited"] = edited
+            text = edited if len(edited) <= MAX_EDIT_CHARS else f"{edited[:MAX_EDIT_CHARS]}…"
+            note = f"'{decision.by}' has changed the arguments of this call to: {text}"
+            result.content = (*result.content, Text(note))
     if trail.failures:
         result.metadata["retries"] = list(trail.failures)
 
@@ -606,7 +661,8 @@ async def _end(
     """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up."""
     redaction = runtime.redaction
     if isinstance(raised, Recalled):
-        trail.decision = None  # the result has the first call's
+        if outer.sent is None or "decision" in raised.result.metadata:
+            trail.decision = None  # the result has the first call's
         return raised.result
     if outer.error is None and (pending := pending_of(raised)) is not None:
         pending = replace(

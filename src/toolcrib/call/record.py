@@ -139,7 +139,9 @@ async def _recorded(
     for recorder in recorders:
         try:
             is_bare = runtime.records_content and not getattr(recorder, "with_content", False)
-            work = getattr(recorder, what)(replace(record, arguments=None, result=None) if is_bare else record)
+            work = getattr(recorder, what)(
+                replace(record, arguments=None, sent=None, result=None) if is_bare else record
+            )
             work = work if type(work) is CoroutineType else awaiting(work)
             waiting = next(work.__await__(), ENDED)
             if waiting is ENDED:  # as most do, for which a deadline would take longer than the rest
@@ -199,6 +201,7 @@ def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trai
     text = _arguments(call, runtime, trail)
     if runtime.records_content:
         record.arguments = _bounded(text, runtime)
+        record.sent = trail.sent and _bounded(trail.sent, runtime)
     if runtime.records_digests:
         record.arguments_digest = text_digest(text)
 

@@ -165,6 +165,8 @@ class Trail:
     arguments: CheckedArguments | None = None
     """What ran, where it was sent and is not what a handle stands for."""
     decision: Decision | None = None
+    sent: str | None = None
+    """What was sent, as JSON text, where a person has changed it."""
     questions: Questions | None = None
     digest: str | None = None
     """What an approval of the call is bound to, where a person was asked."""

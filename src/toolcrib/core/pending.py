@@ -3,18 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, cast
 
 from .errors import AnswerError, SetupError, ToolError
 
 PendingKind = Literal["authorization", "approval", "input", "task"]
 
-
-class Approvers(TypedDict, total=False):
-    """Who may answer: members of one of *groups*, and *principals*, by pattern, one or several."""
-
-    groups: str | Sequence[str]
-    principals: str | Sequence[str]
+Approvers = Mapping[Literal["groups", "principals"], str | Sequence[str]]
+"""Who may answer: members of one of `groups`, and `principals`, by pattern, one or several."""
 
 
 def approvers_from(approvers: Any) -> Approvers:
@@ -26,7 +22,7 @@ def approvers_from(approvers: Any) -> Approvers:
             "'approvers' name who may answer, by group or principal, and at least one: "
             '{"groups": ["leads"], "principals": ["alice"]}.'
         )
-    return Approvers(**lists)
+    return cast("Approvers", lists)
 
 
 def named_approvers(approvers: Approvers) -> str:

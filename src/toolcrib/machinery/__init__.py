@@ -26,7 +26,7 @@ from ..core.context import (
 )
 from ..core.display import escaped, one_line
 from ..core.engine import Ledger, LedgerEntry, Steps
-from ..core.pending import StillPending, StoredPending, Suspended
+from ..core.pending import StillPending, StoredPending, Suspended, approvers_from, named_approvers
 from ..core.protocols import (
     Asker,
     AtDeadline,
@@ -122,6 +122,8 @@ __all__ = [
     "Steps",
     "StillPending",
     "StoredPending",
+    "approvers_from",
+    "named_approvers",
     "StoredResult",
     "Suspended",
     "Work",

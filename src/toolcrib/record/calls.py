@@ -152,7 +152,8 @@ def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, An
         "result_bytes": record.result_bytes,
         "traceparent": record.traceparent,
     }
-    return data | ({"arguments": record.arguments, "result": record.result} if with_content else {})
+    names = ("arguments", "result", "sent") if record.sent is not None else ("arguments", "result")
+    return data | ({name: getattr(record, name) for name in names} if with_content else {})
 
 
 class JsonFormatter(logging.Formatter):

@@ -167,6 +167,8 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
     if is_start:
         row |= {"status": "started", "code": None, "pending": None, "result_bytes": None, "duration_us": None}
     content = {"arguments": record.arguments, "result": None if is_start else record.result}
+    if record.sent is not None:
+        content["sent"] = record.sent
     if any(value is not None for value in content.values()):
         row["content"] = store.keys.seal(json.dumps(content).encode(), *_of_content(row))
         row["size_bytes"] += len(row["content"])
@@ -202,6 +204,7 @@ def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
         if row["content"] is not None:
             content = json.loads(store.keys.unseal(decode_bytes(row["content"]), *_of_content(row)))
             record.arguments, record.result = content["arguments"], content["result"]
+            record.sent = content.get("sent")
     except (ValueError, TypeError, KeyError, RecursionError):
         raise StoreError(f"A call in the store {store.place} is damaged.") from None
     return record

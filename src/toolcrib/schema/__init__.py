@@ -3,6 +3,7 @@
 from .describe import closest_match, did_you_mean, display_name
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
+from .json_text import parse_json, write_json
 from .models import ModelReader, arguments_model, model_check, model_from_schema, read_arguments
 from .reading import Document
 from .required import require_schema
@@ -58,6 +59,8 @@ __all__ = [
     "json_schema_check",
     "model_check",
     "model_from_schema",
+    "parse_json",
+    "write_json",
     "object_members",
     "read_arguments",
     "read_docstring",

@@ -203,6 +203,7 @@ class DatabasePendings:
             "url": pending.url,
             "schema": None if pending.schema is None else dict(pending.schema),
             "others_only": pending.others_only,
+            **({} if pending.approvers is None else {"approvers": pending.approvers}),
             **({"made": made} if made else {}),
         }
         data = json.dumps(body).encode()

@@ -25,9 +25,9 @@ from annotated_doc import Doc
 from annotated_types import MinLen
 from pydantic import Field, TypeAdapter
 
-from ..call import CheckedArguments
-from ..core import Caller, Decision, Hints, SetupError, ToolError, ToolSpec
-from ..machinery import Do, fact_of_call, translate_glob
+from ..call import CheckedArguments, caller_names, is_approver
+from ..core import Approvers, Caller, Decision, Hints, SetupError, ToolError, ToolSpec
+from ..machinery import Do, approvers_from, fact_of_call, named_approvers, translate_glob
 from ..schema import SchemaView, closest_match, display_name, written
 from ..schema.declared import Strict, from_rows, require_fields
 from ..schema.describe import did_you_mean
@@ -112,6 +112,13 @@ class Rule:
     at_most: Annotated[AtMost | None, Doc("Only the first calls that it lets through: { calls = 3 }.")] = None
     message: Annotated[str, Doc("The reason: sent to the model when denied, shown to the person when asked.")] = ""
     others_only: Annotated[bool, Doc("Whether another person than the caller has to answer.")] = False
+    approvers: Annotated[
+        Mapping[Literal["groups", "principals"], Names] | None,
+        Doc(
+            "Who may answer, and no others: members of a group, or principals, by glob: { groups = ['leads'], "
+            "principals = ['alice'] }."
+        ),
+    ] = None
     name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
     optional: Annotated[bool, Doc("Whether what it names may be missing: else that is an error at the start.")] = False
     _patterns: Mapping[str, re.Pattern[str]] = field(init=False, repr=False, compare=False)
@@ -124,10 +131,25 @@ class Rule:
         object.__setattr__(self, "_patterns", patterns)
         if self.others_only and self.do != "ask":
             raise SetupError("'others_only' restricts who may answer, so it needs do = \"ask\".")
+        if self.approvers is not None:
+            if self.do != "ask":
+                raise SetupError("'approvers' are who may answer, so they need do = \"ask\".")
+            object.__setattr__(self, "approvers", approvers_from(self.approvers))
+            self._require_other_approver(self.approvers)
         for pointer, condition in self.where.items():
             _require_condition(pointer, condition)
         if self.at_most is not None:
             object.__setattr__(self, "at_most", AtMost.model_validate(self.at_most))
+
+    def _require_other_approver(self, approvers: Approvers) -> None:
+        """Raise SetupError where the rule is for one caller, who may not answer, and *approvers* have no other."""
+        names = {*_globs(approvers.get("principals"))}
+        is_of_one = len(names) == 1 and not approvers.get("groups") and not any(map(_WILD.search, names))
+        if self.others_only and is_of_one and {*_globs(self.principals)} == names:
+            raise SetupError(
+                f"With 'others_only', {named_approvers(approvers)} may not answer their own calls, and 'approvers' "
+                "names no others: name another, or a group."
+            )
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Return whether the rule matches this call. *arguments* are the checked ones.
@@ -161,7 +183,7 @@ class Rule:
         rule.
         """
         return (
-            any(glob == "*" or is_like(glob, name) for glob in _globs(self.principals) for name in _names_of(caller))
+            any(glob == "*" or is_like(glob, name) for glob in _globs(self.principals) for name in caller_names(caller))
             and (
                 not self.groups or any(is_like(glob, group) for glob in _globs(self.groups) for group in caller.groups)
             )
@@ -358,6 +380,10 @@ class Rules:
         """Return the same policy for tools that come and go: see `GuardedRules`."""
         return GuardedRules(self, specs, doors)
 
+    def may_answer(self, caller: Caller) -> bool:
+        """Return whether a rule names *caller* among its approvers."""
+        return any(rule.approvers is not None and is_approver(caller, rule.approvers) for rule in self._rules)
+
     def all_optional(self) -> "Rules":
         """Return the same rules for some of their tools: what they name may be missing."""
         return Rules([replace(rule, optional=True) for rule in self._rules], default=self._default.do)
@@ -378,7 +404,15 @@ class Rules:
 
 def _decision_of(rule: Rule, name: str) -> Decision:
     at_most = None if rule.at_most is None else rule.at_most.calls
-    return Decision(rule.do, name, rule.message, rule.others_only, grantable=rule.seen is None, at_most=at_most)
+    return Decision(
+        rule.do,
+        name,
+        rule.message,
+        rule.others_only,
+        approvers=rule.approvers,
+        grantable=rule.seen is None,
+        at_most=at_most,
+    )
 
 
 def _holds_of(rule: Rule, name: str, facts: Collection[str] | None) -> bool:
@@ -863,12 +897,6 @@ def unknown_of_limit(limit: Limit, names: Iterable[str]) -> str | None:
     """Return the sentence about a tool that *limit* names in full, and that is none of *names*."""
     globs = [] if limit.optional else [glob for glob in _globs(limit.tools) if not _WILD.search(glob)]
     return unknown_name(globs, names, partial(is_like, tool=True))
-
-
-def _names_of(caller: Caller) -> tuple[str, ...]:
-    """Return the names by which rules know *caller*: without the id behind that of a key, too."""
-    name, separator, _ = caller.principal.partition("#")
-    return (caller.principal, name) if separator and name.startswith("key:") else (caller.principal,)
 
 
 def is_like(pattern: str, text: str, *, tool: bool = False) -> bool:

@@ -155,6 +155,7 @@ class Crib(Startable):
             self.executors.set(Processes, self._processes)
         self.pending = PendingCalls(
             store=self.store.pendings,
+            tool=self.registry.find,
             ask=self.options["ask"],
             may_answer=self.options["may_answer"],
             within=timedelta(seconds=self.options["pending_timeout_s"]),
@@ -205,7 +206,7 @@ class Crib(Startable):
         return Workbench(self, caller=caller, ask=ask, variables=variables)
 
     @at_home
-    async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str) -> Pending:
+    async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: Caller | str) -> Pending:
         """Answer what a call of any of the workbenches waits for. See `Workbench.answer`."""
         return await self.pending.answer(pending_id, answer_from(answer), by=by)
 
@@ -858,7 +859,7 @@ class Workbench(Startable):
         answer: Answer | Mapping[str, Any] | None = None,
         *,
         call_id: str | None = None,
-        by: str | None = None,
+        by: Caller | str | None = None,
     ) -> Pending:
         """Answer what a call waits for, in the name of *by*; the same call made again then runs, once.
 
@@ -874,7 +875,7 @@ class Workbench(Startable):
             raise SetupError("answer() takes the id of what is pending, or call_id=, and an answer.")
         if pending_id is None:
             pending_id = waits.id_for(call_id or "", self.caller)
-        return await waits.answer(pending_id, answer_from(answer), by=self.caller.principal if by is None else by)
+        return await waits.answer(pending_id, answer_from(answer), by=self.caller if by is None else by)
 
     @at_home
     async def pendings(self, *, principal: str | None = None) -> Sequence[Pending]:
