@@ -6,7 +6,7 @@ while their calls run. Time is the database's.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -51,13 +51,22 @@ _SPEND = {
     )
     for dialect, now in DATABASE_NOW.items()
 }
-_FREE = {
+_IS_FREE = (
+    "FROM place LEFT JOIN toolcrib_leases held "
+    "ON held.name = :name || CAST(number AS TEXT) AND held.expires_at > {now} WHERE held.name IS NULL"
+)
+_PLACES = "WITH RECURSIVE place(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :size) "
+_HAS_FREE = {
+    dialect: text(f"{_PLACES} SELECT number {_IS_FREE.format(now=now)} LIMIT 1")
+    for dialect, now in DATABASE_NOW.items()
+}
+_TAKE = {
     dialect: text(
-        "WITH RECURSIVE place(number) AS "  # noqa: S608
-        "(SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :size) "
-        "SELECT :name || CAST(number AS TEXT) FROM place LEFT JOIN toolcrib_leases held "
-        f"ON held.name = :name || CAST(number AS TEXT) AND held.expires_at > {now} "
-        "WHERE held.name IS NULL ORDER BY random() LIMIT 1"
+        f"{_PLACES} INSERT INTO toolcrib_leases AS lease (name, owner, fence, expires_at) "
+        f"SELECT :name || CAST(number AS TEXT), :owner, 1, {now} + :lease {_IS_FREE.format(now=now)} "
+        "ORDER BY random() LIMIT 1 ON CONFLICT (name) DO UPDATE "
+        "SET owner = excluded.owner, fence = lease.fence + 1, expires_at = excluded.expires_at "
+        f"WHERE lease.expires_at <= {now} RETURNING name, fence"
     )
     for dialect, now in DATABASE_NOW.items()
 }
@@ -111,32 +120,44 @@ class SharedLimits:
 
     async def take(self, name: str, size: int, wait_s: float = 0.0) -> Lease | None:
         """Return one of *size* places, to be released; None where all are taken for *wait_s* seconds."""
-        return await retried(partial(self._take, name, size), wait_s)
+        values = {"name": f"limit {name} ", "size": size, "owner": self._owner, "lease": int(PLACE_LEASE_S * 1e6)}
+        lease = await self._take(values)
+        if lease is None and wait_s > 0:
+            lease = await retried(partial(self._take_if_free, values), wait_s)
+        return lease
 
-    async def _take(self, name: str, size: int) -> Lease | None:
-        for _ in range(MAX_TRIES):
-            place = await self._store.transact(
-                lambda c: c.execute(_FREE[c.dialect.name], {"name": f"limit {name} ", "size": size}).scalar(),
-                write=False,
-            )
-            if place is None:
-                return None
-            acquiring = create_lasting_task(self._acquire(place))
-            try:
-                lease = await asyncio.shield(acquiring)
-            except asyncio.CancelledError:  # the statement runs on, and may take it for a call that has ended
-                acquiring.add_done_callback(self._release_acquired)
-                raise
-            if lease is not None:
-                return lease
-        return None
+    async def _take_if_free(self, values: Mapping[str, object]) -> Lease | None:
+        """Take no turn to write, of which SQLite has one, where all places are taken."""
+        if self._store.file is not None and not await self._store.read(_HAS_FREE["sqlite"], values):
+            return None
+        return await self._take(values)
 
-    async def _acquire(self, place: str) -> Lease | None:
-        lease = await self._leases.acquire(place, self._owner, for_s=PLACE_LEASE_S)
-        if lease is not None:
-            self._held[lease] = from_any_thread(partial(self._begin_release, lease))
-            if self._renewing is None or self._renewing.done():
-                self._renewing = create_lasting_task(self._renew())
+    async def _take(self, values: Mapping[str, object]) -> Lease | None:
+        acquiring = create_lasting_task(self._acquire(values))
+        try:
+            return await asyncio.shield(acquiring)
+        except asyncio.CancelledError:  # the statement runs on, and may take it for a call that has ended
+            acquiring.add_done_callback(self._release_acquired)
+            raise
+
+    async def _acquire(self, values: Mapping[str, object]) -> Lease | None:
+        def acquire(connection: Connection) -> tuple[str, int] | None:
+            dialect = connection.dialect.name
+            for _ in range(MAX_TRIES):
+                row = connection.execute(_TAKE[dialect], values).first()
+                if row is not None:
+                    return row.name, row.fence
+                if connection.execute(_HAS_FREE[dialect], values).first() is None:
+                    break
+            return None
+
+        taken = await self._store.transact(acquire)
+        if taken is None:
+            return None
+        lease = Lease(taken[0], self._owner, taken[1])
+        self._held[lease] = from_any_thread(partial(self._begin_release, lease))
+        if self._renewing is None or self._renewing.done():
+            self._renewing = create_lasting_task(self._renew())
         return lease
 
     def _release_acquired(self, acquiring: "asyncio.Task[Lease | None]") -> None:
