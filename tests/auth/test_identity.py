@@ -309,6 +309,16 @@ async def call_ids(world: World) -> None:
     world.see(await waits.allows(pending, "bob"))
 
 
+@door("PendingCalls.visible", "PendingCalls.may_see", "DatabasePendings.page")
+async def what_others_may_see(world: World) -> None:
+    await world.state_of()
+    waits, (pending,) = world.crib.pending, await world.crib.pendings()
+    for caller in (BOB, *map(Caller, NAMES)):
+        for of_others in (False, True):
+            assert await waits.visible(caller, "", 50, of_others=of_others) == ([], None)
+        assert not await waits.may_see(pending, caller)
+
+
 @door("Crib.pendings", "Workbench.pendings", "Crib.wait_for")
 async def what_waits(world: World) -> None:
     await world.state_of()

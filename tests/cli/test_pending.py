@@ -91,3 +91,24 @@ def test_an_id_that_nothing_waits_under_is_refused(odd: str | bytes, toolcrib: R
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: Nothing waits under '") and len(done.stderr) < 300
     assert "\x1b" not in done.stderr
+
+
+def test_one_of_the_approvers_answers_without_the_extra_of_logins(
+    toolcrib: Run, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (folder / "toolcrib.toml").write_text(
+        SETTINGS.replace("others_only = true", 'approvers = { groups = ["leads"], principals = ["bob"] }')
+    )
+    absent = tmp_path_factory.mktemp("absent")
+    (absent / "authlib.py").write_text("raise ModuleNotFoundError('there is none', name='authlib')")
+
+    def pending(*arguments: str) -> tuple[int, str]:
+        done = toolcrib("pending", *arguments, PYTHONPATH=str(absent))
+        return done.returncode, done.stderr
+
+    for by in (["--by", "lin", "--group", "leads"], ["--by", "bob"]):
+        waiting = asked(toolcrib, "table=orders")
+        status, text = pending("approve", waiting, "--by", "lin", "--group", "staff")
+        assert (status, "Its rule has `approvers`: 'bob' or a member of 'leads'." in text) == (1, True), text
+        assert pending("approve", waiting, *by) == (0, "Approved: it runs, once, when 'alice' calls 'drop' again.\n")
+        assert toolcrib("call", "drop", "table=orders", "--principal", "alice").returncode == 0

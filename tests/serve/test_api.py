@@ -367,7 +367,7 @@ async def test_an_answer_that_comes_too_late_is_refused() -> None:
 async def test_what_one_waits_for_is_nobody_elses_unless_the_host_says_so() -> None:
     async with client(policy=lambda spec, arguments, caller: Ask("Sure?")) as api:
         waiting = (await call(api, "drop", {"name": "x"})).json()["pending"]
-        assert (await api.get("/api/pending", headers={"user": "eve"})).json() == {"pending": []}
+        assert (await api.get("/api/pending", headers={"user": "eve"})).json() == {"pending": [], "next": None}
         path = f"/api/pending/{waiting['id']}/answer"
         sent = await api.post(path, json={"kind": "approve"}, headers={"user": "eve"})
         assert (sent.status_code, sent.json()["reason"]) == (403, "foreign")

@@ -24,6 +24,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
     assert found == {
         "/api/tools/{name}": [("name", True)],
         "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
+        "/api/pending": [("after", False), ("limit", False)],
         "/api/pending/{id}/answer": [("id", True)],
         "/api/calls/{id}/settle": [("id", True)],
         "/api/tasks": [("after", False), ("limit", False)],

@@ -7,7 +7,7 @@ call ends waiting for something else. Whatever goes wrong in between, an answer 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -67,6 +67,9 @@ _log = logging.getLogger("toolcrib")
 
 MAX_TRIES = 3
 """How often a person is asked at once for an input, when what they give is not what was asked for."""
+MAX_LOOKED_AT = 1000
+"""How many of all callers' questions are read for one page of those that a caller may answer."""
+_AT_ONCE = 200
 _ABSENT = object()
 MAX_REMEMBERED = 1000
 """How many questions, and calls that wait, are known here beside the store, of all callers."""
@@ -177,6 +180,41 @@ class PendingCalls:
         except Exception as error:
             log_failure(f"Whether '{by}' may answer could not be decided, so they may not", error, self.redaction)
             return False
+
+    async def visible(
+        self, caller: Caller, after: str, limit: int, *, of_others: bool
+    ) -> tuple[list[Pending], str | None]:
+        """Return at most *limit* of what *caller* waits for, and with *of_others* may answer, after the place *after*:
+        the oldest first, and the place of the last where there may be more.
+
+        At most `MAX_LOOKED_AT` are read at a time: a page may have fewer, and be followed by another.
+        """
+        page, principal = getattr(self.store, "page", self._page), None if of_others else caller.principal
+        visible: list[Pending] = []
+        for _ in range(0, MAX_LOOKED_AT, _AT_ONCE):
+            entries = await page(after, _AT_ONCE, now=self.clock(), principal=principal)
+            if not entries:
+                return visible, None
+            for place, pending in entries:
+                after = place
+                if await self.may_see(pending, caller):
+                    visible.append(pending)
+                if len(visible) == limit:
+                    return visible, after
+        return visible, after
+
+    async def _page(
+        self, after: str, limit: int, *, now: datetime, principal: str | None
+    ) -> Sequence[tuple[str, Pending]]:
+        """Return all that waits as one page, of a store that has none."""
+        return [] if after else [("all", pending) for pending in await self.store.waiting(now=now, principal=principal)]
+
+    async def may_see(self, pending: Pending, caller: Caller) -> bool:
+        """Return whether *caller* made the call that waits, or is one of those who are named to answer it."""
+        if caller.principal == pending.principal:
+            return True
+        is_for_others = pending.approvers is not None or self.may_answer is not None
+        return is_for_others and await self.allows(pending, caller)
 
     def _require_open(self, entry: StoredPending) -> None:
         pending = entry.pending

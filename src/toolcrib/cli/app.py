@@ -103,15 +103,18 @@ class Session:
         return open_sources(sources or (), self.settings, store=self.store, **self.call_options, **how)
 
     @asynccontextmanager
-    async def crib(self) -> "AsyncGenerator[Crib]":
+    async def crib(self, *, with_grants: bool = True) -> "AsyncGenerator[Crib]":
         """Start a crib of the settings and the store, without tools."""
-        from .. import auth as auth  # before the store, whose extra is a part of this one
+        if with_grants:
+            from .. import auth as auth  # before the store, whose extra is a part of this one
         from ..workbench import Crib
         from ..workbench.credentials import configured
 
         log_to_stderr(tracebacks=False)
-        store = {} if self.store is None else {"store": self.store}
-        options = {**self.settings.options(), **configured(self.settings, store, default_store=True)}
+        given: dict[str, Any] = {} if self.store is None else {"store": self.store}
+        if not with_grants:
+            given["broker"] = None
+        options = {**self.settings.options(), **configured(self.settings, given, default_store=True)}
         crib = Crib((), **options)
         crib.own(options["store"])
         async with crib:

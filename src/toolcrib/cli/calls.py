@@ -1,7 +1,7 @@
 """`toolcrib pending`, `calls` and `keys`: open questions, the call log, and the keys of a server, in the store."""
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core import Answer, Approve, CallRecord, Deny, Pending, ToolcribError
+from ..core import Answer, Approve, Caller, CallRecord, Deny, Pending, ToolcribError
 from .app import Session, command, group
 from .terminal import UsageError, counted, echo, one_line
 
@@ -35,6 +35,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _PendingId = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib pending list.")]
 _Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls of this caller.")]
 _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
+_Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="NAME", help="A group that who answers is in; repeatable.")
+]
 IsDone = Annotated[bool | None, typer.Option("--done/--not-done", help="Whether it took effect.")]
 SettledBy = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; by default you.")]
 
@@ -45,7 +48,7 @@ SettledBy = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who
 @command(pending, "list", takes=TAKES)
 async def list_pending(session: Session, principal: _Principal = None) -> None:
     """List the calls that wait, the oldest first."""
-    async with session.crib() as crib:
+    async with session.crib(with_grants=False) as crib:
         data = [question.to_dict() for question in await crib.pendings(principal=principal)]
     session.show(data, columns=("id", "kind", "principal", "tool", "message"))
 
@@ -53,14 +56,14 @@ async def list_pending(session: Session, principal: _Principal = None) -> None:
 @command(pending, "show", takes=TAKES)
 async def show_pending(session: Session, pending_id: _PendingId) -> None:
     """Show one call that waits, always as JSON."""
-    async with session.crib() as crib:
+    async with session.crib(with_grants=False) as crib:
         session.output.json((await _find(crib, pending_id)).to_dict())
 
 
 @command(pending, "approve", takes=TAKES)
-async def approve(session: Session, pending_id: _PendingId, by: _By = "local") -> None:
+async def approve(session: Session, pending_id: _PendingId, by: _By = "local", group: _Groups = None) -> None:
     """Approve a call: it runs, once, when it is made again."""
-    await _answer(session, pending_id, Approve(), by)
+    await _answer(session, pending_id, Approve(), by, group)
 
 
 @command(pending, "deny", takes=TAKES)
@@ -69,16 +72,17 @@ async def deny(
     pending_id: _PendingId,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The model reads it.")] = "",
     by: _By = "local",
+    group: _Groups = None,
 ) -> None:
     """Deny a call, or an answer."""
-    await _answer(session, pending_id, Deny(reason), by)
+    await _answer(session, pending_id, Deny(reason), by, group)
 
 
-async def _answer(session: Session, pending_id: str, answer: Answer, by: str) -> None:
-    async with session.crib() as crib:
+async def _answer(session: Session, pending_id: str, answer: Answer, by: str, groups: Sequence[str] | None) -> None:
+    async with session.crib(with_grants=False) as crib:
         if (await _find(crib, pending_id)).kind == "input" and isinstance(answer, Approve):
             raise ToolcribError("This waits for an input. Make the call again at a terminal to enter it.")
-        pending = await crib.answer(pending_id, answer, by=by)
+        pending = await crib.answer(pending_id, answer, by=Caller(by, groups=frozenset(groups or ())))
     outcome = "Approved: it runs, once, when" if isinstance(answer, Approve) else "Denied: the model reads it when"
     session.show(pending.to_dict(), text=f"{outcome} '{pending.principal}' calls '{pending.tool}' again.")
 
@@ -167,7 +171,7 @@ async def settle_call(
     by: SettledBy = None,
 ) -> None:
     """Settle a lost call. Where it was not done, it runs when it is made again with its key."""
-    async with session.crib() as crib:
+    async with session.crib(with_grants=False) as crib:
         await settle_in(crib, session, id, is_done, by, unknown="There is no lost call '{}'. See: toolcrib calls lost")
 
 

@@ -22,7 +22,7 @@ from ..workbench import Workbench
 from ..workbench.read_result import ResultContent, read_part
 from .api_calls import CallEndpoint, bench_for
 from .api_document import document
-from .api_tasks import task_routes
+from .api_tasks import invalid, page_of, task_routes
 from .callers import Callers
 from .problems import Refused
 from .wire import TooLarge, part_bytes, read_body, to_bytes
@@ -30,6 +30,10 @@ from .wire import TooLarge, part_bytes, read_body, to_bytes
 _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_PART_CHARS = 256 * 1024
 """The most that a part of a large result has."""
+_SETTINGS = (
+    ": `approvers` of a [[rule]], or `may_answer` of the program, say who may beside its caller. The operator answers "
+    "with `toolcrib pending`."
+)
 _REASONS = {
     "unknown": (404, "Unknown pending call"),
     "foreign": (403, "Not yours to answer"),
@@ -77,9 +81,15 @@ class _API:
 
     async def pendings(self, request: Request) -> Response:
         bench = await self._bench(request)
-        own = None if bench.crib.options["may_answer"] is not None else bench.caller.principal
-        visible = [item for item in await bench.pendings(principal=own) if await _may_see(bench, item)]
-        return _json({"pending": [pending.to_dict() for pending in visible]})
+        after, limit = page_of(request)
+        # Without a method to tell, the policy is a function, which may name any approver.
+        has_approver = getattr(bench.crib.options["policy"], "has_approver", lambda _: True)
+        of_others = bench.crib.options["may_answer"] is not None or has_approver(bench.caller)
+        try:
+            visible, following = await bench.crib.pending.visible(bench.caller, after or "", limit, of_others=of_others)
+        except ValueError:
+            raise invalid("'after' is `next` of the page before.") from None
+        return _json({"pending": [pending.to_dict() for pending in visible], "next": following})
 
     async def answer(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -87,9 +97,9 @@ class _API:
         waits = await bench.crib.pending.store.get(request.path_params["id"])
         if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]
-            raise Refused(status, title, "This is for others to answer: see `may_answer`.", reason="foreign")
+            raise Refused(status, title, f"This is for others to answer{_SETTINGS}", reason="foreign")
         try:
-            outcome = await bench.answer(request.path_params["id"], answer, by=bench.caller.principal)
+            outcome = await bench.answer(request.path_params["id"], answer)
         except AnswerError as error:
             status, title = _REASONS[error.reason]
             raise Refused(status, title, str(error), reason=error.reason) from None
@@ -112,9 +122,7 @@ class _API:
             raise Refused(404, "Unknown call", "There is no call with a key under this id.", reason="unknown")
         pending = _to_settle(entry)
         if not await _may_see(bench, pending) or not await bench.crib.pending.allows(pending, by):
-            raise Refused(
-                403, "Not yours to settle", "This is for others to settle: see `may_answer`.", reason="foreign"
-            )
+            raise Refused(403, "Not yours to settle", f"This is for others to settle{_SETTINGS}", reason="foreign")
         recorders = bench.crib.recorders
         if not await settle(store.ledger, entry, is_done=data["done"], by=by, recorders=recorders):
             raise Refused(409, "Not lost", "This call is not lost, or not any more. Make it again.", reason="replayed")
@@ -169,12 +177,7 @@ class _API:
 
 
 async def _may_see(bench: Workbench, pending: Pending) -> bool:
-    """Return whether the caller made the call that waits, or may answer it as the host says."""
-    by = bench.caller.principal
-    if by == pending.principal:
-        return True
-    # Where the host has not said who may answer, only the caller may whose call waits.
-    return bench.crib.options["may_answer"] is not None and await bench.crib.pending.allows(pending, by)
+    return await bench.crib.pending.may_see(pending, bench.caller)
 
 
 def _to_settle(entry: LedgerEntry) -> Pending:

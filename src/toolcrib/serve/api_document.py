@@ -59,6 +59,7 @@ def _query(name: str, description: str, **schema: Any) -> _Object:
 _TEXT: _Object = {"type": "string"}
 _NAME: _Object = {"type": "string", "minLength": 1}
 _MOMENT: _Object = {"type": "string", "format": "date-time"}
+_TEXTS: _Object = {"type": "array", "items": {"type": "string"}}
 _COUNT: _Object = {"type": "integer", "minimum": 0}
 _ANY: _Object = {"type": "object"}
 
@@ -144,12 +145,17 @@ _SCHEMAS: _Object = {
             url=_TEXT,
             schema=_ANY,
             others_only={"type": "boolean"},
+            approvers=_object([], groups=_TEXTS, principals=_TEXTS),
         ),
         "description": "What a call waits for.",
     },
     "Answer": {
         "oneOf": [
-            {**_object(kind={"const": "approve"}), "additionalProperties": False},
+            {
+                **_object(["kind"], kind={"const": "approve"}, arguments=_ANY),
+                "description": "With `arguments`, it runs with these in place of those that were sent.",
+                "additionalProperties": False,
+            },
             {**_object(["kind"], kind={"const": "deny"}, reason=_TEXT), "additionalProperties": False},
             {
                 **_object(kind={"const": "input"}, value={"description": "What was asked for."}),
@@ -195,6 +201,11 @@ _SCHEMAS: _Object = {
 }
 
 _TOOL = _path("name", "The name of a tool. A `/` in it is sent as `%2F`.")
+
+_PAGE = [
+    _query("after", "`next` of the page before.", **_NAME),
+    _query("limit", "How many to return at most; 50.", type="integer", minimum=1, maximum=200),
+]
 
 _TASK = _path("id", "The id of the task.")
 
@@ -246,7 +257,11 @@ _PATHS: _Object = {
         "get": {
             "operationId": "list_pending",
             "summary": "What the caller's calls wait for, and what the caller may answer.",
-            "responses": _answer("The oldest first.", _object(pending={"type": "array", "items": _ref("Pending")})),
+            "parameters": _PAGE,
+            "responses": _answer(
+                "A page, the oldest first. It may have fewer than `limit`, or none, and be followed by another.",
+                _object(pending={"type": "array", "items": _ref("Pending")}, next={"type": ["string", "null"]}),
+            ),
         }
     },
     "/api/pending/{id}/answer": {
@@ -279,10 +294,7 @@ _PATHS: _Object = {
         "get": {
             "operationId": "list_tasks",
             "summary": "The caller's tasks, the newest first.",
-            "parameters": [
-                _query("after", "`next` of the page before.", **_NAME),
-                _query("limit", "How many to return at most; 50.", type="integer", minimum=1, maximum=200),
-            ],
+            "parameters": _PAGE,
             "responses": _answer(
                 "A page.",
                 _object(tasks={"type": "array", "items": _ref("Task")}, next={"type": ["string", "null"]}),

@@ -33,17 +33,15 @@ class _TaskAPI:
         self._callers = callers
 
     async def list_tasks(self, request: Request) -> Response:
-        bench, query = await bench_for(self._callers, request.scope), request.query_params
-        if unknown := query.keys() - {"after", "limit"}:
-            raise _invalid(f"There is no parameter '{min(unknown)[:40]}': after, limit.")
-        limit, after = _limit(query.get("limit", "50")), query.get("after")
+        bench = await bench_for(self._callers, request.scope)
+        after, limit = page_of(request)
         tasks: Sequence[Task] = ()
         try:
             if bench.crib.database is not None:
                 own, thread = bench.caller.principal, bench.caller.thread
                 tasks = await bench.crib.tasks.list(principal=own, thread=thread, after=after, limit=limit + 1)
         except UnknownTaskError:
-            raise _invalid("'after' is the id of one of your tasks: `next` of the page before.") from None
+            raise invalid("'after' is the id of one of your tasks: `next` of the page before.") from None
         following = tasks[limit - 1].id if len(tasks) > limit else None
         data = [task.to_dict(with_content=False) for task in tasks[:limit]]
         return Response(to_bytes({"tasks": data, "next": following}), media_type="application/json")
@@ -88,13 +86,18 @@ async def _task(bench: Workbench, id: str) -> Task:  # noqa: A002
     raise Refused(404, "Unknown task", "There is no task with this id. Its result may have expired.")
 
 
-def _limit(text: str) -> int:
+def page_of(request: Request) -> tuple[str | None, int]:
+    """Return after what the page of *request* begins, and how many it has. Raises Refused."""
+    query = request.query_params
+    if unknown := query.keys() - {"after", "limit"}:
+        raise invalid(f"There is no parameter '{min(unknown)[:40]}': after, limit.")
+    text = query.get("limit", "50")
     if text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= _MAX_COUNT:
-        return int(text)
-    raise _invalid(f"'limit' is a whole number from 1 to {_MAX_COUNT}.")
+        return query.get("after"), int(text)
+    raise invalid(f"'limit' is a whole number from 1 to {_MAX_COUNT}.")
 
 
-def _invalid(detail: str) -> Refused:
+def invalid(detail: str) -> Refused:
     return Refused(422, "Invalid query", detail)
 
 

@@ -36,6 +36,7 @@ _log = logging.getLogger("toolcrib")
 _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""
 _AT_ONCE = timedelta(seconds=1)
+MAX_PLACE_CHARS = 18
 _LOCK = 0x70656E64  # of those who open, on PostgreSQL
 
 _t = PENDINGS.c
@@ -157,6 +158,22 @@ class DatabasePendings:
         rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
         # In a thread that writes nothing: thousands of rows take as long as a slow call.
         return await asyncio.to_thread(lambda: [entry.pending for entry, _ in self._decoded(rows)])
+
+    async def page(
+        self, after: str, limit: int, /, *, now: datetime, principal: str | None = None
+    ) -> Sequence[tuple[str, Pending]]:
+        """Return at most *limit* of what `waiting` does, after the one at the place *after*, each with its place.
+
+        Raises ValueError for what is no place.
+        """
+        if not after.isascii() or len(after) > MAX_PLACE_CHARS:
+            raise ValueError("not a place")
+        query = _WAITING.where(_t.expires_at > encode_time(await self._see(now)), _t.number > int(after or 0))
+        query = query if principal is None else query.where(_t.principal == encode_name(principal))
+        rows = await self._store.transact(lambda c: c.execute(query.limit(limit)).mappings().fetchall(), write=False)
+        return await asyncio.to_thread(
+            lambda: [(str(row["number"]), entry.pending) for entry, row in self._decoded(rows)]
+        )
 
     def __repr__(self) -> str:
         return f"<DatabasePendings in {self._store.place}>"

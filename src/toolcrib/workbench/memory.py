@@ -79,6 +79,17 @@ class MemoryPendings:
             pendings = [entry.pending for entry in self._current("open")]
             return [pending for pending in pendings if principal in (None, pending.principal)]
 
+    async def page(
+        self, after: str, limit: int, /, *, now: datetime, principal: str | None = None
+    ) -> Sequence[tuple[str, Pending]]:
+        """Return at most *limit* of what `waiting` does, after the id *after*, each with its own."""
+        with self._lock:
+            self._see(now)
+            ids = [*self._stored]
+            later = {*ids[ids.index(after) + 1 :]} if after in self._stored else {*ids}
+            pendings = [entry.pending for entry in self._current("open") if entry.pending.id in later]
+        return [(one.id, one) for one in pendings if principal in (None, one.principal)][:limit]
+
     def __repr__(self) -> str:
         return f"<MemoryPendings: {len(self._stored)}>"
 

@@ -380,7 +380,7 @@ class Rules:
         """Return the same policy for tools that come and go: see `GuardedRules`."""
         return GuardedRules(self, specs, doors)
 
-    def may_answer(self, caller: Caller) -> bool:
+    def has_approver(self, caller: Caller) -> bool:
         """Return whether a rule names *caller* among its approvers."""
         return any(rule.approvers is not None and is_approver(caller, rule.approvers) for rule in self._rules)
 

@@ -1,0 +1,111 @@
+"""Over HTTP: who sees what waits, page by page, and answers it, with other arguments too."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from toolcrib import Caller, Crib, tool
+from toolcrib.serve import asgi_app
+from toolcrib.workbench import Ask, Rule, Rules
+
+LEADS = Rules([Rule(do="ask", approvers={"groups": ["leads"], "principals": ["alice"]})])
+
+
+@tool(destructive=True)
+def drop(name: str, number: int = 1) -> str:
+    """Drop something."""
+    return f"dropped {number} {name}"
+
+
+def caller(headers: Any) -> Caller:
+    name, _, group = headers["user"].partition("/")
+    return Caller(name, groups=frozenset({group} if group else ()))
+
+
+@asynccontextmanager
+async def client(**options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    app = asgi_app(Crib([drop], **options), caller)
+    transport = httpx2.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost:8642", headers={"user": "ada"}) as opened,
+    ):
+        yield opened
+
+
+async def dropped(api: httpx2.AsyncClient, name: str, user: str = "ada") -> dict[str, Any]:
+    answer = await api.post("/api/tools/drop/call", json={"name": name}, headers={"user": user})
+    result: dict[str, Any] = answer.json()
+    return result
+
+
+async def seen(api: httpx2.AsyncClient, user: str) -> list[str]:
+    """Return who waits, of all pages of two."""
+    names: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        params = {"limit": "2", **({"after": after} if after else {})}
+        page = (await api.get("/api/pending", params=params, headers={"user": user})).json()
+        assert len(page["pending"]) <= 2
+        names += [one["principal"] for one in page["pending"]]
+        after = page["next"]
+    return names
+
+
+@pytest.mark.parametrize("policy", [LEADS, lambda *_: Ask(approvers={"groups": "leads", "principals": "alice"})])
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_approvers_see_and_answer_what_waits_and_others_do_not(
+    policy: Any, is_stored: bool, tmp_path: Path
+) -> None:
+    store = {"store": tmp_path / "store.db"} if is_stored else {}
+    async with client(policy=policy, **store) as api:
+        waits = [(await dropped(api, name, user))["pending"] for user in ("ada", "bob") for name in ("x", "y", "z")]
+        everything = ["ada"] * 3 + ["bob"] * 3
+        assert await seen(api, "lin/leads") == everything
+        assert await seen(api, "alice") == everything
+        assert await seen(api, "ada") == ["ada"] * 3
+        assert await seen(api, "eve") == []
+        assert await seen(api, "lin/lead") == []
+
+        async def answer(user: str, **answer: Any) -> httpx2.Response:
+            url = f"/api/pending/{waits[0]['id']}/answer"
+            return await api.post(url, json={"kind": "approve", **answer}, headers={"user": user})
+
+        refused = await answer("eve")
+        assert (refused.status_code, "`approvers` of a [[rule]]" in refused.json()["detail"]) == (403, True)
+        refused = await answer("ada")
+        assert (refused.status_code, "'alice' or a member of 'leads'" in refused.json()["detail"]) == (403, True)
+        invalid = await answer("lin/leads", arguments={"name": "x", "number": "many"})
+        assert (invalid.status_code, "number" in invalid.json()["detail"]) == (422, True)
+        assert (await answer("lin/leads", arguments={"name": "x"}, tool="other")).status_code == 422
+        assert (await answer("lin/leads", arguments={"name": "x", "number": 7})).status_code == 200
+        assert (await answer("alice")).status_code == 409
+        assert await seen(api, "alice") == everything[1:]
+        result = await dropped(api, "x")
+        assert [part["text"] for part in result["content"]] == [
+            "dropped 7 x",
+            '\'lin\' has changed the arguments of this call to: {"name": "x", "number": 7}',
+        ]
+
+
+async def test_a_page_of_what_waits_is_as_it_is_asked_for() -> None:
+    async with client(policy=LEADS) as api:
+        for query in ({"limit": "0"}, {"limit": "201"}, {"before": "1"}):
+            assert (await api.get("/api/pending", params=query)).status_code == 422
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "9" * 40, "\u0661"])
+async def test_a_place_that_no_page_ended_at_is_refused(after: str, tmp_path: Path) -> None:
+    async with client(policy=LEADS, store=tmp_path / "store.db") as api:
+        assert (await api.get("/api/pending", params={"after": after})).status_code in (200, 422)
+        assert (await api.get("/api/pending")).json() == {"pending": [], "next": None}
+
+
+def test_what_others_wait_for_is_read_for_those_alone_who_may_be_approvers() -> None:
+    lead = Caller("lin", groups=frozenset({"leads"}))
+    assert [LEADS.has_approver(one) for one in (lead, Caller("alice"), Caller("eve"))] == [True, True, False]
+    assert not Rules([Rule(do="ask")]).has_approver(lead)
