@@ -546,7 +546,7 @@ async def database(world: World) -> None:
 
 @door(
     *("Crib.add_view", "Crib.by_caller", "Crib.close_resources", "Crib.describe", "Crib.drop_view", "Crib.is_own"),
-    *("Crib.keep_view", "Crib.database", "Crib.own", "Crib.program", "Crib.require_open"),
+    *("Crib.keep_view", "Crib.marks", "Crib.database", "Crib.own", "Crib.program", "Crib.require_open"),
     *("Crib.runtime_for", "Crib.start_required", "Crib.offering", "Crib.reopen", "Crib.settle_sources"),
 )
 async def runtime(world: World) -> None:

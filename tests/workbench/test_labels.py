@@ -5,13 +5,29 @@ the thread knowing of it afterwards.
 """
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
-from toolcrib import Approve, Call, Caller, Crib, Handle, Result, SetupError, Text, ToolError, Workbench, tool
+from toolcrib import (
+    Approve,
+    Call,
+    Caller,
+    Crib,
+    File,
+    Handle,
+    Image,
+    Result,
+    SetupError,
+    Text,
+    ToolError,
+    Workbench,
+    formats,
+    tool,
+)
 from toolcrib.agent import Agent, ScriptedModel
 from toolcrib.bridges.host import Host, metadata
 from toolcrib.core.source import Prompt, PromptMessage, Resource, ResourceContent
@@ -627,6 +643,33 @@ async def test_a_cassette_keeps_labels(tmp_path: Path) -> None:
                     facts = await crib.store.threads.recall("ada", "t1", {"seen untrusted"})
                     assert facts == {"seen untrusted"}
                     await crib.store.threads.clear()
+
+
+@tool(labels=["untrusted"])
+async def web_json(kind: str) -> Any:
+    """Fetch structured data, text, or text beside an image."""
+    picture = Image(b"\x89PNG")
+    kinds: dict[str, Any] = {
+        "data": {"page": EVIL},
+        "text": EVIL,
+        "both": [Text(EVIL), picture],
+        "file": File(EVIL.encode(), "text/plain", "page.txt"),
+    }
+    return kinds[kind]
+
+
+@pytest.mark.parametrize("kind", ["data", "text", "both", "file"])
+@pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "gemini", "bedrock", "mcp"])
+async def test_every_format_shows_what_is_untrusted_between_its_delimiters(name: str, kind: str) -> None:
+    async with Workbench([web_json], policy=Rules([], mark_untrusted=True)) as bench:
+        result = await bench.call(Call("web_json", {"kind": kind}, id="call_1"))
+        form = getattr(formats, name)
+        text = str(form.messages([result], bench.specs()))
+        before, begin, rest = text.partition("[Data from an untrusted source up to ")
+        inside, end, after = rest.partition(f"[{rest[:16]}: the end of the data]")
+        assert (bool(begin), bool(end), EVIL in before, EVIL in after) == (True, True, False, False)
+        encoded = base64.b64encode(EVIL.encode()).decode()
+        assert EVIL in inside or encoded in inside or repr(EVIL.encode()) in inside
 
 
 async def test_settings_label_a_source(tmp_path: Path) -> None:

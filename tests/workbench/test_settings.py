@@ -272,6 +272,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_MAX_RESULT_CHARS": "5000",
         "TOOLCRIB_PENDING_TIMEOUT_S": "7",
         "TOOLCRIB_POLICY_DEFAULT": "deny",
+        "TOOLCRIB_POLICY_MARK_UNTRUSTED": "yes",
         "TOOLCRIB_SERVER_HOST": "localhost",
         "TOOLCRIB_SERVER_PORT": "0",
         "TOOLCRIB_SERVER_PUBLIC_BASE_URL": "https://tools.example.com",

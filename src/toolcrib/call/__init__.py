@@ -3,6 +3,7 @@
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import keep, may_be_repeated, within
+from .labels import UNTRUSTED, marked
 from .once import TASK_LIFE, lost, require_key, restored, settle, stored
 from .pending import PendingCalls, caller_names, is_approver
 from .pipeline import check, error_result, needs_approval, resolved, run
@@ -19,6 +20,7 @@ __all__ = [
     "Resources",
     "Retry",
     "Runtime",
+    "UNTRUSTED",
     "Patient",
     "StepLog",
     "TASK_LIFE",
@@ -32,6 +34,7 @@ __all__ = [
     "error_result",
     "keep",
     "lost",
+    "marked",
     "may_be_repeated",
     "require_key",
     "resolved",

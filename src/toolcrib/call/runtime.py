@@ -129,6 +129,8 @@ class Runtime:
     """What threads remember."""
     remembers: bool = False
     """Whether the policy asks for that."""
+    marks: bool = False
+    """Whether models are told what is untrusted."""
     ledger: Ledger | None = None
     """Where calls with an idempotency key are stored."""
     redact_also: Callable[[Credential], None] = lambda credential: None

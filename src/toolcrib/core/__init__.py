@@ -19,6 +19,7 @@ from .content import (
     Text,
     content_from_dict,
     content_to_dict,
+    text_of_file,
 )
 from .context import Context, Depends, Handle, Redaction, Variables
 from .errors import (
@@ -99,6 +100,7 @@ __all__ = [
     "content_from_dict",
     "content_of",
     "content_to_dict",
+    "text_of_file",
     "has_parts",
     "is_source",
     "moment",

@@ -91,6 +91,18 @@ class File:
 
 Content = Text | Data | Image | Audio | File
 
+_TEXT_TYPES = frozenset(
+    {
+        "application/json",
+        "application/x-ndjson",
+        "application/xml",
+        "application/yaml",
+        "application/toml",
+        "application/javascript",
+        "application/sql",
+    }
+)
+
 _KINDS = ("text", "data", "image", "audio", "file")
 
 
@@ -115,6 +127,19 @@ def content_to_dict(part: Content, *, exact: bool = False) -> dict[str, Any]:
         case Image() | Audio():
             kind = "image" if isinstance(part, Image) else "audio"
             return {"type": kind, "data": part.base64, "media_type": part.media_type}
+
+
+def text_of_file(part: Content) -> str | None:
+    """Return the text of a text file; None for any other content, and where it is empty or not UTF-8."""
+    if not isinstance(part, File):
+        return None
+    kind = part.media_type.partition(";")[0].strip().lower()
+    if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
+        return None
+    try:
+        return part.data.decode() or None
+    except UnicodeDecodeError:
+        return None
 
 
 def _refuse(constant: str) -> None:

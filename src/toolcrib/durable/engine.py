@@ -28,6 +28,7 @@ from ..call import (
     caller_of,
     error_result,
     lost,
+    marked,
     restored,
     stored,
     streamed,
@@ -273,6 +274,8 @@ class EmbeddedTasks:
 
     def _shown(self, entry: LedgerEntry) -> Task:
         result = None if entry.result is None else restored(entry.result, Call(entry.tool, None, entry.id))
+        if result is not None and self.crib.marks:
+            result = marked(result)
         state = "queued" if entry.state == "released" or entry.is_abandoned else entry.state
         return Task(
             id=entry.id,

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from ..core import Audio, Call, Content, Data, File, Image
+from ..core import Audio, Call, Data, File, Image
+from ..core import text_of_file as text_of_file
 from . import reading
 
 if TYPE_CHECKING:
@@ -15,31 +16,6 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 50_000_000
 """Larger pictures are not decoded: a file of a few kilobytes can stand for gigabytes. 8K has 33 million."""
-
-_TEXT_TYPES = frozenset(
-    {
-        "application/json",
-        "application/x-ndjson",
-        "application/xml",
-        "application/yaml",
-        "application/toml",
-        "application/javascript",
-        "application/sql",
-    }
-)
-
-
-def text_of_file(part: Content) -> str | None:
-    """Return the text of a text file; None for any other content, and where it is empty or not UTF-8."""
-    if not isinstance(part, File):
-        return None
-    kind = part.media_type.partition(";")[0].strip().lower()
-    if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
-        return None
-    try:
-        return part.data.decode() or None
-    except UnicodeDecodeError:
-        return None
 
 
 def arguments_of(call: Call) -> dict[str, Any]:

@@ -6,6 +6,7 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from math import inf, nextafter
 from typing import Any, Literal, TypeVar
@@ -17,7 +18,8 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
-from ..core import Call, CancellationToken, Progress, Result, ToolError
+from ..call import UNTRUSTED
+from ..core import Call, CancellationToken, Progress, Result, ToolError, ToolSpec
 from ..formats import mcp as form
 from ..machinery import current_client
 from ..workbench import Crib, Workbench
@@ -116,7 +118,7 @@ class _Handlers:
         await bench.results.look()
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
-        tools = [wire.Tool.model_validate(form.tool_definition(spec)) for spec in specs]
+        tools = [wire.Tool.model_validate(form.tool_definition(self._promised(spec))) for spec in specs]
         return self._list(wire.ListToolsResult(tools=tools, next_cursor=cursor))
 
     async def call_tool(
@@ -146,7 +148,7 @@ class _Handlers:
             if result.error.code == "unknown_tool":
                 raise _unknown(result.error)
             _require_capabilities(request, result.error)
-        call_result = form.call_result(result, None if tool is None else tool.spec.output_schema)
+        call_result = form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
         if result.pending is not None:
             call_result["content"] = [
                 {"type": "text", "text": form.encodable(instructions(result.pending, self._crib))}
@@ -283,6 +285,11 @@ class _Handlers:
             return MCPError(wire.INTERNAL_ERROR, form.encodable(instructions(pending, self._crib)), data)
         assert result.error is not None
         return offered.error_of(result.error, data)
+
+    def _promised(self, spec: ToolSpec) -> ToolSpec:
+        """Return *spec* as it is kept: what is marked as data is no longer as an output schema has it."""
+        is_marked = self._crib.marks and UNTRUSTED in spec.labels
+        return replace(spec, output_schema=None) if is_marked else spec
 
     def _list(self, result: ListT) -> ListT:
         return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})

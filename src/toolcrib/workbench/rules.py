@@ -314,11 +314,13 @@ class _NotJudged(ToolError):
 class Rules:
     """A policy of rules: the first that matches decides, and where none does, *default*.
 
+    With *mark_untrusted*, models are shown results with the label `untrusted` between random delimiters, as data.
     Raises SetupError for a default that is not a decision.
     """
 
-    def __init__(self, rules: Iterable[Rule], *, default: Do = "allow") -> None:
+    def __init__(self, rules: Iterable[Rule], *, default: Do = "allow", mark_untrusted: bool = False) -> None:
         self._rules = tuple(rules)
+        self.mark_untrusted = mark_untrusted
         if not all(isinstance(rule, Rule) for rule in self._rules):
             raise SetupError("Rules takes Rule objects. For data, as in a file, use rules_from_data([...]).")
         if default not in get_args(Do):
@@ -386,7 +388,8 @@ class Rules:
 
     def all_optional(self) -> "Rules":
         """Return the same rules for some of their tools: what they name may be missing."""
-        return Rules([replace(rule, optional=True) for rule in self._rules], default=self._default.do)
+        rules = [replace(rule, optional=True) for rule in self._rules]
+        return Rules(rules, default=self._default.do, mark_untrusted=self.mark_untrusted)
 
     def named(self) -> Iterator[tuple[str, Rule]]:
         """Return the rules, each with the name under which its decision is recorded."""

@@ -224,6 +224,10 @@ class PolicyTable(Strict):
     """What the rules leave open."""
 
     default: Do = Field(default="allow", description="What to do with calls that no rule matches.")
+    mark_untrusted: bool = Field(
+        default=False,
+        description="Whether models are shown results with the label 'untrusted' between random delimiters, as data.",
+    )
 
 
 class ServerTable(Strict):
@@ -531,7 +535,7 @@ class Settings:
             "limits": self.limits,
             "retries": self.retries,
             # Without a policy there is nothing to ask, which is faster.
-            "policy": self.rules if values.rule or values.policy.default != "allow" else None,
+            "policy": self.rules if values.rule or values.policy != PolicyTable() else None,
             "variables": values.variables,
             "secrets": self.secrets,
             "task_concurrency": values.tasks.concurrency,
@@ -650,7 +654,11 @@ class _Reader:
                 file=self._file,
                 sources=self._sources(values) if sources is None else sources,
                 values=values,
-                rules=Rules(self._make("rule", values.rule, Rule), default=values.policy.default),
+                rules=Rules(
+                    self._make("rule", values.rule, Rule),
+                    default=values.policy.default,
+                    mark_untrusted=values.policy.mark_untrusted,
+                ),
                 limits=tuple(self._make("limit", values.limit, Limit)),
                 retries=tuple(self._make("retry", values.retry, Retry)),
                 webhooks=dict(self._webhooks(values)),

@@ -270,6 +270,11 @@ class Crib(Startable):
         if "tasks" in self.__dict__:
             await self.tasks.drain(timeout_s)
 
+    @property
+    def marks(self) -> bool:
+        """Whether models are shown results with the label `untrusted` as data: `mark_untrusted` of the rules."""
+        return getattr(self.options["policy"], "mark_untrusted", False)
+
     # For workbenches
 
     def runtime_for(
@@ -292,6 +297,7 @@ class Crib(Startable):
             ledger=getattr(self.store, "ledger", None),
             threads=getattr(self.store, "threads", None),
             remembers=getattr(options["policy"], "remembers", False),
+            marks=self.marks,
             retries=tuple(options["retries"]) or None,
             redaction=redaction,
             recorders=recorders,
