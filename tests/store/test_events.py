@@ -182,7 +182,7 @@ async def test_events_that_are_written_anew_are_found(stores: tuple[Store, Store
     previous = chain[0]["hash"]
     for row in chain[1:]:
         forged = {**row, "fields": row["fields"].replace("pay", "see")}
-        previous = forged["hash"] = events.event_hash(previous, forged)
+        previous = forged["hash"] = events.hash_of(previous, forged)
         await update(store, row["number"], **forged)
     result = await verified(store)
     assert "Events 2 to 2 of the chain" in result.problems[0]
@@ -231,7 +231,7 @@ async def test_what_calls_wait_for_and_who_has_settled_what_are_events(store: St
     assert not await store.pendings.answer("p1", Approve(), by="eve", now=NOW)
     asked, answered = [row for row in await rows_of(store) if row["chain"]]
     assert {asked["principal"], answered["principal"]} == {"ada"}
-    about = {"id": "p1", "tool": "pay", "thread": "t", "question": "approval", "digest": store.keys.keyed("secret")}
+    about = {"id": "p1", "tool": "pay", "thread": "t", "question": "approval", "digest": store.keys.digest(b"secret")}
     assert json.loads(asked["fields"]) == {"kind": "asked", **about}
     assert json.loads(answered["fields"]) == {"kind": "answered", **about, "decision": "approve", "by": "bob"}
     entry = LedgerEntry("run_1", "ada", "k", "d", "pay", "t", False, NOW, approved_by="bob", approval="secret")
@@ -241,7 +241,7 @@ async def test_what_calls_wait_for_and_who_has_settled_what_are_events(store: St
         await asyncio.sleep(0.01)
     assert await store.ledger.settle(entry, {"text": "done"}, by="cleo")
     settled = json.loads((await rows_of(store))[-2]["fields"])
-    about = {"id": "run_1", "tool": "pay", "thread": "t", "digest": store.keys.keyed("secret")}
+    about = {"id": "run_1", "tool": "pay", "thread": "t", "digest": store.keys.digest(b"secret")}
     assert settled == {"kind": "settled", **about, "decision": "done", "by": "cleo"}
     assert (await verified(store)).problems == []
 

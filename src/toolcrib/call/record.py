@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +21,6 @@ from ..machinery import (
     log_failure,
     redacted,
     redacted_json,
-    text_digest,
 )
 from .execute import ENDED, Bounded, awaiting
 from .runtime import Runtime, Trail
@@ -53,7 +52,7 @@ async def record_started(
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
         if trail.questions is not None:
             record.digest = trail.questions.digest
-        if runtime.records_content or runtime.records_digests:
+        if runtime.records_content or runtime.digest is not None:
             await in_thread_if_long(partial(_add_arguments, record, call, runtime, outer), call.arguments)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
@@ -95,14 +94,13 @@ async def record_finished(
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         if trail.digest is not None:
             record.digest = trail.digest or None
-        if runtime.records_content or (runtime.records_digests and record.arguments_digest is None):
+        if runtime.records_content or (runtime.digest is not None and record.arguments_digest is None):
             await in_thread_if_long(partial(_add_arguments, record, call, runtime, trail), call.arguments)
         if runtime.records_content:
             record.result = await in_thread_if_long(partial(_bounded, result.text, runtime), result.text)
-        if runtime.records_digests:
-            parts = [getattr(part, "data", None) or part.text for part in content]
-            is_large = record.result_bytes > LONG_CHARS
-            record.result_digest = await in_thread(partial(text_digest, *parts)) if is_large else text_digest(*parts)
+        if runtime.digest is not None:
+            make = partial(_digest_of, content, runtime.digest)
+            record.result_digest = await in_thread(make) if record.result_bytes > LONG_CHARS else make()
     except Exception as raised:
         log_failure(_FAILED.format(_bounded(call.tool, runtime, MAX_NAME_CHARS)), raised, runtime.redaction)
         return
@@ -202,8 +200,13 @@ def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trai
     if runtime.records_content:
         record.arguments = _bounded(text, runtime)
         record.sent = trail.sent and _bounded(trail.sent, runtime)
-    if runtime.records_digests:
-        record.arguments_digest = text_digest(text)
+    if runtime.digest is not None:
+        record.arguments_digest = runtime.digest(text.encode(errors="surrogatepass"))
+
+
+def _digest_of(content: Iterable[Content], digest: Callable[[bytes], str]) -> str:
+    parts = [getattr(part, "data", None) or part.text.encode(errors="surrogatepass") for part in content]
+    return digest(b"".join(parts))
 
 
 def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:

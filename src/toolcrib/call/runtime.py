@@ -121,8 +121,8 @@ class Runtime:
     handles: ResultHandles | None = None
     records_content: bool = False
     """Whether any recorder sees arguments and results."""
-    records_digests: bool = False
-    """Whether any recorder sees digests of them."""
+    digest: Callable[[bytes], str] | None = None
+    """Makes the digests that recorders see of them."""
     task_id: str = ""
     """The task that runs: its questions are its own."""
     threads: ThreadStore | None = None

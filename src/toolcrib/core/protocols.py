@@ -151,12 +151,14 @@ class Recorder(Protocol):
     """Sees every call: `started` before its work, `finished` with how it ended. Known secrets are redacted in records.
 
     Of a call that ends before its work would begin there is only `finished`. With `with_content`, records have the
-    arguments and the result as text, bounded; with `with_digests`, digests of them. What a recorder raises is logged,
-    and the call goes on.
+    arguments and the result as text, bounded. What a recorder raises is logged, and the call goes on.
+
+    With a `digest`, they have digests of the whole texts that it has made: a keyed one, since few possible values could
+    be tried out. Of several recorders, that of the first is for all.
     """
 
     with_content: bool = False
-    with_digests: bool = False
+    digest: Callable[[bytes], str] | None = None
 
     async def started(self, record: CallRecord, /) -> None:
         """Take note that the work of a call is about to begin."""

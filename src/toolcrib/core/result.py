@@ -204,8 +204,7 @@ class CallRecord:
     the call is. `run` counts the runs of a task, whose id is `call_id`; it is None for other calls.
 
     `digest` is what an approval of the call is bound to, where a person was asked. `arguments_digest` and
-    `result_digest` are those of the texts, secrets redacted, for recorders that ask for them (`with_digests`). A digest
-    of few possible values can be guessed: it is keyed before it is stored.
+    `result_digest` are of the texts, with known secrets redacted, where a recorder has a `digest`.
     """
 
     call_id: str

@@ -25,7 +25,7 @@ from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
 from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
-from ..store.events import CHECKPOINT_INTERVAL_S, Event
+from ..store.events import CHECKPOINT_INTERVAL_S, Event, fields_json
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
 from .calls import ASKED_FIRST, NEVER_RAN, had_effect, in_order_to_drop
 
@@ -175,18 +175,26 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
     return row
 
 
-def _event(row: Mapping[str, Any], record: CallRecord) -> Event:
+def _event(row: Mapping[str, Any], record: CallRecord, store: Store) -> Event:
     """Return the event of what *row* says of *record*."""
-    is_start = row["status"] == "started"
-    event: Event = {"kind": "started" if is_start else "ended", "principal": record.caller.principal}
-    event |= {name: getattr(record, name) for name in ("id", "call_id", "tool")}
-    event |= {"profile": record.caller.profile, "thread": record.caller.thread}
-    event |= {name: getattr(record, name) for name in ("decision", "rule", "digest")}
-    event |= {"by": record.answered_by, "arguments": record.arguments_digest}
+    caller, digest, is_start = record.caller, record.digest, row["status"] == "started"
+    fields: dict[str, Any] = {
+        "id": record.id,
+        "call_id": record.call_id,
+        "profile": caller.profile,
+        "thread": caller.thread,
+        "tool": record.tool,
+        "decision": record.decision,
+        "rule": record.rule,
+        "by": record.answered_by,
+        "digest": digest and store.keys.digest(digest.encode()),
+        "arguments": record.arguments_digest or None,
+    }
     if not is_start:
-        event |= {name: row[name] for name in ("status", "code", "pending", "started_at", "duration_us")}
-        event |= {"repeated": record.repeated or None, "result": record.result_digest}
-    return event
+        fields["status"], fields["code"], fields["pending"] = row["status"], row["code"], row["pending"]
+        fields["started_at"], fields["duration_us"] = row["started_at"], row["duration_us"]
+        fields["repeated"], fields["result"] = record.repeated or None, record.result_digest or None
+    return row["principal"], fields_json("started" if is_start else "ended", fields)
 
 
 def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
@@ -406,14 +414,12 @@ class _Writer:
     def _write(self, items: list[_Item]) -> bool:
         """Write *items*, their events, and that started calls still run, at once. False where that failed."""
         lost_after = encode_time(self._clock() + timedelta(seconds=LOST_TIMEOUT_S))
-        rows = self._rows(items, lost_after)
+        rows, events = self._rows(items, lost_after)
         beat = {"owner": self._owner, "until": lost_after} if self._open else None
-        records = {item.record.id: item.record for item in items if item.record is not None}
 
         def put(connection: Connection) -> dict[str, str]:
             refusals = _put(connection, [*rows.items()], beat)
-            events = [_event(row, records[key]) for key, row in rows.items() if key not in refusals]
-            self._store.events.add_batch(connection, events)
+            self._store.events.add_batch(connection, [events[key] for key in rows if key not in refusals])
             return refusals
 
         try:
@@ -432,16 +438,17 @@ class _Writer:
             _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
         return True
 
-    def _rows(self, items: list[_Item], lost_after: int) -> dict[str, dict[str, Any]]:
-        """Return the rows of *items* by the ids of their calls: of a start and an end the end."""
+    def _rows(self, items: list[_Item], lost_after: int) -> tuple[dict[str, dict[str, Any]], dict[str, Event]]:
+        """Return the rows of *items*, and the events, by the ids of their calls: of a start and an end the end."""
         rows: dict[str, dict[str, Any]] = {}
+        events: dict[str, Event] = {}
         for item in items:
             if (record := item.record) is None:
                 continue
             try:
-                rows[record.id] = _to_row(
-                    record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
-                )
+                row = _to_row(record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after)
+                events[record.id] = _event(row, record, self._store)
+                rows[record.id] = row
             except (
                 TypeError,
                 ValueError,
@@ -449,7 +456,7 @@ class _Writer:
                 ArithmeticError,
             ) as error:  # what a policy or a middleware has put there
                 self._leave_out([item], type(error).__name__)
-        return rows
+        return rows, events
 
     def _leave_out(self, items: list[_Item], reason: str) -> None:
         """Leave *items*, of one call, out of the log, so that the others do not wait for it. Say which, and count."""
@@ -505,8 +512,8 @@ class _Writer:
 
         def tidy(connection: Connection) -> bool:
             rows = connection.execute(_LOST, {"now": encode_time(now), "most": most}).mappings().fetchall()
-            events = [{"kind": "lost", **{name: decode_name(row[name]) for name in _NAMES}} for row in rows]
-            self._store.events.add_batch(connection, events)
+            for row in rows:
+                self._store.events.add(connection, "lost", **{name: decode_name(row[name]) for name in _NAMES})
             return self._store.events.trim(connection, **bounds)
 
         return self._store.write(tidy)
@@ -589,7 +596,7 @@ class DatabaseCalls(Recorder):
         if max_bytes < 1 or size < 1 or not max_age_s > 0:
             raise SetupError("The bounds of DatabaseCalls, max_age_s, max_bytes and size, are above 0.")
         self.with_content = with_content
-        self.with_digests = True
+        self.digest = self._digest
         self.unconfirmed = 0
         self._store = store
         self.required = required
@@ -602,6 +609,13 @@ class DatabaseCalls(Recorder):
     @property
     def dropped(self) -> int:
         return self._writer().dropped
+
+    def _digest(self, data: bytes) -> str:
+        """Return a digest of *data* by the key of the store; empty where that is gone, so that calls go on."""
+        try:
+            return self._store.keys.digest(data)
+        except (SetupError, StoreError):
+            return ""
 
     async def started(self, record: CallRecord, /) -> None:
         writer = self._writer()

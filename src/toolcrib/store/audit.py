@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..core import ToolcribError
-from .events import CHECKPOINTS, event_hash, is_signed, signed_part
+from .events import CHECKPOINTS, hash_of, is_signed, signed_part
 from .tables import encode_time
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Verifier:
             elif row["chain"] != CHECKPOINTS:
                 state.end = max(state.end, position)
             return
-        expected = [event_hash(previous, row) for previous in hashes]
+        expected = [hash_of(previous, row) for previous in hashes]
         state.hashes = (row["hash"], *(value for value in expected if value != row["hash"]))
         is_sound = not hashes or row["hash"] in expected
         if row["chain"] != CHECKPOINTS:

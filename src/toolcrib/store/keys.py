@@ -48,7 +48,7 @@ class Keys:
         self._newest = b""
         self._keys: dict[bytes, AESGCM] = {}
         self._signers: list[Ed25519PrivateKey] = []
-        self._oldest = b""
+        self._digest = hashlib.blake2b()
 
     @property
     def file(self) -> Path | None:
@@ -96,10 +96,16 @@ class Keys:
         self._load(stale=True)
         return [signer.public_key().public_bytes_raw() for signer in self._signers]
 
-    def keyed(self, digest: str) -> str:
-        """Return *digest* keyed: who reads it cannot try out what it is of. By the oldest key, so that it lasts."""
-        self._load(stale=False)
-        return hmac.digest(self._oldest, digest.encode(), "sha256").hex()[:32]
+    def digest(self, data: bytes) -> str:
+        """Return a keyed digest of *data*: who reads it cannot try out what it is of.
+
+        By the oldest key, so that the same data have the same digest when there is a new one.
+        """
+        if not self._keys:
+            self._load(stale=False)
+        digest = self._digest.copy()  # which has taken the key in
+        digest.update(data)
+        return digest.hexdigest()
 
     def rotate(self) -> bytes:
         """Make a new key, if they are in a file, else read them again. The header of what is sealed from now on."""
@@ -126,7 +132,7 @@ class Keys:
         keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in keys_given}
         seeds = [hmac.digest(key, b"toolcrib signing key", "sha256") for key in keys_given]
         self._signers = [Ed25519PrivateKey.from_private_bytes(seed) for seed in seeds]
-        self._oldest = hmac.digest(keys_given[-1], b"toolcrib digests", "sha256")
+        self._digest = hashlib.blake2b(key=hmac.digest(keys_given[-1], b"toolcrib digests", "sha256"), digest_size=16)
         self._keys, self._newest = keys, next(iter(keys))
 
 

@@ -118,7 +118,8 @@ class DatabasePendings:
             is_answered = connection.execute(_ANSWER, values).rowcount == 1
             if is_answered:  # with the task that waits for it: both, or none
                 wake(connection, row["id"])
-                self._add_event(connection, "answered", pending, decision=answer.to_dict()["kind"], by=by)
+                kind, is_edited = answer.to_dict()["kind"], getattr(answer, "arguments", None) is not None
+                self._add_event(connection, "answered", pending, decision=kind, edited=is_edited or None, by=by)
             return is_answered
 
         return await self._store.transact(answer_and_wake)
@@ -196,7 +197,7 @@ class DatabasePendings:
     async def _changes_one(self, update: Update) -> bool:
         return await self._store.transact(lambda connection: connection.execute(update).rowcount == 1)
 
-    def _add_event(self, connection: Connection, kind: str, pending: Pending, **fields: str) -> None:
+    def _add_event(self, connection: Connection, kind: str, pending: Pending, **fields: Any) -> None:
         names = {"id": pending.id, "tool": pending.tool, "thread": pending.thread, "question": pending.kind}
         self._store.events.add(connection, kind, principal=pending.principal, **names, **fields, digest=pending.digest)
 

@@ -64,10 +64,15 @@ async def forget(store: "Database", principal: str, progress: Progress) -> dict[
         name, key = _name(table), list(table.primary_key)
         first_rows = select(*key).where(owner == encode_name(principal)).limit(_BATCH)
         delete, counts[name] = table.delete().where(tuple_(*key).in_(first_rows)), 0
-        work = partial(_delete, delete)
-        if table is EVENTS:  # their hashes stay, so that the chain can be verified
-            work = partial(store.events.forget, principal=principal, most=_BATCH)
-        while (number := await store.transact(work)) > 0:
+        last = 0
+        while True:
+            if table is EVENTS:  # their hashes stay, so that the chain can be verified
+                stub = partial(store.events.forget, principal=principal, after=last, most=_BATCH)
+                number, last = await store.transact(stub)
+            else:
+                number = await store.transact(partial(_delete, delete))
+            if not number:
+                break
             counts[name] += number
             progress(name, counts[name])
             await asyncio.sleep(_PAUSE_S)

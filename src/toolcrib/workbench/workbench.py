@@ -307,7 +307,7 @@ class Crib(Startable):
                 if getattr(type(recorder), "started", None) not in (None, Recorder.started)
             ),
             records_content=any(getattr(recorder, "with_content", False) for recorder in recorders),
-            records_digests=any(getattr(recorder, "with_digests", False) for recorder in recorders),
+            digest=next(filter(None, (getattr(recorder, "digest", None) for recorder in recorders)), None),
             overrides=self._overrides,
             variables={**(options["variables"] or {}), **(variables or {})},
             show_errors=options["show_errors"],
