@@ -658,6 +658,7 @@ async def mcp(world: World) -> None:
 COMMANDS: dict[str, list[list[str]]] = {
     **{name: [[name, "tools.py", *(["read"] if name != "list" else [])]] for name in ("show", "list", "call")},
     "chat": [["chat"]],
+    "eval": [["eval", "tools.py", "tools.py", "--model", "scripted:x.json"]],
     "serve": [["serve", "tools.py", "--stdio"]],
     "worker": [["worker", "tools.py", "--tool", name] for name in ("ada", "%")],  # it ends at once
     "dev": [["dev", "tools.py", "--stdio"]],
@@ -696,6 +697,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "calls follow": [["calls", "follow", "--json"]],
     "calls export": [["calls", "export"], ["calls", "export", "--since", "1d"]],
     "calls verify": [["calls", "verify", "--json"], ["calls", "verify", "tools.py"], ["calls", "verify", "--key", "%"]],
+    "calls to-scenarios": [["calls", "to-scenarios", "--principal", who] for who in ("bob", "ad_", "%")],
     "calls lost": [["calls", "lost", "--json"]],
     "calls settle": [["calls", "settle", name, "--done", "--by", "ada"] for name in ("run_%", "%", "../x")],
     "tasks list": [["tasks", "list", "--json", "--principal", who] for who in ("bob", "ad_", "%")],

@@ -1,4 +1,4 @@
-"""A model that uses a workbench: the contract of a model, the clients of providers, and the loop."""
+"""A model that uses a workbench: the contract of a model, the clients of providers, the loop, and evals."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from .scripted import ScriptedModel
 if TYPE_CHECKING:
     from .anthropic import AnthropicModel
     from .bedrock import BedrockModel
+    from .evals import EvalEstimate, EvalReport, EvalRun, evaluate
     from .gemini import GeminiModel
     from .openai import OpenAIChat, OpenAIResponses
 
@@ -22,6 +23,9 @@ __all__ = [
     "CallEvent",
     "CallFinished",
     "CallStarted",
+    "EvalEstimate",
+    "EvalReport",
+    "EvalRun",
     "GeminiModel",
     "Model",
     "ModelError",
@@ -34,15 +38,20 @@ __all__ = [
     "RunStatus",
     "ScriptedModel",
     "Trace",
+    "evaluate",
     "model_from_name",
 ]
 
-# The clients of providers, each in its own module: they come when they are first asked for.
+# The clients of providers, and evals, which read files as settings do: they come when they are first asked for.
 __getattr__ = lazy_names(
     __name__,
     {
         "AnthropicModel": ".anthropic",
         "BedrockModel": ".bedrock",
+        "EvalEstimate": ".evals",
+        "EvalReport": ".evals",
+        "EvalRun": ".evals",
+        "evaluate": ".evals",
         "GeminiModel": ".gemini",
         "OpenAIChat": ".openai",
         "OpenAIResponses": ".openai",

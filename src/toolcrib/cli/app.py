@@ -32,6 +32,7 @@ _MODULES = {
     "show": "show",
     "call": "call",
     "chat": "chat",
+    "eval": "evals",
     "serve": "serving",
     "dev": "serving",
     "worker": "worker",

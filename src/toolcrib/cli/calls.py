@@ -1,5 +1,6 @@
 """`toolcrib pending`, `calls` and `keys`: open questions, the call log, and the keys of a server, in the store."""
 
+import json
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core import Answer, Approve, Caller, CallRecord, Deny, Pending, ToolcribError
+from ..schema.toml import to_toml
 from .app import Session, command, group
 from .terminal import UsageError, counted, echo, one_line
 
@@ -110,6 +112,11 @@ _WithStatus = Annotated[
     _Status | None,
     typer.Option("--status", metavar="STATUS", help=f"Only calls with this status: {', '.join(_Status)}."),
 ]
+_Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Since when: a time, 2026-01-31T12:00, or an age: 30m, 12h, 7d."),
+]
+_Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")]
 _COLUMNS = ("started_at", "id", "principal", "tool", "status", "time", "notes")
 
 
@@ -127,11 +134,8 @@ async def list_calls(
     tool: _Tool = None,
     principal: _Principal = None,
     status: _WithStatus = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Since when: a time, 2026-01-31T12:00, or an age: 30m, 12h, 7d."),
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 100,
+    since: _Since = None,
+    limit: _Limit = 100,
 ) -> None:
     """List calls, the newest first. The status `lost` is of a call whose process has died."""
     started_after = None if since is None else _time(since)
@@ -227,12 +231,7 @@ async def follow_calls(
 
 
 @command(calls, "export", takes="config store")
-async def export_events(
-    session: Session,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Since when: a time, or an age: 30m, 12h, 7d.")
-    ] = None,
-) -> None:
+async def export_events(session: Session, since: _Since = None) -> None:
     """Print the events of the log as signed lines of JSON, which `calls verify FILE` proves without the store."""
     from ..store import audit
 
@@ -291,6 +290,36 @@ def _summary(audit: "Audit", *, is_pinned: bool, is_file: bool) -> str:
     if is_file and not is_pinned:
         texts.append("The file itself says so: compare it with `toolcrib store key`, or name it with --key.")
     return " ".join(texts)
+
+
+@command(calls, "to-scenarios", takes="config store")
+async def write_scenarios(
+    session: Session, tool: _Tool = None, principal: _Principal = None, since: _Since = None, limit: _Limit = 100
+) -> None:
+    """Print the calls that succeeded as scenarios for `toolcrib eval`, in TOML: for you to add what a person asked.
+
+    There are those whose arguments are recorded, by `content = true` in [calls]. Calls that are the same are one.
+    """
+    started_after = None if since is None else _time(since)
+    with _log(session) as log:
+        records = await log.newest(tool=tool, principal=principal, status="success", since=started_after, limit=limit)
+    # For example {("add", '{"a": 1, "b": 2}'): CallRecord(...)}
+    unique = {(record.tool, record.arguments): record for record in records if record.arguments is not None}
+    if not unique:
+        raise ToolcribError("No call that succeeded has its arguments recorded. In [calls]: content = true")
+    for record in reversed(unique.values()):
+        try:
+            arguments = to_toml(json.loads(record.arguments or ""))
+        except ValueError as error:
+            echo(f"Left out: {record.id}, a call of {record.tool}: {error}")
+            continue
+        name = to_toml(record.tool)
+        results = "" if record.result is None else f"\nresults = {to_toml({record.tool: record.result})}"
+        session.output.write(
+            f'[[scenario]]\nname = "{record.id}"\nprompt = ""{results}\n\n'
+            f"[[scenario.call]]\ntool = {name}\narguments = {arguments}",
+            end="\n\n",
+        )
 
 
 def _data(record: CallRecord, session: Session) -> dict[str, Any]:

@@ -36,19 +36,19 @@ class Opened:
     ) -> None:
         self.problems = problems
         self.has_servers = has_servers
-        self._sources = sources
-        self._options = options
+        self.sources = sources
+        self.options = options
 
     @cached_property
     def bench(self) -> Workbench:
-        bench = Workbench(self._sources, **self._options)
-        bench.crib.own(self._options.get("store"))  # which closes it
+        bench = Workbench(self.sources, **self.options)
+        bench.crib.own(self.options.get("store"))  # which closes it
         return bench
 
     @cached_property
     def crib(self) -> Crib:
-        crib = Crib(self._sources, **self._options)
-        crib.own(self._options.get("store"))
+        crib = Crib(self.sources, **self.options)
+        crib.own(self.options.get("store"))
         return crib
 
     def listed(self) -> Workbench:
@@ -68,7 +68,7 @@ class Opened:
         """Write a line for each call into the log, beside what else records it."""
         from ..record import CallLines
 
-        self._options["recorder"] = [*(self._options.get("recorder") or ()), CallLines()]
+        self.options["recorder"] = [*(self.options.get("recorder") or ()), CallLines()]
 
     def echo_problems(self) -> None:
         for problem in self.problems:

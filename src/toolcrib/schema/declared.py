@@ -87,10 +87,14 @@ def mistakes_in(model: type[BaseModel], data: Any, error: ValidationError, *, he
 
 def _unknown_key(model: Any, keys: Keys, header: str) -> str:
     *above, name = keys
+    is_name = False
     for key in above:
-        if isinstance(key, str):
+        if is_name:  # of a member of a mapping
+            is_name = False
+        elif isinstance(key, str):
             annotation = model.model_fields[key].annotation
-            model = next(iter(get_args(annotation)), annotation)
+            is_name = get_origin(annotation) is dict
+            model = next(reversed(get_args(annotation)), annotation)
     takes = [info.alias or key for key, info in model.model_fields.items()]
     tables = header + ".".join(str(key) for key in above if isinstance(key, str))
     inside = f" in [[{tables}]]" if above and isinstance(above[-1], int) else f" in [{tables}]" if above else ""

@@ -1,9 +1,10 @@
-"""TOML of others: read with a bound on its depth, and the line of each key, which `tomllib` does not give.
+"""TOML: read with a bound on its depth, and the line of each key, which `tomllib` does not give.
 
 The lines are for messages. They are read from how the lines of a file begin, as people write TOML: what is inside of an
 inline table, or of a list of several lines, has the line of the key before it.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from .declared import Keys
 
 _MAX_DEPTH = 100
 _TOO_DEEP = f"it is nested more than {_MAX_DEPTH} deep"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NAME = r"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _NAMES = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
 _LINE = re.compile(rf"[ \t]*(?:(?P<bracket>\[\[?)[ \t]*(?P<table>{_NAMES})[ \t]*\]|(?P<key>{_NAMES})[ \t]*=)")
@@ -31,6 +33,21 @@ def parse_toml(text: str) -> dict[str, Any]:
         if not level:
             return data
     raise ValueError(_TOO_DEEP)
+
+
+def to_toml(value: Any) -> str:
+    """Return JSON data as a TOML value, on one line. Raises ValueError for null, which TOML does not have."""
+    match value:
+        case Mapping():
+            names = {name: name if _BARE.fullmatch(name) else to_toml(name) for name in value}
+            members = (f"{names[name]} = {to_toml(inner)}" for name, inner in value.items())
+            return f"{{ {', '.join(members)} }}" if value else "{}"
+        case list():
+            return f"[{', '.join(map(to_toml, value))}]"
+        case None:
+            raise ValueError("TOML has no null")
+        case _:
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def lines_of(text: str) -> dict[Keys, int]:

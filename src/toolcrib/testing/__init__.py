@@ -12,7 +12,7 @@ from .cassette import Cassette, CassetteError
 from .faults import Fault, Faults, InjectedFault, failing, garbled, late, oversized
 
 if TYPE_CHECKING:
-    from ..agent import ScriptedModel
+    from ..agent import ScriptedModel, evaluate
 
 __all__ = [
     "Bench",
@@ -24,6 +24,7 @@ __all__ = [
     "MakeBench",
     "ScriptedModel",
     "doubles",
+    "evaluate",
     "failing",
     "garbled",
     "late",
@@ -31,4 +32,4 @@ __all__ = [
 ]
 
 # Imported on first use, because every pytest run loads the plugin.
-__getattr__ = lazy_names(__name__, {"ScriptedModel": "..agent"})
+__getattr__ = lazy_names(__name__, {"ScriptedModel": "..agent", "evaluate": "..agent"})

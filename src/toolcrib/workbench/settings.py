@@ -572,7 +572,7 @@ class Settings:
 
     def place(self, *keys: str | int) -> tuple[str, int | None]:
         """Return the file, and the line of the value under *keys*, or of the table that it is in."""
-        return _place(self.file, self.lines, keys)
+        return place_in(self.file, self.lines, keys)
 
 
 def find_settings(config: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -671,17 +671,8 @@ class _Reader:
         return settings
 
     def _parse(self, file: Path) -> dict[str, Any]:
-        try:
-            text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-        except OSError as error:
-            raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError as error:
-            raise LoadError(f"{file} is not UTF-8 text (at byte {error.start + 1}).") from None
-        try:
-            data: Any = parse_toml(text)
-            self._lines = lines_of(text)
-        except ValueError as error:
-            raise SettingsError([_syntax_problem(file, text, str(error))]) from None
+        data: Any
+        data, self._lines = read_toml(file)
         if self._header:
             data = data.get("tool", {}).get("toolcrib")
             self._lines = {keys[2:]: at for keys, at in self._lines.items() if keys[:2] == ("tool", "toolcrib")}
@@ -717,7 +708,7 @@ class _Reader:
     def _sources(self, values: File) -> tuple[NamedSource, ...]:
         sources: list[NamedSource] = []
         for number, table in enumerate(values.source):
-            place, line = _place(self._file, self._lines, ("source", number))
+            place, line = place_in(self._file, self._lines, ("source", number))
             try:
                 table.view([])  # finds what is wrong whatever the tools are
                 permissions = table.permissions(self._folder)
@@ -829,8 +820,22 @@ class _Reader:
         return secret
 
     def _add(self, keys: Keys, message: str) -> None:
-        place, line = _place(self._file, self._lines, keys)
+        place, line = place_in(self._file, self._lines, keys)
         self._problems.append(SettingsProblem(place, message, line))
+
+
+def read_toml(file: Path) -> tuple[dict[str, Any], dict[Keys, int]]:
+    """Return the data in *file*, and the lines of its keys. Raises SettingsError, and LoadError where it is no text."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise LoadError(f"{file} is not UTF-8 text (at byte {error.start + 1}).") from None
+    try:
+        return parse_toml(text), lines_of(text)
+    except ValueError as error:
+        raise SettingsError([_syntax_problem(file, text, str(error))]) from None
 
 
 def _syntax_problem(file: Path, text: str, reason: str) -> SettingsProblem:
@@ -843,7 +848,8 @@ def _syntax_problem(file: Path, text: str, reason: str) -> SettingsProblem:
     return SettingsProblem(f"{file}:{line}", f"This is not valid TOML{column}: {reason[: at.start()]}.", line)
 
 
-def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[str, int | None]:
+def place_in(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[str, int | None]:
+    """Return the place of the value under *keys*, or of the table that it is in, and its line."""
     for length in range(len(keys), 0, -1):
         if (line := lines.get(keys[:length])) is not None:
             return f"{file}:{line}", line
