@@ -180,20 +180,17 @@ class FatedLedger(DatabaseTasks):
         self.fate.at("after the step")
         return is_stored
 
-    async def finish(self, entry: Any, result: Any, /) -> bool:
-        self.fate.at("before the end")
-        is_stored = await super().finish(entry, result)
-        self.fate.at("after the end")
-        return is_stored
-
     def _claim(self, connection: Any, entry: Any, owner: str) -> Any:
         claimed = super()._claim(connection, entry, owner)
         self.fate.at("in the transaction of the row")
         return claimed
 
-    async def _end(self, update: Any, entry: Any, result: Any, **names: str) -> bool:
+    async def _end(self, *values: Any, **names: Any) -> Any:
+        self.fate.at("before the end")
         with transaction("in the transaction of the end"):
-            return await super()._end(update, entry, result, **names)
+            stored = await super()._end(*values, **names)
+        self.fate.at("after the end")
+        return stored
 
 
 def tools(log: Log, fate: Fate, dice: random.Random, longest_s: float) -> list[Any]:

@@ -17,6 +17,8 @@ class Connection:
 
     ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
     may_pass: asyncio.Event = field(default_factory=asyncio.Event)
+    is_trapped: bool = False
+    is_deaf: bool = False
 
     def cut(self) -> None:
         self.may_pass.set()
@@ -31,6 +33,11 @@ class Wire:
     url: str
     connections: set[Connection] = field(default_factory=set[Connection])
     is_down: bool = False
+    trap: bytes | None = None
+    """Where a statement has these words, the end of its transaction is in the hands of `holds`."""
+    holds: bool = False
+    """Whether the `COMMIT` is held up; else it is passed on, and the connection breaks off before the answer."""
+    is_sprung: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cut(self) -> None:
         for connection in [*self.connections]:
@@ -46,15 +53,32 @@ class Wire:
         self.connections.add(connection)
         try:
             with suppress(OSError):
-                both = (self._pass(connection, reader, requests), self._pass(connection, answers, writer))
+                both = (self._pass_on(connection, reader, requests), self._pass_back(connection, answers, writer))
                 await asyncio.gather(*both)
         finally:
             self.connections.discard(connection)
             connection.cut()
 
-    async def _pass(self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what *reader* gets, until one end is closed."""
+    async def _pass_on(
+        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while data := await reader.read(65_536):
+            if self.trap is not None and self.trap in data:
+                self.trap, connection.is_trapped = None, True
+            if connection.is_trapped and b"COMMIT" in data:
+                connection.is_trapped, connection.is_deaf = False, not self.holds
+                if self.holds:
+                    connection.may_pass.clear()
+                self.is_sprung.set()
+            await connection.may_pass.wait()
+            writer.write(data)
+            await writer.drain()
+        connection.cut()
+
+    async def _pass_back(
+        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while (data := await reader.read(65_536)) and not connection.is_deaf:
             await connection.may_pass.wait()
             writer.write(data)
             await writer.drain()

@@ -44,6 +44,16 @@ from .webhook import Topic, Webhook
 T = TypeVar("T")
 
 _BUSY_S = 10
+_PATIENCE = {
+    "connect_timeout": str(_BUSY_S),
+    "tcp_user_timeout": str(_BUSY_S * 1000),
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+}
+"""After how long PostgreSQL's connections are given up that get no answer: its host may be gone, with no word of it."""
+MAX_IDLE_MS = 5_000
+"""How long a transaction may stand still, whose locks hold up others: this process is frozen, or cut off."""
 _THREADS = 8
 _LOOK_INTERVAL_S = 10.0
 """How often a process that has the database open looks for a migration by a newer Toolcrib."""
@@ -513,12 +523,20 @@ def _engine(url: URL) -> Engine:
         return engine
     try:
         # UTF-8 in any case: of a database in SQL_ASCII, psycopg would return bytes for text.
-        url = url.set(query={"connect_timeout": str(_BUSY_S), **url.query, "client_encoding": "utf8"})
-        return create_engine(url, hide_parameters=True, pool_size=_THREADS, pool_pre_ping=True)
+        url = url.set(query={**_PATIENCE, **url.query, "client_encoding": "utf8"})
+        engine = create_engine(url, hide_parameters=True, pool_size=_THREADS, pool_pre_ping=True)
+        event.listen(engine, "connect", _prepare_postgresql)
+        return engine
     except ModuleNotFoundError:
         raise SetupError(
             "A store in PostgreSQL needs the package 'psycopg', which is missing: pip install 'toolcrib[postgres]'"
         ) from None
+
+
+def _prepare_postgresql(connection: Any, _: object) -> None:
+    # Not among the parameters of the connection, of which PgBouncer takes a few.
+    connection.execute(f"SET idle_in_transaction_session_timeout = {MAX_IDLE_MS}")
+    connection.commit()
 
 
 def make_file(path: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from os import getpid
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, TextClause, Update, bindparam, case, select, text
 from sqlalchemy.ext.compiler import compiles
@@ -40,6 +40,8 @@ from .tables import (
 
 if TYPE_CHECKING:
     from .database import Database, Row
+
+T = TypeVar("T")
 
 _log = logging.getLogger("toolcrib")
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
@@ -144,30 +146,11 @@ class DatabaseLedger:
 
     async def claim(self, entry: LedgerEntry, /) -> LedgerEntry:
         heartbeat = self._heartbeat()
-        is_given_up = threading.Event()
-
-        def claim(connection: Connection) -> LedgerEntry:
-            current = self._claim(connection, entry, heartbeat.owner)
-            if is_given_up.is_set():
-                connection.rollback()
-            return current
-
-        def release(claiming: asyncio.Future[LedgerEntry]) -> None:
-            if not claiming.cancelled():
-                claiming.exception()  # retrieved, so that asyncio does not log it
-            heartbeat.end(entry, state="released")
-
         heartbeat.begin(entry)
-        claiming = asyncio.ensure_future(self._store.transact(claim))
-        try:
-            current = await asyncio.shield(claiming)
-        except asyncio.CancelledError:  # it may be stored all the same, and does not run
-            is_given_up.set()
-            claiming.add_done_callback(release)
-            raise
-        except BaseException:  # so it may be where the connection broke off
-            heartbeat.end(entry, state="released")
-            raise
+        current = await self._begin(
+            lambda connection: self._claim(connection, entry, heartbeat.owner),
+            lambda: heartbeat.end(entry, state="released"),
+        )
         if not current.is_own:
             heartbeat.end(entry)
         return current
@@ -205,6 +188,35 @@ class DatabaseLedger:
         heartbeat = self._heartbeats.pop(getpid(), None)
         if heartbeat is not None:
             heartbeat.stop()
+
+    async def _begin(
+        self, work: Callable[[Connection], T], give_back: Callable[[], object], *, lock: int | None = None
+    ) -> T:
+        """Return the value of *work*, in a transaction after which something runs here.
+
+        Where this is cancelled, or the connection breaks off, it may be stored all the same, and does not run: what
+        `give_back` notes ends that.
+        """
+        is_given_up = threading.Event()
+
+        def begin(connection: Connection) -> T:
+            value = work(connection)
+            if is_given_up.is_set():
+                connection.rollback()
+            return value
+
+        def release(beginning: asyncio.Future[T]) -> None:
+            if not beginning.cancelled():
+                beginning.exception()  # retrieved, so that asyncio does not log it
+            give_back()
+
+        beginning = asyncio.ensure_future(self._store.transact(begin, lock=lock))
+        try:
+            return await asyncio.shield(beginning)
+        except BaseException:
+            is_given_up.set()
+            beginning.add_done_callback(release)
+            raise
 
     def _claim(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry:
         row = self._row(entry, owner)

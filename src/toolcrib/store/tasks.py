@@ -201,7 +201,12 @@ class DatabaseTasks(DatabaseLedger):
                     update = LEDGER.update().where(_t.id == encode_name(entry.id))
                     connection.execute(update.values(definition=definition))
 
-        await self._store.transact(take, lock=None if per_principal is None else _TURN)
+        def give_back() -> None:
+            for run in map(_begun, entries):
+                heartbeat.begin(run)
+                heartbeat.end(run, state=case((_t.fence == run.fence, "released"), else_=_t.state))
+
+        await self._begin(take, give_back, lock=None if per_principal is None else _TURN)
         entries = [_begun(entry) for entry in entries]
         for entry in entries:
             heartbeat.begin(entry)
