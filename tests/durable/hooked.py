@@ -11,9 +11,9 @@ outbox.HOOK_LEASE_S = float(LEASE_S)
 
 
 @tool(task=True, idempotent=True)
-async def dig(depth: int) -> int:
+async def dig(depth: int) -> str:
     """Dig."""
-    return depth
+    return f"a hole of {depth}"
 
 
 @tool(task=True)
