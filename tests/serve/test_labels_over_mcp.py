@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from toolcrib import Crib, MCPSource, ToolError, Workbench, tool
+from toolcrib import Context, Crib, MCPSource, ToolError, Workbench, tool
 from toolcrib.serve import server
 from toolcrib.workbench import Rule, Rules, labelled
 
@@ -106,9 +106,23 @@ async def test_resources_and_prompts_are_data_too(mode: str) -> None:
             assert BETWEEN.fullmatch(message.content.text) is not None
             assert not await is_sent(client)
         async with gateway(url) as crib, Client(server(crib), mode=mode) as client:
-            with pytest.raises(MCPError):
+            with pytest.raises(MCPError) as caught:
                 await client.read_resource("news://broken")
+            assert BETWEEN.fullmatch(str(caught.value)) is not None
             assert not await is_sent(client)
+
+
+async def test_what_an_untrusted_tool_asks_is_data_too() -> None:
+    @tool(labels=["untrusted"])
+    async def ask(context: Context) -> str:
+        """Ask."""
+        return str(await context.ask("why", str, EVIL))
+
+    rules = Rules([Rule(tools="send", seen="untrusted", do="deny")], mark_untrusted=True)
+    async with Crib([ask, send], policy=rules) as crib, Client(server(crib), mode="legacy") as client:
+        result = await client.call_tool("ask", {})
+        assert (match := BETWEEN.fullmatch(text_of(result))) and EVIL in match["text"]
+        assert not await is_sent(client)
 
 
 async def test_each_result_has_delimiters_of_its_own_that_a_page_cannot_end() -> None:

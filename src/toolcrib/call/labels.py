@@ -74,7 +74,10 @@ def marked(result: Result[Any], trail: Trail | None = None) -> Result[Any]:
         content = (between(*content),)
     else:
         content = (Text(begin), *content, Text(end))
-    return replace(result, content=content)
+    if (error := result.error) is not None:
+        text = between(Text(error.message)).text
+        error = ToolError(text, error.code, retry=error.retry, details=error.details)
+    return replace(result, content=content, error=error)
 
 
 def _withheld(result: Result[Any], call: Call, trail: Trail) -> Result[Any]:

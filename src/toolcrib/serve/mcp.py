@@ -18,8 +18,8 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
-from ..call import UNTRUSTED
-from ..core import Call, CancellationToken, Progress, Result, ToolError, ToolSpec
+from ..call import UNTRUSTED, marked
+from ..core import Call, CancellationToken, Pending, Progress, Result, Text, ToolError, ToolSpec
 from ..formats import mcp as form
 from ..machinery import current_client
 from ..workbench import Crib, Workbench
@@ -150,9 +150,7 @@ class _Handlers:
             _require_capabilities(request, result.error)
         call_result = form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
         if result.pending is not None:
-            call_result["content"] = [
-                {"type": "text", "text": form.encodable(instructions(result.pending, self._crib))}
-            ]
+            call_result["content"] = [{"type": "text", "text": self._instructions(result, result.pending)}]
         if context.protocol_version in _OLD:
             call_result["content"] = [block for block in call_result["content"] if block["type"] != "resource_link"]
         return wire.CallToolResult.model_validate(call_result)
@@ -282,9 +280,14 @@ class _Handlers:
         """Return the error of what was not read; of what waits, with the id to answer."""
         if (pending := result.pending) is not None:
             data = {**data, "toolcrib/pending": {"id": pending.id, "kind": pending.kind}}
-            return MCPError(wire.INTERNAL_ERROR, form.encodable(instructions(pending, self._crib)), data)
+            return MCPError(wire.INTERNAL_ERROR, self._instructions(result, pending), data)
         assert result.error is not None
         return offered.error_of(result.error, data)
+
+    def _instructions(self, result: Result[Any], pending: Pending) -> str:
+        """Return what a model is told of *result*, which waits: an untrusted tool may have asked the question."""
+        shown = replace(result, content=(Text(instructions(pending, self._crib)),))
+        return form.encodable((marked(shown) if self._crib.marks else shown).text)
 
     def _promised(self, spec: ToolSpec) -> ToolSpec:
         """Return *spec* as it is kept: what is marked as data is no longer as an output schema has it."""
