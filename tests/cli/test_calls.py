@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -149,3 +150,51 @@ def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, forked_too
 def test_an_age_is_in_the_unit_of_its_letter(unit: str) -> None:
     age, earliest = timedelta(**{unit: 7}), datetime.now(UTC)
     assert earliest <= _time(f"7{unit[0]}") + age <= datetime.now(UTC)
+
+
+def test_the_log_and_a_file_of_it_are_verified(toolcrib: Run, folder: Path, tmp_path: Path) -> None:
+    toolcrib("call", "add", "a=1", "b=2", "--principal", "ann")
+    toolcrib("call", "add", "a=1", "b=3")
+    done = toolcrib("calls", "verify")
+    key = json.loads(toolcrib("store", "key", "--json").stdout)["key"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"4 events in 2 chains verified. Signed by: {key}.\n"
+    (folder / "log.jsonl").write_text(toolcrib("calls", "export", "--since", "1h").stdout)
+    for name in ("store.db", "store.key", "toolcrib.toml", "tools.py"):
+        (folder / name).rename(folder / f"no-{name}")  # the auditor has the file alone
+    done = toolcrib("calls", "verify", "log.jsonl", "--json")
+    assert json.loads(done.stdout) == {
+        "keys": [key],
+        "events": 4,
+        "left_out": 0,
+        "unsigned": 0,
+        "chains": 2,
+        "checkpoints": json.loads(done.stdout)["checkpoints"],
+        "problem_count": 0,
+        "problems": [],
+    }
+    assert "compare it with `toolcrib store key`" in toolcrib("calls", "verify", "log.jsonl").stdout
+    assert "compare it" not in toolcrib("calls", "verify", "log.jsonl", "--key", key).stdout
+    assert not (folder / "store.db").exists()
+    other = toolcrib("calls", "verify", "log.jsonl", "--key", "0" * 32)
+    assert (other.returncode, "not signed by the key 0000" in other.stderr) == (1, True)
+    lines = (folder / "log.jsonl").read_text()
+    (folder / "log.jsonl").write_text(lines.replace('"ann"', '"eve"'))
+    forged = toolcrib("calls", "verify", "log.jsonl")
+    assert forged.returncode == 1
+    assert "(started run_" in forged.stdout and "was changed." in forged.stdout
+    assert "Error: The log was changed: 3 problems." in forged.stderr
+    missing = toolcrib("calls", "verify", "none.jsonl")
+    assert (missing.returncode, missing.stderr) == (1, "Error: none.jsonl cannot be read: No such file or directory.\n")
+
+
+def test_a_row_that_is_changed_with_sql_is_named(toolcrib: Run, folder: Path) -> None:
+    toolcrib("call", "add", "a=1", "b=2", "--principal", "ann")
+    with sqlite3.connect(folder / "store.db") as connection:
+        connection.execute("UPDATE toolcrib_events SET principal = 'eve' WHERE fields LIKE '%ended%'")
+    done = toolcrib("calls", "verify", "--json")
+    assert done.returncode == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem.startswith("Event 2 of the chain ") and problem.endswith(
+        f"(ended {listed(toolcrib)[0]['id']}) was changed."
+    )
