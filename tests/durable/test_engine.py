@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -654,17 +655,13 @@ async def test_on_postgresql_a_task_of_another_process_starts_without_a_poll(
         """Dig."""
         return depth
 
-    async def listens() -> int:
-        query = text("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
-        return int(await other.transact(lambda connection: connection.execute(query).scalar() or 0))
-
     monkeypatch.setattr("toolcrib.durable.engine._POLL_S", 3600)
     store, other = Store(url, key=lambda: [KEY]), Store(url, key=lambda: [KEY])
     async with Crib([dig], store=store) as worker:
         entry = task_entry(1)
         await other.ledger.submit(entry)
         await state(worker, entry.id, "ended")  # `wait` would poll as seldom
-        pid = await until(listens)
+        pid = await until(lambda: listener(other))
         monkeypatch.setattr("toolcrib.durable.engine._LISTEN_AGAIN_S", 0.05)
         end = text("SELECT pg_terminate_backend(:pid, 60000)")
         await other.transact(lambda connection: connection.execute(end, {"pid": pid}).scalar())
@@ -675,6 +672,12 @@ async def test_on_postgresql_a_task_of_another_process_starts_without_a_poll(
     other.close()
 
 
+async def listener(store: Store) -> int:
+    """Return the process of the database that a connection listens by; 0 where none does."""
+    query = text("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+    return int(await store.transact(lambda connection: connection.execute(query).scalar() or 0))
+
+
 def task_entry(depth: int) -> LedgerEntry:
     """Return a task as another process stores it."""
     now = datetime.now(UTC)
@@ -682,3 +685,27 @@ def task_entry(depth: int) -> LedgerEntry:
     call = {"arguments": arguments, "profile": "default", "groups": [], "claims": [], "traceparent": None}
     identity = (f"task_{depth}", "ann", f"task_{depth}", "digest", "dig", "default", True, now)
     return LedgerEntry(*identity, state="queued", call=call, run_at=now - timedelta(seconds=1))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_what_is_settled_as_not_done_begins_again_without_a_poll(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool(task=True)
+    async def dig(depth: int) -> int:
+        """Dig."""
+        return depth
+
+    store, other = (Store(url, key=lambda: [KEY]) for _ in range(2))
+    await other.ledger.submit(replace(task_entry(1), is_idempotent=False))
+    (taken,) = await other.ledger.take([{"dig": ""}], 1)
+    other.ledger.give_up(taken)
+    (entry,) = await until(other.ledger.lost)
+    monkeypatch.setattr("toolcrib.durable.engine._POLL_S", 3600)
+    async with Crib([dig], store=store) as worker:
+        await until(lambda: listener(other))
+        assert await other.ledger.settle(entry, None)
+        await state(worker, entry.id, "ended")
+    store.close()
+    other.close()

@@ -530,8 +530,8 @@ async def test_calls_that_come_one_after_the_other_are_written_together_and_then
     monkeypatch.setattr(database, "BATCH_INTERVAL_S", 3600.0)
     monkeypatch.setattr(database, "_IDLE_S", 0.01)
     batches: list[int] = []
-    put = database._put
-    monkeypatch.setattr(database, "_put", lambda *parts: (batches.append(len(parts[1])), put(*parts))[1])
+    put = database._put_all
+    monkeypatch.setattr(database, "_put_all", lambda *parts: (batches.append(len(parts[1])), put(*parts))[1])
     log = DatabaseCalls(store)
     async with Workbench([count], recorder=log) as bench:
         for _ in range(50):

@@ -237,7 +237,7 @@ async def test_what_ends_while_a_task_begins_to_wait_for_it_makes_it_due(make_st
 
     def end(connection: Connection) -> None:
         connection.execute(text("UPDATE toolcrib_ledger SET state = 'ended' WHERE id = 'other'"))
-        follow_end(connection, "other")
+        follow_end(connection, ["other"])
         has_begun.set()
         assert may_end.wait(20)
 

@@ -119,6 +119,7 @@ class EmbeddedTasks:
         self.crib = crib
         self._rows: DatabaseTasks = crib.database.ledger
         self._rows_of_runs = cast("DatabaseTasks", Patient(self._rows))
+        self._ends = _Ends(self._rows)
         self._worker: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._running: dict[str, tuple[asyncio.Task[None], CancellationToken, str]] = {}
@@ -135,6 +136,7 @@ class EmbeddedTasks:
         if self._worker is None or self._worker.done():
             self._running.clear()  # what ran on a loop that has ended
             self._is_draining = False
+            self._ends = _Ends(self._rows)
             self._wake = asyncio.Event()
             logging.getLogger("toolcrib.tool").addHandler(_to_task)  # once
             self._rows.notify = from_any_thread(self._wake.set)
@@ -349,14 +351,15 @@ class EmbeddedTasks:
 
     async def _work(self) -> None:
         """Run what is due, as long as the crib is started."""
-        next_sweep = 0.0
+        next_sweep = next_look = 0.0
         while True:
             self._wake.clear()
             try:
                 await self._take()
                 if self._webhooks is not None:
                     await self._webhooks.send_due()
-                if self._running:
+                if self._running and monotonic() >= next_look:  # not after each that ends
+                    next_look = monotonic() + _POLL_S
                     for id in await self._rows.cancelled():  # noqa: A001
                         if id in self._running:
                             self._running[id][1].cancel()
@@ -427,13 +430,11 @@ class EmbeddedTasks:
     async def _run_once(self, entry: LedgerEntry, token: CancellationToken) -> None:
         if entry.attempts >= MAX_ATTEMPTS:
             message = f"Task '{entry.id}' was begun {entry.attempts} times, and its process died each time."
-            await self._rows_of_runs.finish(
-                entry, stored(_ended_with(entry, ToolError(message, "failed", retry="never")))
-            )
+            await self._finish(entry, _ended_with(entry, ToolError(message, "failed", retry="never")))
         elif entry.call is not None and "agent" in entry.call:
             await self._go_on(entry, entry.call, token)
         elif (result := await self._result_of(entry, token)).pending is None:
-            await self._rows_of_runs.finish(entry, stored(result))
+            await self._finish(entry, result)
         else:
             await self._park(entry, [result.pending])
 
@@ -454,7 +455,7 @@ class EmbeddedTasks:
             log_failure(f"A run of the agent '{name}' ({entry.id}) could not go on", error, self.crib.redaction)
             if failures >= MAX_FAILURES:
                 failure = ToolError(f"It could not go on, {failures} times in a row. {problem}", "failed")
-                await self._rows_of_runs.finish(entry, stored(_ended_with(entry, failure)))
+                await self._finish(entry, _ended_with(entry, failure))
                 return
             await save(call["state"], failures)
             pause = timedelta(seconds=_FIRST_PAUSE_S * 2 ** (failures - 1))
@@ -462,9 +463,13 @@ class EmbeddedTasks:
             return
         await save(run.state)
         if run.result is not None:
-            await self._rows_of_runs.finish(entry, stored(run.result))
+            await self._finish(entry, run.result)
         else:
             await self._park(entry, run.pendings)
+
+    async def _finish(self, entry: LedgerEntry, result: Result[Any]) -> None:
+        ends = cast(_Ends, Patient(self._ends))
+        await ends.finish(entry, stored(result))
 
     async def _park(self, entry: LedgerEntry, pendings: Sequence[Pending]) -> None:
         rows = self._rows_of_runs
@@ -476,7 +481,7 @@ class EmbeddedTasks:
             await self._rows.park(entry, None)
         else:
             error = ToolError(f"The program stopped while it ran '{entry.tool}'.", "cancelled", retry="never")
-            await self._rows.finish(entry, stored(_ended_with(entry, error)))
+            await self._ends.finish(entry, stored(_ended_with(entry, error)))  # after what is on its way
 
     async def _result_of(self, entry: LedgerEntry, token: CancellationToken) -> Result[Any]:
         request: Mapping[str, Any] = entry.call or {}
@@ -513,6 +518,52 @@ class EmbeddedTasks:
             f"do not fit now; call it again. {error.message}"
         )
         return _ended_with(entry, ToolError(message, "conflict", retry="never"))
+
+
+class _Ends:
+    """Stores how tasks end: those that end while a transaction of ends is under way share the next one."""
+
+    def __init__(self, rows: "DatabaseTasks") -> None:
+        self._rows = rows
+        self._waiting: list[tuple[LedgerEntry, Mapping[str, Any], asyncio.Future[bool]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def finish(self, entry: LedgerEntry, result: Mapping[str, Any]) -> bool:
+        """Store that *entry* ended with *result*. False where another process runs it by now. Raises StoreError."""
+        is_stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, result, is_stored))
+        if self._writer is None:
+            self._writer = create_lasting_task(self._write())
+        return await is_stored
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                batch.sort(key=lambda end: end[0].id)  # as all lock rows
+                if not await self._write_batch(batch):
+                    for end in batch:  # one of them may be what the database refuses
+                        await self._write_batch([end])
+        finally:
+            self._writer = None
+
+    async def _write_batch(
+        self, batch: "Sequence[tuple[LedgerEntry, Mapping[str, Any], asyncio.Future[bool]]]"
+    ) -> bool:
+        """Store the ends of *batch*, and tell those who wait. False where each is to be stored alone."""
+        try:
+            outcomes = await self._rows.finish_all([(entry, result) for entry, result, _ in batch])
+        except Exception as error:
+            if len(batch) > 1 and not getattr(error, "is_away", False):
+                return False
+            for _, _, is_stored in batch:
+                if not is_stored.done():
+                    is_stored.set_exception(error)
+            return True
+        for (_, _, is_stored), outcome in zip(batch, outcomes, strict=True):
+            if not is_stored.done():
+                is_stored.set_result(outcome)
+        return True
 
 
 def _task_name(agent: str) -> str:

@@ -415,20 +415,26 @@ class _Writer:
         """Write *items*, their events, and that started calls still run, at once. False where that failed."""
         lost_after = encode_time(self._clock() + timedelta(seconds=LOST_TIMEOUT_S))
         rows, events = self._rows(items, lost_after)
-        beat = {"owner": self._owner, "until": lost_after} if self._open else None
+        is_beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_INTERVAL_S
+        beat = {"owner": self._owner, "until": lost_after} if is_beat else None
 
-        def put(connection: Connection) -> dict[str, str]:
-            refusals = _put(connection, [*rows.items()], beat)
+        def put(connection: Connection, *, in_parts: bool = False) -> dict[str, str]:
+            refusals = (_put if in_parts else _put_all)(connection, [*rows.items()], beat)
             self._store.events.add_batch(connection, [events[key] for key in rows if key not in refusals])
             return refusals
 
         try:
-            if rows or (beat is not None and time.monotonic() - self._beat_at > BEAT_INTERVAL_S):
-                refusals = self._store.write(put)
+            if rows or is_beat:
+                try:
+                    refusals = self._store.write(put)  # in the hope that the database refuses none
+                except Exception as error:
+                    if not rows or (error.is_away if isinstance(error, StoreError) else refusal(error) is None):
+                        raise
+                    refusals = self._store.write(partial(put, in_parts=True))
                 for key, reason in refusals.items():
                     del rows[key]
                     self._leave_out([item for item in items if item.record and item.record.id == key], reason)
-                self._beat_at = time.monotonic()
+                self._beat_at = time.monotonic() if is_beat or not self._open else self._beat_at
         except Exception as error:
             self.fail(str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__)
             return False
@@ -542,29 +548,37 @@ class _Writer:
         return deletions
 
 
+def _put_all(
+    connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
+) -> dict[str, str]:
+    """Write *rows*, all or none; with *beat*, also that the started calls of its owner still run."""
+    if rows:
+        connection.execute(_PUT, [row for _, row in rows])
+    if beat is not None:
+        connection.execute(_STILL_RUNS, beat)
+    return {}
+
+
 def _put(
     connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
 ) -> dict[str, str]:
-    """Write *rows*; with *beat*, also that the started calls of its owner still run.
+    """Write *rows*, and *beat*, as `_put_all` does.
 
     Return the keys of the rows that the database refuses, each with the reason: a batch is halved until they are alone.
     """
     refusals: dict[str, str] = {}
-    if rows:
-        try:
-            with connection.begin_nested():
-                connection.execute(_PUT, [row for _, row in rows])
-        except Exception as error:
-            if (reason := refusal(error)) is None:
-                raise
-            half = len(rows) // 2
-            for part in (rows[:half], rows[half:]) if half else ():
-                refusals |= _put(connection, part, None)
-            if not half:
-                refusals[rows[0][0]] = reason
-    if beat is not None:
-        connection.execute(_STILL_RUNS, beat)
-    return refusals
+    try:
+        with connection.begin_nested():
+            return _put_all(connection, rows, beat)
+    except Exception as error:
+        if (reason := refusal(error)) is None or not rows:
+            raise
+        half = len(rows) // 2
+        for part in (rows[:half], rows[half:]) if half else ():
+            refusals |= _put(connection, part, None)
+        if not half:
+            refusals[rows[0][0]] = reason
+    return _put_all(connection, (), beat) | refusals
 
 
 def _now() -> datetime:

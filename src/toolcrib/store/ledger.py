@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .database import Database, Row
 
 T = TypeVar("T")
+End = tuple[LedgerEntry, Mapping[str, Any] | None]
+"""A call that ends, and its result; None where it is released."""
 
 _log = logging.getLogger("toolcrib")
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
@@ -86,13 +88,15 @@ _END = (
     .values(state=bindparam("end"), result=bindparam("sealed"), expires_at=Now() + bindparam("keep"))
     .values(hook_at=bindparam("hook"), hook_tries=0)
 )
-_END_OWN = _END.where(_t.owner == bindparam("process"))
+END_OWN = _END.where(_t.owner == bindparam("process"))
 _END_LATE = _END.where(IS_LATE)
 _LOST = SELECT.where(IS_LOST).order_by(_t.started_at)
 
-_WAITING = select(WAITS.c.task).where(WAITS.c.subject == bindparam("subject"))
-_WAKE = LEDGER.update().where(_t.id.in_(_WAITING), _t.state == "waiting").values(run_at=Now())
-_QUESTIONS = select(WAITS.c.subject).where(WAITS.c.task == bindparam("ended"))
+_WAITING = select(WAITS.c.task).where(WAITS.c.subject.in_(bindparam("subjects", expanding=True)))
+# In one order everywhere, as `_has_come` locks, too: no two transactions wait for one another.
+_WOKEN = select(_t.id).where(_t.id.in_(_WAITING), _t.state == "waiting").order_by(_t.id).with_for_update()
+_WAKE = LEDGER.update().where(_t.id.in_(_WOKEN)).values(run_at=Now())
+_QUESTIONS = select(WAITS.c.subject).where(WAITS.c.task.in_(bindparam("ended", expanding=True)))
 _DIGESTS = select(PENDINGS.c.digest).where(PENDINGS.c.id.in_(_QUESTIONS))  # that all questions of a task have
 _CLOSE_QUESTIONS = (
     PENDINGS.update()
@@ -157,7 +161,7 @@ class DatabaseLedger:
 
     async def finish(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /) -> bool:
         heartbeat = self._heartbeat()
-        is_stored = await self._end(_END_OWN, entry, result, process=heartbeat.owner)
+        (is_stored,) = await self._end(END_OWN, [(entry, result)], process=heartbeat.owner)
         heartbeat.end(entry)
         return is_stored
 
@@ -174,7 +178,8 @@ class DatabaseLedger:
             "by": by,
             "digest": entry.approval,
         }
-        return await self._end(_END_LATE, entry, result, event)
+        (is_settled,) = await self._end(_END_LATE, [(entry, result)], event)
+        return is_settled
 
     def __repr__(self) -> str:
         return f"<DatabaseLedger in {self._store.place}>"
@@ -253,34 +258,42 @@ class DatabaseLedger:
             connection.execute(column.table.delete().where(column.in_(ids)))
 
     async def _end(
-        self,
-        update: Update,
-        entry: LedgerEntry,
-        result: Mapping[str, Any] | None,
-        settled: Mapping[str, Any] | None = None,
-        **names: str,
-    ) -> bool:
+        self, update: Update, ends: Sequence[End], settled: Mapping[str, Any] | None = None, **names: str
+    ) -> Sequence[bool]:
+        """End each of *ends* by *update*, in one transaction. Return which have been ended by that.
+
+        *settled* is the event of a person who has settled the first.
+        """
+        rows = [self._end_values(*end, names) for end in ends]
+
+        def end(connection: Connection) -> Sequence[bool]:
+            are_ended = [connection.execute(update, row).rowcount == 1 for row in rows]
+            tasks = [
+                row for row, (entry, _), is_ended in zip(rows, ends, are_ended, strict=True) if is_ended and entry.call
+            ]
+            if over := [row["entry"] for row in tasks if row["end"] == "ended"]:
+                follow_end(connection, over)
+            if len(over) < len(tasks):  # what is released runs again
+                notify(connection, TASKS_CHANNEL)
+            if settled is not None and are_ended[0]:
+                self._store.events.add(connection, "settled", principal=ends[0][0].principal, **settled)
+            return are_ended
+
+        return await self._store.transact(end)
+
+    def _end_values(
+        self, entry: LedgerEntry, result: Mapping[str, Any] | None, names: Mapping[str, str]
+    ) -> dict[str, Any]:
         row = clear_columns(entry)
-        envelope = None if result is None else self._store.keys.seal(json.dumps(result).encode(), *of_end(row))
-        values = {
+        return {
             "entry": row["id"],
             "run": entry.fence,
             "end": "released" if result is None else "ended",
-            "sealed": envelope,
+            "sealed": None if result is None else self._store.keys.seal(json.dumps(result).encode(), *of_end(row)),
             "keep": self._keep,
             "hook": None if result is None else self._hook(entry),
             **names,
         }
-
-        def end(connection: Connection) -> bool:
-            is_ended = connection.execute(update, values).rowcount == 1
-            if is_ended and result is not None and entry.call is not None:  # one that is released runs again
-                follow_end(connection, row["id"])
-            if is_ended and settled is not None:
-                self._store.events.add(connection, "settled", principal=entry.principal, **settled)
-            return is_ended
-
-        return await self._store.transact(end)
 
     def _hook(self, entry: LedgerEntry) -> int | None:
         """Return when the end of *entry* is to be announced: at once; None where it is not."""
@@ -354,16 +367,16 @@ class DatabaseLedger:
         return not self._heartbeat().runs(row) and not self._store.was_away(self._lease_s)
 
 
-def wake(connection: Connection, subject: str) -> None:
-    """Make due the tasks that wait for *subject*: a question that was answered, a task that has ended."""
-    if connection.execute(_WAKE, {"subject": subject}).rowcount:
+def wake(connection: Connection, subjects: Sequence[str]) -> None:
+    """Make due the tasks that wait for one of *subjects*: a question that was answered, a task that has ended."""
+    if connection.execute(_WAKE, {"subjects": subjects}).rowcount:
         notify(connection, TASKS_CHANNEL)
 
 
-def follow_end(connection: Connection, task: str) -> None:
-    """Make due what waits for *task*, which has ended, and close the questions that it does not ask any more."""
-    wake(connection, task)
-    connection.execute(_CLOSE_QUESTIONS, {"ended": task})
+def follow_end(connection: Connection, tasks: Sequence[str]) -> None:
+    """Make due what waits for *tasks*, which have ended, and close the questions that they do not ask any more."""
+    wake(connection, tasks)
+    connection.execute(_CLOSE_QUESTIONS, {"ended": tasks})
 
 
 def clear_columns(entry: LedgerEntry) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class DatabasePendings:
         def answer_and_wake(connection: Connection) -> bool:
             is_answered = connection.execute(_ANSWER, values).rowcount == 1
             if is_answered:  # with the task that waits for it: both, or none
-                wake(connection, row["id"])
+                wake(connection, [row["id"]])
                 kind, is_edited = answer.to_dict()["kind"], getattr(answer, "arguments", None) is not None
                 self._add_event(connection, "answered", pending, decision=kind, edited=is_edited or None, by=by)
             return is_answered

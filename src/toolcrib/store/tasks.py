@@ -16,7 +16,18 @@ from sqlalchemy import Connection, bindparam, case, exists, func, literal_column
 from ..core import StoreError, ToolError
 from ..machinery import LedgerEntry, share
 from .database import notify
-from .ledger import IS_LATE, IS_LOST, SELECT, TASKS_CHANNEL, DatabaseLedger, Now, clear_columns, follow_end
+from .ledger import (
+    END_OWN,
+    IS_LATE,
+    IS_LOST,
+    SELECT,
+    TASKS_CHANNEL,
+    DatabaseLedger,
+    End,
+    Now,
+    clear_columns,
+    follow_end,
+)
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -90,7 +101,9 @@ _IN_STATE = {
     "ended": _t.state == "ended",
     "lost": IS_LOST,
 }
-_OPEN_OF = select(func.count()).select_from(LEDGER).where(_t.principal == bindparam("owner"), _IS_OPEN)
+_COUNT = select(func.count()).select_from(LEDGER).where(_t.principal == bindparam("owner"), _IS_OPEN)
+_OPEN_OF = {"sqlite": _COUNT, "postgresql": _COUNT.add_columns(func.pg_notify(TASKS_CHANNEL, ""))}
+"""Count the tasks of a principal that have not ended, and `notify`, in one statement."""
 _LISTED = SELECT.where(_t.is_task == 1).order_by(_t.started_at.desc(), _t.id.desc())
 _NOW = select(Now().label("now"))
 _STEPS = STEPS.select().where(STEPS.c.task == bindparam("task")).order_by(STEPS.c.position)
@@ -130,19 +143,20 @@ class DatabaseTasks(DatabaseLedger):
         def submit(connection: Connection) -> LedgerEntry:
             has_come = _has_come(connection, subjects)
             current = self._claim(connection, entry, "")
+            query = _OPEN_OF[connection.dialect.name]
             if (
-                current.is_own
-                and connection.execute(_OPEN_OF, {"owner": encode_name(entry.principal)}).scalar_one() > MAX_OPEN
+                connection.execute(query, {"owner": encode_name(entry.principal)}).scalar_one() > MAX_OPEN
+                and current.is_own
             ):
                 raise ToolError(
                     f"Too many tasks of '{entry.principal}' wait or run: {MAX_OPEN:,}. Cancel some (toolcrib tasks "
                     "cancel), or submit this one when some have ended.",
                     "limited",
                 )
-            self._wait(connection, entry, subjects)
+            if subjects:
+                self._wait(connection, entry, subjects)
             if has_come:
                 connection.execute(LEDGER.update().where(_t.id == encode_name(entry.id)).values(run_at=Now()))
-            notify(connection, TASKS_CHANNEL)
             return current
 
         current = await self._store.transact(submit)
@@ -223,6 +237,19 @@ class DatabaseTasks(DatabaseLedger):
         values = {f"full_{number}": encode_name(principal) for number, principal in enumerate(full)}
         return self._due[key], {"count": count, "lease": int(self._lease_s * 1e6), **values}
 
+    async def finish_all(self, ends: Sequence[End]) -> Sequence[bool]:
+        """Do as `finish` for each of *ends*, in one transaction."""
+        heartbeat = self._heartbeat()
+        are_stored = await self._end(END_OWN, ends, process=heartbeat.owner)
+        for entry, _ in ends:
+            heartbeat.end(entry)
+        return are_stored
+
+    async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /, *, by: str | None = None) -> bool:
+        is_settled = await super().settle(entry, result, by=by)
+        self.notify()  # what is not done runs again
+        return is_settled
+
     async def park(self, entry: LedgerEntry, run_at: datetime | None, subjects: Sequence[str] = ()) -> bool:
         """Let *entry* wait until *run_at*, or until one of *subjects* has come: what `wake` is given.
 
@@ -271,7 +298,7 @@ class DatabaseTasks(DatabaseLedger):
 
         def cancel(connection: Connection) -> bool:
             if connection.execute(LEDGER.update().where(_t.id == row_id, _IS_IDLE).values(end)).rowcount:
-                follow_end(connection, row_id)
+                follow_end(connection, [row_id])
                 return True
             connection.execute(LEDGER.update().where(_t.id == row_id, _t.state == "running").values(cancelled=1))
             notify(connection, TASKS_CHANNEL)
@@ -394,7 +421,7 @@ def _has_come(connection: Connection, subjects: Sequence[str]) -> bool:
         return False
     ids = [encode_name(subject) for subject in subjects]
     questions = select(PENDINGS.c.state).where(PENDINGS.c.id.in_(ids)).with_for_update(read=True)
-    tasks = select(_t.state).where(_t.id.in_(ids)).with_for_update(read=True)
+    tasks = select(_t.state).where(_t.id.in_(ids)).order_by(_t.id).with_for_update(read=True)
     states = [state for query in (questions, tasks) for state in connection.execute(query).scalars()]
     return not {"answered", "ended"}.isdisjoint(states)
 

@@ -59,6 +59,7 @@ class Results:
     ) -> None:
         self.limit_chars = sys.maxsize if limit_chars is None else limit_chars
         self.issued = False
+        self.has_looked = False
         self._registry = registry
         self._caller = caller
         self._redaction = redaction
@@ -175,7 +176,7 @@ class Results:
 
     async def look(self) -> None:
         """Look whether a shared store has results for this caller, which another process may have stored."""
-        if self._own is None:
+        if self._own is None and not self.has_looked:
             try:
                 self.issued = self.issued or await self._store.holds(self._caller.principal, self._caller.thread)
             except Exception as error:

@@ -1142,6 +1142,7 @@ class Workbench(Startable):
     async def run_task(self, call: Call, task: TaskRun, events: EventStream) -> Result[Any]:
         """Return how a run of *task* ends. No deadline but the tool's own is around it, and no host asks at once."""
         self._require_open()
+        self.results.has_looked = True  # what its arguments refer to was put in when it was submitted
         store: Any = Patient(self._runtime.pending.store)
         pending = replace(self._runtime.pending, store=store, ask=None, within=TASK_LIFE)
         return await run(call, replace(self._runtime, timeout_s=None, pending=pending, task_id=call.id), events, task)
