@@ -10,6 +10,7 @@ import pytest
 from toolcrib import Context, ToolAuth, tool
 from toolcrib.agent import EvalEstimate, EvalRun, OpenAIChat, ScriptedModel, evaluate
 from toolcrib.core import CancellationToken, SetupError
+from toolcrib.testing import Cassette
 from toolcrib.workbench import Limit, Rule, Rules
 
 from .wire import answer, refusal, wire
@@ -98,11 +99,36 @@ async def test_no_tool_runs_and_rules_apply_and_the_model_gets_the_results_of_th
     ]
 
 
+async def test_what_rules_remember_of_one_run_is_nothing_to_another() -> None:
+    rules = Rules([Rule(tools="add", after="wipe", do="deny")])
+    model = ScriptedModel([calls(("wipe", {"disk": "a"})), calls(("add", {"a": 1})), "Done."] * 2)
+    report = await evaluate(asked({"tool": "add"}), model, TOOLS, policy=rules, runs=2)
+    assert [run.denials for run in report.runs] == [1, 1]
+    model = ScriptedModel([calls(("wipe", {"disk": "a"})), "Done.", calls(("add", {"a": 1})), "Done."])
+    report = await evaluate(asked({"tool": "*"}), model, TOOLS, policy=rules, runs=2)
+    assert [(run.passed, run.denials) for run in report.runs] == [(True, 0), (True, 0)]
+
+
 async def test_tools_run_where_that_is_asked_for() -> None:
     ran.clear()
     model = ScriptedModel([calls(("add", {"a": 1})), "Done."])
     report = await evaluate(asked({"tool": "add"}), model, [add], execute=True)
     assert (report.failures, ran, report.runs[0].calls[0].text) == ([], ["add"], "3")
+
+
+async def test_tools_that_run_may_be_answered_from_a_cassette(tmp_path: Path) -> None:
+    ran.clear()
+    for _ in range(2):
+        model = ScriptedModel([calls(("add", {"a": "1"})), "Done."])
+        with Cassette(tmp_path / "tape.json") as tape:
+            report = await evaluate(asked({"tool": "add"}), model, [add], execute=True, middleware=[tape])
+        assert (report.failures, report.runs[0].calls[0].text, report.runs[0].repairs) == ([], "3", 1)
+    assert ran == ["add"]
+
+
+async def test_the_arguments_of_a_failure_are_shown_in_part() -> None:
+    [problem] = await problems(asked({"tool": "add", "arguments": {"a": 1}}), ("add", {"a": "x" * 10_000}))
+    assert len(problem) < 400
 
 
 async def test_runs_are_counted_and_priced_by_model_and_scenario() -> None:

@@ -10,13 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Unpack
 
 from .. import formats
-from ..core import Answer, Approve, Call, CancellationToken, LoadError, Pending, SetupError, Text
+from ..core import Answer, Approve, Call, Caller, CancellationToken, LoadError, Pending, SetupError, Text, ToolSpec
 from ..formats import Reply, Usage
 from ..tools import Tool
-from ..workbench import Options, Stores, View, Workbench
+from ..workbench import Crib, Options, Stores, View, Workbench
 from ..workbench.rules import is_like
 from .agent import Agent
 from .model import Model, ModelError, model_from_name, require_model
@@ -25,6 +26,7 @@ from .scenarios import ExpectedCall, Scenario, ScenarioFile, read_scenarios
 
 _CHARS_PER_TOKEN = 4
 _REPLY_TOKENS = 100
+_MAX_SHOWN_CHARS = 300
 _FORMATS = {"responses": "openai_responses", **{name: name for name in ("openai", "anthropic", "gemini", "bedrock")}}
 _NOT_RUN: Options = {"recorder": (), "limits": (), "retries": ()}
 
@@ -175,14 +177,13 @@ async def evaluate(
         sources = [View("stubs", tuple(sources), lambda tools: [*map(evaluation.stub, tools)])]
         options = {**options, **_NOT_RUN, "store": Stores(), "ask": _approve}
     report = on_progress or (lambda _: None)
-    async with _clients(models) as clients, Workbench(sources, **options) as bench:
+    async with _clients(models) as clients, Crib(sources, **options) as evaluation.crib:
         if not clients or runs < 1 or len({client.name for client in clients}) < len(clients):
             raise SetupError("An eval takes one model or more, each once, and one run or more.")
-        if bench.problems:  # with fewer tools it would be another eval
+        if (bench := evaluation.bench()).problems:  # with fewer tools it would be another eval
             raise LoadError("\n".join(map(bench.redacted, map(str, bench.problems))))
         content.require_known([tool.spec for tool in bench.registry])
-        evaluation.bench = bench
-        report(estimate := evaluation.estimate([client.name for client in clients], runs))
+        report(estimate := evaluation.estimate([client.name for client in clients], runs, bench.specs()))
         for client, number, scenario in product(clients, range(1, runs + 1), content.values.scenario):
             if (run := await evaluation.run(client, scenario, number)) is not None:
                 report(run)
@@ -209,10 +210,14 @@ class _Eval:
     values: ScenarioFile
     limits: Mapping[str, int | None]
     cancellation: CancellationToken | None
-    bench: Workbench = field(init=False)
+    crib: Crib = field(init=False)
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
     runs: list[EvalRun] = field(default_factory=list[EvalRun])
     why: str = ""
+
+    def bench(self) -> Workbench:
+        """Return a workbench of a thread of its own: what rules remember of one run is nothing to another."""
+        return self.crib.workbench(Caller(thread=f"eval_{token_hex(8)}"))
 
     def stub(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         """Return *tool* with the result of the scenario that is asked in the place of its work."""
@@ -225,8 +230,8 @@ class _Eval:
         parts: dict[str, Any] = dict.fromkeys(("isolation", "codec", "needs", "lock", "verify", "cost", "retries"))
         return tool.wrapped(lambda _: work).replace(spec=spec, needs_context=False, is_task=False, **parts)
 
-    def estimate(self, models: Sequence[str], runs: int) -> EvalEstimate:
-        tool_tokens = {name: self._tool_tokens(name) for name in models}
+    def estimate(self, models: Sequence[str], runs: int, specs: Sequence[ToolSpec]) -> EvalEstimate:
+        tool_tokens = {name: _tool_tokens(name, specs) for name in models}
         prices: list[float | None] = []
         total = Usage()
         for name, of_tools in tool_tokens.items():
@@ -242,10 +247,6 @@ class _Eval:
         count = len(models) * runs * len(self.values.scenario)
         return EvalEstimate(count, total.input + total.output, _sum(prices), tool_tokens, self.values.currency)
 
-    def _tool_tokens(self, model: str) -> int:
-        form = getattr(formats, _FORMATS.get(model.partition(":")[0], "openai"))
-        return len(json.dumps(form.tools(self.bench.specs()), ensure_ascii=False)) // _CHARS_PER_TOKEN
-
     def _price(self, model: str, usage: Usage) -> float | None:
         price = self.values.price.get(model)
         return None if price is None else price.of(usage)
@@ -259,16 +260,17 @@ class _Eval:
         if self.why:
             return None
         self.results = {**self.values.results, **scenario.results}
-        agent = Agent(client, self.bench, instructions=self.values.instructions, **rest)
         errors: list[str] = []
-        try:
-            outcome = await agent.run(scenario.prompt, cancellation=self.cancellation)
-        except ModelError as error:
-            errors, outcome = [str(error)], error.so_far or Outcome("failed", "")
-        if outcome.status == "cancelled":
-            self.why = "The eval was interrupted."
-            return None
-        of_tools, of_arguments = await self._problems(scenario, outcome)
+        async with self.bench() as bench:
+            agent = Agent(client, bench, instructions=self.values.instructions, **rest)
+            try:
+                outcome = await agent.run(scenario.prompt, cancellation=self.cancellation)
+            except ModelError as error:
+                errors, outcome = [str(error)], error.so_far or Outcome("failed", "")
+            if outcome.status == "cancelled":
+                self.why = "The eval was interrupted."
+                return None
+            of_tools, of_arguments = await _problems(scenario, outcome, bench)
         problems = errors or [*of_tools, *of_arguments]
         if problems and not errors and outcome.why:
             problems.append(outcome.why)
@@ -278,36 +280,38 @@ class _Eval:
         self.runs.append(EvalRun(*names, *rights, tuple(problems), outcome.usage, price, outcome.trace))
         return self.runs[-1]
 
-    async def _problems(self, scenario: Scenario, outcome: Outcome) -> tuple[list[str], list[str]]:
-        """Return what is wrong with the tools that were called, and with their arguments."""
-        raw = {call.id: call for turn in outcome.turns if isinstance(turn, Reply) for call in turn.calls}
-        calls = [(raw[trace.call_id], trace) for trace in outcome.trace]
-        of_tools = [
-            f"'{trace.tool}' was called, which must not be."
-            for call, trace in calls
-            if any(is_like(glob, call.tool, tool=True) for glob in scenario.forbidden)
-        ]
-        by_tool = [[pair for pair in calls if is_like(own.tool, pair[0].tool, tool=True)] for own in scenario.call]
-        exact = [
-            [call.id for call, _ in pairs if await self._accepts(expected, call)]
-            for expected, pairs in zip(scenario.call, by_tool, strict=True)
-        ]
-        matches, exact_matches = _assigned([[call.id for call, _ in pairs] for pairs in by_tool]), _assigned(exact)
-        of_arguments: list[str] = []
-        for index, expected in enumerate(scenario.call):
-            arguments = ", ".join(trace.arguments for _, trace in by_tool[index])
-            if index not in matches:
-                of_tools.append(f"'{expected.tool}' was not called.")
-            elif index not in exact_matches:
-                of_arguments.append(f"'{expected.tool}' was called with other arguments: {arguments}.")
-        return of_tools, of_arguments
 
-    async def _accepts(self, expected: ExpectedCall, call: Call) -> bool:
-        """Return whether *call* is valid, if need be once it was repaired, and as *expected*."""
-        tool, result = self.bench.registry.holder(call.tool), await self.bench.check(call)
-        if tool is None or result.error is not None:
-            return False
-        return expected.accepts(tool.spec, result.unwrap(), self.bench.caller)
+async def _problems(scenario: Scenario, outcome: Outcome, bench: Workbench) -> tuple[list[str], list[str]]:
+    """Return what is wrong with the tools that were called, and with their arguments."""
+    raw = {call.id: call for turn in outcome.turns if isinstance(turn, Reply) for call in turn.calls}
+    calls = [(raw[trace.call_id], trace) for trace in outcome.trace]
+    of_tools = [
+        f"'{trace.tool}' was called, which must not be."
+        for call, trace in calls
+        if any(is_like(glob, call.tool, tool=True) for glob in scenario.forbidden)
+    ]
+    by_tool = [[pair for pair in calls if is_like(own.tool, pair[0].tool, tool=True)] for own in scenario.call]
+    exact = [
+        [call.id for call, _ in pairs if await _accepts(expected, call, bench)]
+        for expected, pairs in zip(scenario.call, by_tool, strict=True)
+    ]
+    matches, exact_matches = _assigned([[call.id for call, _ in pairs] for pairs in by_tool]), _assigned(exact)
+    of_arguments: list[str] = []
+    for index, expected in enumerate(scenario.call):
+        arguments = ", ".join(trace.arguments for _, trace in by_tool[index])[:_MAX_SHOWN_CHARS]
+        if index not in matches:
+            of_tools.append(f"'{expected.tool}' was not called.")
+        elif index not in exact_matches:
+            of_arguments.append(f"'{expected.tool}' was called with other arguments: {arguments}.")
+    return of_tools, of_arguments
+
+
+async def _accepts(expected: ExpectedCall, call: Call, bench: Workbench) -> bool:
+    """Return whether *call* is valid, if need be once it was repaired, and as *expected*."""
+    tool, result = bench.registry.holder(call.tool), await bench.check(call)
+    if tool is None or result.error is not None:
+        return False
+    return expected.accepts(tool.spec, result.unwrap(), bench.caller)
 
 
 def _assigned(matches: Sequence[Sequence[str]]) -> set[int]:
@@ -326,6 +330,11 @@ def _assigned(matches: Sequence[Sequence[str]]) -> set[int]:
     for index in range(len(matches)):
         assign(index, set())
     return {*owners.values()}
+
+
+def _tool_tokens(model: str, specs: Sequence[ToolSpec]) -> int:
+    form = getattr(formats, _FORMATS.get(model.partition(":")[0], "openai"))
+    return len(json.dumps(form.tools(specs), ensure_ascii=False)) // _CHARS_PER_TOKEN
 
 
 def _sum(prices: Sequence[float | None]) -> float | None:

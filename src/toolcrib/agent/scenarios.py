@@ -111,17 +111,20 @@ class Scenarios:
 
     def _unknown(self, specs: Sequence[ToolSpec]) -> Iterator[tuple[Keys, str]]:
         names = [spec.name for spec in specs]
-        unknown_in = partial(unknown_name, names=names, matches=partial(is_like, tool=True))
-        yield from _sentences(unknown_in(self.values.results), ("results",))
+        for keys, globs in self._globs():
+            if sentence := unknown_name(globs, names, partial(is_like, tool=True), way_out=""):
+                yield keys, f"This {sentence}"
         for number, scenario in enumerate(self.values.scenario):
-            keys = ("scenario", number)
-            yield from _sentences(unknown_in(scenario.forbidden), (*keys, "not_called"))
-            yield from _sentences(unknown_in(scenario.results), (*keys, "results"))
             for index, call in enumerate(scenario.call):
-                if sentence := unknown_in([call.tool]):
-                    yield from _sentences(sentence, (*keys, "call", index))
-                elif mismatches := call.rule().mismatches(specs):
-                    yield (*keys, "call", index), f"This call is never made: {next(iter(mismatches.values()))}"
+                if mismatches := call.rule().mismatches(specs):
+                    yield _call(number, index), f"This call is never made: {next(iter(mismatches.values()))}"
+
+    def _globs(self) -> Iterator[tuple[Keys, Iterable[str]]]:
+        yield ("results",), self.values.results
+        for number, scenario in enumerate(self.values.scenario):
+            yield ("scenario", number, "not_called"), scenario.forbidden
+            yield ("scenario", number, "results"), scenario.results
+            yield from ((_call(number, index), [call.tool]) for index, call in enumerate(scenario.call))
 
 
 def read_scenarios(source: str | Path | Mapping[str, Any], prices: Mapping[str, Any]) -> Scenarios:
@@ -157,14 +160,14 @@ def _wrong(values: ScenarioFile) -> Iterator[tuple[Keys, str]]:
             try:
                 call.rule()
             except ToolcribError as error:
-                yield (*keys, "call", index), str(error)
+                yield _call(number, index), str(error)
 
 
-def _sentences(sentence: str | None, keys: Keys) -> Iterator[tuple[Keys, str]]:
-    if sentence:
-        yield keys, f"This {sentence.removesuffix(' If it may be missing: optional = true.')}"
+def _call(scenario: int, index: int) -> Keys:
+    return "scenario", scenario, "call", index
 
 
 def _error(file: Path | None, lines: Mapping[Keys, int], problems: Iterable[tuple[Keys, str]]) -> SettingsError:
     places = [(place_in(file, lines, keys) if file else (display_path(keys), None), text) for keys, text in problems]
-    return SettingsError([SettingsProblem(place, text, line) for (place, line), text in places])
+    sentences = [SettingsProblem(place, text, line) for (place, line), text in places]
+    return SettingsError(sorted(sentences, key=lambda problem: problem.line or 0))

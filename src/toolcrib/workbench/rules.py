@@ -886,13 +886,19 @@ def _read(form: str, value: Any) -> Any:
         return None
 
 
-def unknown_name(globs: Iterable[str], names: Iterable[str], matches: Callable[[str, str], bool]) -> str | None:
+def unknown_name(
+    globs: Iterable[str],
+    names: Iterable[str],
+    matches: Callable[[str, str], bool],
+    *,
+    way_out: str = " If it may be missing: optional = true.",
+) -> str | None:
     """Return the sentence about the first of *globs* that none of *names* has."""
     names = [*dict.fromkeys(names)]
     for glob in globs:
         if glob != "*" and not any(matches(glob, name) for name in names):
             proposal = did_you_mean(closest_match(glob, names))
-            return f"names '{display_name(glob)}', which no tool has.{proposal} If it may be missing: optional = true."
+            return f"names '{display_name(glob)}', which no tool has.{proposal}{way_out}"
     return None
 
 
