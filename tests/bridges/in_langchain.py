@@ -98,7 +98,16 @@ def asks(*_: Any) -> Any:
         ),
         (
             {"decisions": [{"type": "edit", "edited_action": {"name": "wipe", "args": {"path": "/tmp"}}}]},
-            "Tool 'wipe' was not executed: 'local' denied it.",
+            'wiped /tmp\n\'local\' has changed the arguments of this call to: {"path": "/tmp"}',
+        ),
+        (
+            {"decisions": [{"type": "edit", "edited_action": {"name": "drop", "args": {"path": "/tmp"}}}]},
+            "Tool 'wipe' was not executed: 'local' denied it: The edit is for 'drop', and the call that waits is of "
+            "'wipe'.",
+        ),
+        (
+            {"type": "edit", "edited_action": {"name": "wipe"}},
+            "Tool 'wipe' was not executed: 'local' denied it: The edited action has no object of args.",
         ),
         (
             {"decisions": [{"type": "approve"}] * 2},
@@ -121,11 +130,13 @@ async def test_an_approval_interrupts_the_graph(answer: Any, outcome: str, is_as
     (interrupt,) = waits["__interrupt__"]
     assert (interrupt.value["message"], interrupt.value["arguments"], events) == ("Really?", '{"path": "/"}', [])
     assert interrupt.value["action_requests"] == [{"name": "wipe", "args": {"path": "/"}, "description": "Really?"}]
-    assert interrupt.value["review_configs"] == [{"action_name": "wipe", "allowed_decisions": ["approve", "reject"]}]
+    assert interrupt.value["review_configs"] == [
+        {"action_name": "wipe", "allowed_decisions": ["approve", "edit", "reject"]}
+    ]
     resume = Command(resume=answer)
     state = await agent.ainvoke(resume, config) if is_async else agent.invoke(resume, config)
     assert [each.text for each in seen(state)] == [outcome]
-    assert events == (["/"] if outcome == "wiped /" else [])
+    assert events == [outcome.split()[1]] * outcome.startswith("wiped ")
 
 
 async def test_without_a_checkpointer_the_model_learns_that_the_call_waits() -> None:

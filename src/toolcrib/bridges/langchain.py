@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _CHECKPOINTER, _SCRATCHPAD, _TASK = "__pregel_checkpointer", "__pregel_scratchpad", "__pregel_task_id"
 _RUNTIME = "__pregel_runtime"
 _NO_DECISION = "A decision is an object with a type."
+_NO_ARGUMENTS = "The edited action has no object of args."
 _asking = threading.Lock()  # the sync calls of a node are in threads
 
 # Out
@@ -184,7 +185,7 @@ def _answer_to(pending: Pending, saved: Any, config: RunnableConfig, call_id: st
         for place in _places(call, saved, config):
             answers = scratchpad.resume[place:] or [scratchpad.get_null_resume(False)]
             if place <= len(scratchpad.resume) and answers[0] is not None:
-                return _answer(answers[0])
+                return _answer(answers[0], pending.tool)
         while True:  # past the answers to others
             place = len(scratchpad.resume)
             try:
@@ -205,19 +206,30 @@ def _places(call: Mapping[str, Any], saved: Any, config: RunnableConfig) -> Iter
 def _request(pending: Pending) -> dict[str, Any]:
     """Return the request as LangChain's own middleware has it, for programs that show these."""
     action = {"name": pending.tool, "args": json.loads(pending.arguments), "description": pending.message}
-    review = {"action_name": pending.tool, "allowed_decisions": ["approve", "reject"]}
+    review = {"action_name": pending.tool, "allowed_decisions": ["approve", "edit", "reject"]}
     return {"action_requests": [action], "review_configs": [review]}
 
 
-def _answer(answer: Any) -> Approve | Deny:
+def _answer(answer: Any, tool: str) -> Approve | Deny:
     if isinstance(answer, Mapping) and isinstance(decisions := answer.get("decisions"), list | tuple):
         if len(decisions) != 1:
             return Deny(f"{len(decisions)} decisions, and one call.")
-        return _answer(decisions[0]) if isinstance(decisions[0], Mapping) else Deny(_NO_DECISION)
+        return _answer(decisions[0], tool) if isinstance(decisions[0], Mapping) else Deny(_NO_DECISION)
     if isinstance(answer, Mapping):
-        is_approved = answer.get("type", answer.get("decision")) in ("approve", "accept")
+        kind = answer.get("type", answer.get("decision"))
+        if kind == "edit":
+            return _edit(answer.get("edited_action"), tool)
+        is_approved = kind in ("approve", "accept")
         return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
     return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
+
+
+def _edit(action: Any, tool: str) -> Approve | Deny:
+    """Return the approval with the arguments of *action*: of the same tool, since a person was asked about no other."""
+    name, arguments = (action.get("name"), action.get("args")) if isinstance(action, Mapping) else (None, None)
+    if name != tool:
+        return Deny(f"The edit is for '{str(name)[:100]}', and the call that waits is of '{tool}'.")
+    return Approve(arguments) if isinstance(arguments, Mapping) else Deny(_NO_ARGUMENTS)
 
 
 def _task(config: RunnableConfig) -> str:
