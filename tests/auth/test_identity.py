@@ -518,7 +518,10 @@ async def flows(world: World) -> None:
 @door(
     *(f"Credentials.{name}" for name in ("ask_for", "broker", "complete", "given", "open", "pending", "save")),
     *("Credentials.wait_for", "PendingCalls.answer", "PendingCalls.ask_now", "PendingCalls.remember"),
-    *(f"PendingCalls.{name}" for name in ("ask", "clock", "may_answer", "redaction", "store", "tool", "within")),
+    *(
+        f"PendingCalls.{name}"
+        for name in ("ask", "clock", "may_answer", "opened", "redaction", "store", "tool", "within")
+    ),
 )
 async def credentials_of_a_crib(world: World) -> None:
     await deeper_attacks.credentials_of_a_crib(world, NAMES)

@@ -97,7 +97,7 @@ Really?
     "disk": "a",
     "passes": 2
   }
-Run it? [y/N, or a reason to deny it] """
+Run it? [y/N, e to edit, or a reason to deny it] """
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_yes_with_more_words_is_asked_again(
         session.read_to(b"to deny it] ")
         session.press(b"yes please\r")
         session.read_to(b"approves the call. 'n' or Enter denies it; other text denies it with a reason.")
-        session.read_to(b"reason.\r\nRun it? [y/N, or a reason to deny it] ")
+        session.read_to(b"reason.\r\nRun it? [y/N, e to edit, or a reason to deny it] ")
         assert ran(folder) == ""
         session.press(b"yesterday's backup is missing\r")
         status, seen = session.read_to_end()

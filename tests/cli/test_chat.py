@@ -274,7 +274,7 @@ Really?
   {{
     "disk": "a"
   }}
-Run it? [y/N, or a reason to deny it] y
+Run it? [y/N, e to edit, or a reason to deny it] y
 [wipe {{"disk": "a"}}] wiped a … (TIME)
 Gone.
 [name] waits: Who are you? (TIME)

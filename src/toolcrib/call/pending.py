@@ -89,6 +89,8 @@ class PendingCalls:
     ask: Asker | None = None
     may_answer: MayAnswer | None = None
     redaction: Redaction | None = None
+    opened: Callable[[Pending], object] = lambda _: None
+    """Takes note that a call of this process waits from now on."""
     # The questions of this process: the JSON Schema of a stored one may express less.
     _questions: "Shares[str, Elicitation]" = field(default_factory=lambda: Shares())
     _of_calls: Shares[tuple[Caller, str], str] = field(default_factory=lambda: Shares())
@@ -429,6 +431,8 @@ class Questions:
         defaults = {"made": self._document} if self._document else {}
         entry = await pendings.store.open(pending, now=now, **defaults)
         pendings.remember(entry, question)
+        if entry.id == pending.id:  # and not one that waited already
+            pendings.opened(entry)
         raise Suspended(entry)
 
     def _redacted_key(self, key: str) -> str:

@@ -24,6 +24,7 @@ from ..core import (
     ToolcribError,
     ToolError,
 )
+from ..machinery import named_approvers
 from .app import Session, command, group
 from .arguments import CallWords, Source, ToolName, read_arguments, read_words, require_tool, to_json
 from .interrupts import DEFAULT_GRACE_S
@@ -155,13 +156,15 @@ async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, tran
                 return result
             await _log_in_for(bench, call.tool)
             continue
-        if not prompter.can_ask(result.pending) or (answer := await prompter.ask(result.pending)) is None:
+        if not (prompter.can_ask(result.pending) and await bench.crib.pending.allows(result.pending, bench.caller)):
+            return result
+        if (answer := await prompter.ask(result.pending)) is None:
             return result
         try:
-            await bench.answer(result.pending.id, answer, by=bench.caller.principal)
+            await bench.answer(result.pending.id, answer)
         except AnswerError as error:
             echo(str(error))
-            if error.reason != "expired":
+            if error.reason not in ("expired", "invalid"):
                 return result
 
 
@@ -231,6 +234,8 @@ def _echo_pending(pending: Pending, *, stored: bool) -> None:
     where = f"\nGo to: {pending.url}" if pending.url else ""
     if pending.kind == "authorization":
         way_out = "Call it again once that is done."
+    elif pending.approvers is not None:
+        way_out = f"To be answered by {named_approvers(pending.approvers)}."
     elif pending.others_only:
         way_out = "Someone other than the caller must answer it."
     elif pending.kind in ("approval", "input") and not has_person():

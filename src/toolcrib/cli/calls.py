@@ -15,6 +15,7 @@ import typer
 from ..core import Answer, Approve, Caller, CallRecord, Deny, Pending, ToolcribError
 from ..schema.toml import to_toml
 from .app import Session, command, group
+from .prompts import outcome_of
 from .terminal import UsageError, counted, echo, one_line
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ async def _answer(session: Session, pending_id: str, answer: Answer, by: str, gr
         if (await _find(crib, pending_id)).kind == "input" and isinstance(answer, Approve):
             raise ToolcribError("This waits for an input. Make the call again at a terminal to enter it.")
         pending = await crib.answer(pending_id, answer, by=Caller(by, groups=frozenset(groups or ())))
-    outcome = "Approved: it runs, once, when" if isinstance(answer, Approve) else "Denied: the model reads it when"
-    session.show(pending.to_dict(), text=f"{outcome} '{pending.principal}' calls '{pending.tool}' again.")
+    session.show(pending.to_dict(), text=outcome_of(answer, pending))
 
 
 async def _find(crib: "Crib", pending_id: str) -> Pending:

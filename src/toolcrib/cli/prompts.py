@@ -5,23 +5,30 @@ in a read that would take the next line from the program after this one.
 """
 
 import asyncio
+import json
 import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
-from ..core import Answer, Approve, Deny, Input, Pending
-from ..machinery import current_deadline, escaped
+from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending
+from ..machinery import current_deadline, escaped, named_approvers
 from .arguments import kinds_of, read_value
 from .terminal import echo, indented_json, is_rich, is_terminal, one_line
 
 if TYPE_CHECKING:
     from ..schema import SchemaView
+    from ..workbench import Crib
 
 _YES = ("y", "yes")
 _NO = ("", "n", "no")
+_EDIT = ("e", "edit")
+MAX_QUESTIONS = 1000
+"""How many questions wait to be shown at the terminal of a server."""
 _UNCLEAR = re.compile(r"(y|yes|yeah|ok|okay|sure)\b", re.IGNORECASE)
 """The beginning of an answer that is neither an approval nor a reason against one: more than a yes."""
 _UNANSWERED = object()
@@ -43,9 +50,10 @@ class Prompter:
         """Ask again, also after a question that was left unanswered."""
         self._gave_up = False
 
-    def can_ask(self, pending: Pending) -> bool:
-        """Return whether there is a person to ask, who may answer."""
-        is_answered_here = pending.kind in ("approval", "input") and not pending.others_only
+    def can_ask(self, pending: Pending, by: str | None = None) -> bool:
+        """Return whether there is a person to ask, who may answer: the caller, or *by*."""
+        is_own = by is None or by == pending.principal
+        is_answered_here = pending.kind in ("approval", "input") and not (pending.others_only and is_own)
         return is_answered_here and not self._gave_up and has_person()
 
     async def may_log_in(self, pending: Pending) -> bool:
@@ -72,7 +80,7 @@ class Prompter:
             self._prepare()
             _discard_typeahead()
             _show(pending)
-            answer = await (_approval() if pending.kind == "approval" else _input(pending))
+            answer = await (_approval(pending) if pending.kind == "approval" else _input(pending))
             self._gave_up = answer is None
             return answer
 
@@ -90,9 +98,13 @@ def _show(pending: Pending) -> None:
     echo(indented_json(pending.arguments))
 
 
-async def _approval() -> Answer | None:
-    while (line := await read_line("Run it? [y/N, or a reason to deny it] ")) is not None:
+async def _approval(pending: Pending) -> Answer | None:
+    while (line := await read_line("Run it? [y/N, e to edit, or a reason to deny it] ")) is not None:
         text = line.strip()
+        if text.lower() in _EDIT:
+            if (answer := await _edited(pending)) is not None:
+                return answer
+            continue
         if text.lower() in _YES:
             return Approve()
         if text.lower() in _NO:
@@ -104,6 +116,111 @@ async def _approval() -> Answer | None:
             wrap=True,
         )
     return None
+
+
+async def _edited(pending: Pending) -> Approve | None:
+    """Return the approval with the arguments that the person has changed in an editor; None where they left it."""
+    import click
+
+    from ..schema import parse_json
+
+    shown = f"{json.dumps(json.loads(pending.arguments), indent=2)}\n"
+    try:
+        # In a thread: what else this process does goes on meanwhile.
+        text = await asyncio.to_thread(partial(click.edit, shown, extension=".json"))
+        if text is None:
+            echo("The arguments were left as they are.")
+            return None
+        arguments = parse_json(text)
+    except click.ClickException as error:
+        echo(f"{error.message} The editor is named by $VISUAL or $EDITOR.", wrap=True)
+        return None
+    except ValueError as error:
+        echo(f"This is not JSON: {error}.", wrap=True)
+        return None
+    if isinstance(arguments, dict):
+        return Approve(arguments)
+    echo("Arguments are a JSON object: { ... }.")
+    return None
+
+
+async def answer_as_operator(crib: "Crib", report: Callable[[str], None], *, asks: bool) -> None:
+    """Say what waits from now on, and where *asks* and a person is at the terminal, ask them.
+
+    They answer as the user of the operating system, who is somebody else than any caller.
+    """
+    queue, operator = asyncio.Queue[Pending](MAX_QUESTIONS), Caller(_os_user())
+    prompter = Prompter(lambda: None)
+
+    def opened(pending: Pending) -> None:
+        if pending.kind in ("approval", "input"):
+            with suppress(asyncio.QueueFull):
+                queue.put_nowait(pending)
+
+    crib.pending.opened = opened
+    while True:
+        pending = await queue.get()
+        if not await _is_open(crib, pending):
+            continue
+        may_ask = asks and pending.kind == "approval" and await crib.pending.allows(pending, operator)
+        if may_ask and prompter.can_ask(pending, operator.principal):
+            await _ask_operator(crib, pending, prompter, operator)
+        else:
+            report(_waits(pending, crib))
+
+
+def outcome_of(answer: Answer, pending: Pending) -> str:
+    """Return what comes of an approval or a denial."""
+    outcome = "Approved: it runs, once, when" if isinstance(answer, Approve) else "Denied: the model reads it when"
+    return f"{outcome} '{one_line(pending.principal)}' calls '{one_line(pending.tool)}' again."
+
+
+def _os_user() -> str:
+    try:
+        return getuser()
+    except (OSError, KeyError):  # of a number without a name, as in containers
+        return "operator"
+
+
+async def _ask_operator(crib: "Crib", pending: Pending, prompter: Prompter, operator: Caller) -> None:
+    """Ask the operator, until they or others have answered *pending*."""
+    echo(f"\n'{one_line(pending.principal)}' waits.")
+    elsewhere = asyncio.ensure_future(crib.wait_for(pending, timeout_s=None))
+    try:
+        while await _is_open(crib, pending):
+            asking = asyncio.ensure_future(prompter.ask(pending))
+            try:
+                await asyncio.wait({asking, elsewhere}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asking.cancel()
+            if not asking.done() or (answer := asking.result()) is None:
+                break
+            try:
+                await crib.answer(pending.id, answer, by=operator)
+                echo(outcome_of(answer, pending))
+                return
+            except AnswerError as error:
+                echo(str(error), wrap=True)
+        echo("\n" + ("It was answered elsewhere, or has expired." if elsewhere.done() else _waits(pending, crib)))
+    finally:
+        elsewhere.cancel()
+
+
+async def _is_open(crib: "Crib", pending: Pending) -> bool:
+    row = await crib.pending.store.get(pending.id)
+    return row is not None and row.state == "open" and crib.pending.clock() < pending.expires_at
+
+
+def _waits(pending: Pending, crib: "Crib") -> str:
+    """Return that *pending* waits, and how it is answered."""
+    who = "" if pending.approvers is None else f" of {named_approvers(pending.approvers)}"
+    if pending.kind == "input" or crib.database is None:
+        way = f"POST /api/pending/{pending.id}/answer"
+    else:
+        way = f"toolcrib pending approve {pending.id} (or deny)"
+    need = "an answer" if pending.kind == "input" else "approval"
+    text = f"'{pending.principal}' waits for {need}{who}, to call '{pending.tool}': {pending.message} To give it: {way}"
+    return one_line(text)
 
 
 async def _input(pending: Pending) -> Answer | None:

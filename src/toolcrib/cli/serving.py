@@ -1,11 +1,12 @@
 """`toolcrib serve` and `dev`: a server of the tools, over MCP and HTTP, and what a person is shown of it."""
 
+import asyncio
 import json
 import logging
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ import typer
 from ..core import SetupError
 from .app import Session, command, group
 from .arguments import Port, SourceNames, ToolNames
+from .prompts import answer_as_operator
 from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
@@ -120,10 +122,20 @@ def _serve(
         workbenches=at.workbenches,
         ready=ready,
     )
+    asking = answer_as_operator(parts.crib, report, asks=not is_json)
     try:
-        session.run(server)
+        session.run(_beside(asking, server))
     except SetupError as error:
         raise SetupError(f"{error} The port is set with --port.") from None
+
+
+async def _beside(watch: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None]) -> None:
+    """Await *work*, with *watch* beside it."""
+    watching = asyncio.ensure_future(watch)
+    try:
+        await work
+    finally:
+        watching.cancel()
 
 
 def opened(
