@@ -16,7 +16,7 @@ from toolcrib.auth import Vault as AnyVault
 from toolcrib.core import Text
 from toolcrib.machinery import StoredResult
 from toolcrib.store import DatabasePendings, DatabaseResults, Leases
-from toolcrib.workbench import Limit
+from toolcrib.workbench import Limit, Rule, Rules
 
 if TYPE_CHECKING:
     from .test_identity import World
@@ -99,6 +99,42 @@ async def shared_limits(world: "World", names: tuple[str, ...]) -> None:
         assert await world.store.limits.admit(own, name, burst=1, per_s=0.001) == 0.0
     assert await world.store.limits.admit(adas, "ada", burst=1, per_s=0.001) == 0.0
     assert await world.store.limits.take(adas, 1) is None
+
+
+async def grants(world: "World", names: tuple[str, ...]) -> None:
+    """A grant is of one principal, thread and profile, given by who may answer, and nobody else's to see or end."""
+
+    @tool
+    def pay(to: str) -> str:
+        return f"paid {to}"
+
+    ada, call = Caller("ada", "work", "t1"), ("pay", {"to": "bob"})
+    answer = Approve(until="conversation", where={"/to": "b*"})
+    crib = Crib([pay], policy=Rules([Rule(name="pay", do="ask", others_only=True)]), store=world.store)
+    bench = crib.workbench(ada)
+    waits = (await bench.call(*call)).pending
+    assert waits is not None
+    for name in ("ada", ""):
+        await world.refused(crib.preview(waits.id, answer, by=name))
+        await world.refused(crib.answer(waits.id, answer, by=name))
+    assert (await crib.grants.list())[0] == []
+    await crib.answer(waits.id, answer, by="bob")
+    assert [(await bench.call(*call)).status for _ in range(2)] == ["success"] * 2
+    (grant,), _ = await crib.grants.list()
+    store = world.store.pendings.grants
+    for name in names:
+        others = (Caller(name, "work", "t1"), Caller("ada", name, "t1"), Caller("ada", "work", name))
+        for other in others:
+            assert (await crib.workbench(other).call(*call)).status == "pending"
+        assert await store.find(name, "t1", grant.rule, now=NOW) == []
+        assert await store.find("ada", name, grant.rule, now=NOW) == []
+        assert await store.find("ada", "t1", name, now=NOW) == []
+        assert (await crib.grants.list(principal=name))[0] == []
+        await world.refused(crib.grants.revoke(grant.id, principal=name))
+        await world.refused(crib.grants.revoke(name))
+    assert (await bench.call(*call)).status == "success"
+    await crib.grants.revoke(grant.id, principal="ada")
+    assert (await bench.call(*call)).status == "pending"
 
 
 async def results(world: "World", names: tuple[str, ...]) -> None:

@@ -54,10 +54,11 @@ from toolcrib.auth import (
     Provider,
     secret_owner,
 )
-from toolcrib.call import EventStream, PendingCalls, StepLog, TaskRun
+from toolcrib.call import EventStream, Grants, PendingCalls, StepLog, TaskRun
 from toolcrib.cli.app import app as command
 from toolcrib.serve import callback_app, local_caller, server
 from toolcrib.store import DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store
+from toolcrib.store.grants import DatabaseGrants
 from toolcrib.workbench import UnknownTaskError
 from toolcrib.workbench.credentials import Credentials
 from toolcrib.workbench.lifespan import Lifespan
@@ -86,7 +87,18 @@ NAMES = (
 
 REFUSALS = (ToolcribError, ToolError)
 KINDS: tuple[type, ...] = (
-    *(Crib, Workbench, Credentials, PendingCalls, CredentialBroker, Flow, DatabaseVault, MemoryVault),
+    *(
+        Crib,
+        Workbench,
+        Credentials,
+        PendingCalls,
+        Grants,
+        DatabaseGrants,
+        CredentialBroker,
+        Flow,
+        DatabaseVault,
+        MemoryVault,
+    ),
     *(DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store, Context),
 )
 Attack = Callable[["World"], Awaitable[Any]]
@@ -284,6 +296,13 @@ async def handles(world: World) -> None:
 
 
 # What waits
+
+
+@door("Crib.preview", "Grants.list", "Grants.revoke", "Grants.find", "Grants.proposed", "PendingCalls.grants")
+@door(*(f"Grants.{name}" for name in ("store", "policy", "tool", "specs", "thread_hours", "clock")))
+@door(*(f"DatabaseGrants.{name}" for name in ("add", "insert", "find", "page", "revoke")))
+async def grants(world: World) -> None:
+    await deeper_attacks.grants(world, NAMES)
 
 
 @door("Crib.answer", "Workbench.answer")

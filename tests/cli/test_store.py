@@ -88,6 +88,7 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
             "task_events": 0,
             "waits": 0,
             "rates": 0,
+            "approvals": 0,
             "events": 2,
             "grants": 1,
             "authorizations": 0,

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 import toolcrib
-from toolcrib import Approve, Caller, Crib, Text, tool
+from toolcrib import Approve, Caller, Crib, Text, core, tool
 from toolcrib.auth import DatabaseVault, Grant, Owner
 from toolcrib.auth.sealed import AUTH
 from toolcrib.auth.vault import Authorization
@@ -53,7 +53,8 @@ async def fill(store: Store, principal: str) -> None:
         name = f"{number}{principal}"
         pending = Pending(f"p{name}", "approval", "?", f"d{name}", "pay", principal, "t", later)
         await store.pendings.open(pending, now=NOW)
-    await store.pendings.answer(f"p0{principal}", Approve(), by="bob", now=NOW)
+    grant = core.Grant(f"g{principal}", principal, "t", "rule 1", {"pay": "d"}, {"/to": "ann"}, "bob", NOW, later)
+    await store.pendings.answer(f"p0{principal}", Approve(), by="bob", now=NOW, grant=grant)
     content = (Text("all of it"),)
     await store.results.store(StoredResult(f"result-{principal}", principal, "t", "list", content, NOW))
     vault, owner = DatabaseVault(store), Owner(principal, "default", "idp", "oauth2")
@@ -86,7 +87,8 @@ COUNTS = {
     "task_events": 1,
     "waits": 1,
     "rates": 1,
-    "events": 454,
+    "approvals": 1,
+    "events": 455,
     "grants": 1,
     "authorizations": 1,
     "calls": 450,

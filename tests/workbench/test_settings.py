@@ -303,6 +303,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_SERVER_GRACE_S": "3",
         "TOOLCRIB_SERVER_WORKBENCHES": "100",
         "TOOLCRIB_SEARCH": "50",
+        "TOOLCRIB_GRANTS_THREAD_HOURS": "8",
     }
     values = read("", **environ).values
     assert variables().keys() == environ.keys()

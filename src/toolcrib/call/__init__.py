@@ -3,6 +3,7 @@
 from .arguments import CheckedArguments
 from .events import EventQueue, EventStream, streamed
 from .execute import keep, may_be_repeated, within
+from .grants import Grants
 from .labels import UNTRUSTED, marked
 from .once import TASK_LIFE, lost, require_key, restored, settle, stored
 from .pending import PendingCalls, caller_names, is_approver
@@ -14,6 +15,7 @@ __all__ = [
     "CheckedArguments",
     "EventQueue",
     "EventStream",
+    "Grants",
     "PendingCalls",
     "is_approver",
     "caller_names",

@@ -7,7 +7,7 @@ call ends waiting for something else. Whatever goes wrong in between, an answer 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -26,6 +26,7 @@ from ..core import (
     Caller,
     Decision,
     Deny,
+    Grant,
     Input,
     Pending,
     PendingKind,
@@ -55,6 +56,7 @@ from ..machinery import (
     redacted_json,
 )
 from .arguments import CheckedArguments
+from .grants import Grants
 
 if TYPE_CHECKING:
     from ..schema import Elicitation
@@ -85,6 +87,7 @@ class PendingCalls:
     store: PendingStore
     tool: Callable[[str], Tool | None]
     within: timedelta
+    grants: Grants
     clock: Callable[[], datetime]
     ask: Asker | None = None
     may_answer: MayAnswer | None = None
@@ -107,9 +110,17 @@ class PendingCalls:
     def remember_call(self, call_id: str, caller: Caller, id: str) -> None:  # noqa: A002
         _remember(self._of_calls, (caller, call_id), id, caller.principal)
 
-    async def answer(self, id: str, answer: Answer, *, by: Caller | str) -> Pending:  # noqa: A002
-        """Store *answer* to what is pending under *id*, given *by* a person: by name, or with groups. Raises
-        AnswerError.
+    async def answer(
+        self,
+        id: str,  # noqa: A002
+        answer: Answer,
+        *,
+        by: Caller | str,
+        is_preview: bool = False,
+    ) -> tuple[Pending, Grant | None]:
+        """Store *answer* to what is pending under *id*, given *by* a person: by name, or with groups.
+
+        Returns what was answered, and granted: for a *preview*, what would be. Raises AnswerError.
         """
         person = by if isinstance(by, Caller) else Caller(by)
         by = person.principal
@@ -134,10 +145,14 @@ class PendingCalls:
             )
         if (problem := await self._problem(pending, answer)) is not None:
             raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
-        if not await self.store.answer(pending.id, answer, by=by, now=self.clock()):
+        grant = self.grants.proposed(pending, answer, by)
+        if is_preview:
+            return pending, grant
+        with_grant = {} if grant is None else {"grant": grant}
+        if not await self.store.answer(pending.id, answer, by=by, now=self.clock(), **with_grant):
             self._require_open(await self.store.get(id) or entry)
             raise AnswerError(f"'{pending.id}' was answered at the same moment; that answer counts.", "replayed")
-        return pending
+        return pending, grant
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
         """Return the answer of a caller who may give one, asked by the host; None where the host cannot ask."""
@@ -156,6 +171,8 @@ class PendingCalls:
             problem = await self._problem(pending, answer)
             if self.clock() >= pending.expires_at:
                 return None
+            if problem is None:
+                problem = await self._grant_now(pending, answer)
             if problem is None:
                 return StoredPending(pending, "taken", answer, pending.principal)
             again = replace(pending, message=f"{problem}\n{pending.message}")
@@ -182,6 +199,16 @@ class PendingCalls:
         except Exception as error:
             log_failure(f"Whether '{by}' may answer could not be decided, so they may not", error, self.redaction)
             return False
+
+    async def _grant_now(self, pending: Pending, answer: Answer) -> str | None:
+        """Store what *answer* of the caller grants. Returns why it does not."""
+        try:
+            grant, store = self.grants.proposed(pending, answer, pending.principal), self.grants.store
+            if grant is not None and store is not None:
+                await store.add(grant, now=self.clock())
+        except AnswerError as error:
+            return str(error)
+        return None
 
     async def visible(
         self, caller: Caller, after: str, limit: int, *, of_others: bool
@@ -317,6 +344,8 @@ class Questions:
         *,
         others_only: bool = False,
         approvers: Approvers | None = None,
+        rule: str = "",
+        granted: Callable[[], Awaitable[Grant | None]] | None = None,
         is_pause: bool = False,
         is_kept: bool = False,
         url: str | None = None,
@@ -324,7 +353,8 @@ class Questions:
         """Return an answer, which is this call's alone. Raises Suspended where there is none yet.
 
         *is_pause*: the deadline of the call stands still while the host asks a person. *is_kept*: the answer stays
-        where it is until `take`, since the call has to store it first.
+        where it is until `take`, since the call has to store it first. *granted* finds a grant where there is no
+        answer.
         """
         key, problem = self._redacted_key(key), ""
         if not self._digest:
@@ -364,8 +394,11 @@ class Questions:
                 schema=None if question is None else redacted_data(question.schema, self.redaction),
                 others_only=others_only,
                 approvers=approvers,
+                rule=rule,
                 url=url,
             )
+            if granted is not None and (grant := await granted()) is not None:
+                return StoredPending(about, "taken", Approve(), grant.given_by, grant=grant.id)
             entry, arguments = await self._ask_again(about, question, is_pause=is_pause), None
         self.approved_arguments = arguments or self.approved_arguments
         if not is_kept:

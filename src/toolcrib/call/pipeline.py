@@ -22,6 +22,7 @@ from ..core import (
     Data,
     Decision,
     Deny,
+    Grant,
     Pending,
     PendingKind,
     Policy,
@@ -57,6 +58,7 @@ from ..machinery import (
 from .arguments import CheckedArguments
 from .events import EventStream
 from .execute import ENDED, Bounded, cancelled, dog, execute, in_own_task, keep, leave_value, may_be_repeated, retry
+from .grants import bound_rule
 from .labels import add_labels, counted, recalled, remembered
 from .once import Claim, Recalled
 from .pending import denied, pending_message, pending_of
@@ -229,7 +231,10 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     """
     trail = Trail()
     result = await _check_only(call, runtime, trail, asks=True)
-    return "approval" if result.error is None and trail.decision and trail.decision.do == "ask" else None
+    if result.error is not None or (decision := trail.decision) is None or decision.do != "ask":
+        return None
+    assert trail.arguments is not None
+    return None if await _granted(decision, trail.arguments, runtime) else "approval"
 
 
 async def _check_only(call: Call, runtime: Runtime, trail: Trail, *, asks: bool = False) -> Result[dict[str, Any]]:
@@ -469,19 +474,25 @@ async def _approve(
         if decision.edited:
             message = f"{message}\n'{decision.by}' has changed the arguments."
         limits: Any = {"others_only": decision.others_only, "approvers": decision.approvers}
+        limits["rule"] = bound_rule(decision.grantable, runtime.caller)
+        limits["granted"] = partial(_granted, decision, questions.approved_arguments or checked, runtime)
         entry = await questions.ask("approval", "", message, **limits, is_pause=True)
         if isinstance(entry.answer, Deny):
             trail.decision = replace(decision, by=entry.by)
             raise denied(name, entry.answer, entry.by)
         if questions.approved_arguments is not None:
             checked.become(questions.approved_arguments)
-        decision = replace(decision, by=entry.by)
+        decision = replace(decision, by=entry.by, grant=entry.grant)
         if getattr(entry.answer, "arguments", None) is None:
             return decision
         before, decision = decision, await _edit(decision, entry, checked, runtime, trail, outer)
         if decision is before or decision.do != "ask" or await questions.is_answered_by(entry, decision):
             return decision
     raise ToolError(f"Tool '{name}' was not executed: its arguments were changed over and over.", "denied")
+
+
+async def _granted(decision: Decision, checked: CheckedArguments, runtime: Runtime) -> Grant | None:
+    return await runtime.pending.grants.find(decision, checked, runtime.caller)
 
 
 async def _edit(
@@ -627,6 +638,8 @@ def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None
             members["rule"] = decision.rule
         if decision.by is not None:
             members["by"] = decision.by
+        if decision.grant is not None:
+            members["grant"] = decision.grant
         if edited := decision.edited:
             members["edited"] = edited
             text = edited if len(edited) <= MAX_EDIT_CHARS else f"{edited[:MAX_EDIT_CHARS]}…"

@@ -50,6 +50,7 @@ async def record_started(
         record.read_only = tool.spec.hints.read_only is True
         if (decision := trail.decision) is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
+            record.grant = decision.grant
         if trail.questions is not None:
             record.digest = trail.questions.digest
         if runtime.records_content or runtime.digest is not None:
@@ -89,6 +90,7 @@ async def record_finished(
         decision = result.metadata.get("decision")
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision["do"], decision.get("rule"), decision.get("by")
+            record.grant = decision.get("grant")
         record.repeated = "repeated" in result.metadata
         content = result.content
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))

@@ -35,7 +35,7 @@ from .errors import (
     ToolError,
     UnknownToolError,
 )
-from .pending import Answer, Approve, Approvers, Deny, Input, Pending, PendingKind, answer_from
+from .pending import Answer, Approve, Approvers, Deny, Grant, Input, Pending, PendingKind, answer_from
 from .protocols import Ask, Broker, Decision, Middleware, Policy, Recorder, Tool
 from .result import CallRecord, Repair, Result, Status, content_of, has_parts, moment
 from .source import Source, is_source
@@ -66,6 +66,7 @@ __all__ = [
     "Emitted",
     "Event",
     "File",
+    "Grant",
     "Handle",
     "Hints",
     "Image",

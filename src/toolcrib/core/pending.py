@@ -1,6 +1,8 @@
 """What a call waits for, and the answers to it."""
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, cast
@@ -39,7 +41,8 @@ class Pending:
     *digest* binds it to one call: the same principal, thread, tool, definition and checked arguments. *schema* is the
     JSON Schema of the answer to an `input`; *url* is where to go for an `authorization`. *key* distinguishes the
     questions of a call. An answer is accepted until *expires_at*. *arguments* are what the call would run with, as JSON
-    text, secrets redacted. *others_only*: not to be answered by *principal*; *approvers*: by these alone.
+    text, secrets redacted. *others_only*: not to be answered by *principal*; *approvers*: by these alone. *rule* is the
+    one that asked, with a digest of it, which a standing grant is bound to; without it there is none to give.
     """
 
     id: str
@@ -56,6 +59,7 @@ class Pending:
     schema: Mapping[str, Any] | None = None
     others_only: bool = False
     approvers: Approvers | None = None
+    rule: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the pending as JSON data, without empty members."""
@@ -70,12 +74,71 @@ class Approve:
 
     *arguments* are all that the tool gets, as JSON data. They are checked, and ruled on, as if the model had sent them.
     What is masked in those that were shown, and left as it is, stays what it was.
+
+    With *until*, a time with its offset or `"conversation"`, it is a grant as well: until then, calls in the same
+    thread that only the same rule asks about run without a question. They are calls of the same tool, or of *tools*, by
+    pattern, that meet the conditions in *where*, as a rule has them.
     """
 
     arguments: Mapping[str, Any] | None = field(default=None, repr=False)
+    until: datetime | Literal["conversation"] | None = None
+    where: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tools: str | Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "approve", **({} if self.arguments is None else {"arguments": dict(self.arguments)})}
+        until = self.until.isoformat() if isinstance(self.until, datetime) else self.until
+        tools = self.tools if isinstance(self.tools, str) else [*self.tools]
+        values: dict[str, Any] = {"arguments": None if self.arguments is None else dict(self.arguments), "until": until}
+        values |= {"where": dict(self.where) or None, "tools": tools or None}
+        return {"kind": "approve", **{name: value for name, value in values.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An approval for more than one call: what runs in a thread without a question, until *expires_at*.
+
+    It is for *tools*, by name, each as its digest has it, and for calls that *rule*, with its digest, asks about and
+    that meet the conditions in *where*.
+    """
+
+    id: str
+    principal: str
+    thread: str
+    rule: str
+    tools: Mapping[str, str]
+    where: Mapping[str, Any]
+    given_by: str
+    given_at: datetime
+    expires_at: datetime
+
+    @property
+    def rule_name(self) -> str:
+        return self.rule.rpartition(" ")[0]
+
+    @property
+    def text(self) -> str:
+        """What it allows, in words."""
+        names = " or ".join(f"'{name}'" for name in self.tools)
+        wheres = [f"{pointer} {_words(condition)}" for pointer, condition in self.where.items()]
+        which = f" where {' and '.join(wheres)}" if wheres else " with any arguments"
+        until = f"{self.expires_at:%Y-%m-%d %H:%M:%S %Z}".strip()
+        return (
+            f"'{self.principal}' may call {names}{which}, in the thread '{self.thread}' until {until}, without being "
+            f"asked by the rule '{self.rule_name}'. What other rules ask is asked."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the grant as JSON data, with its text."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in ("id", "principal", "thread", "given_by", "text")}
+        data |= {"rule": self.rule_name, "tools": [*self.tools], "where": dict(self.where)}
+        return data | {name: getattr(self, name).isoformat() for name in ("given_at", "expires_at")}
+
+
+def _words(condition: Any) -> str:
+    tests = condition if isinstance(condition, Mapping) else {"like" if isinstance(condition, str) else "eq": condition}
+    words = {"eq": "is", "ne": "is not", "like": "is like", "in": "is one of", "exists": "exists:"}
+    words |= {"gt": "is above", "ge": "is at least", "lt": "is below", "le": "is at most"}
+    return " and ".join(f"{words[op]} {json.dumps(operand, ensure_ascii=False)}" for op, operand in tests.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +164,7 @@ class Input:
 Answer = Approve | Deny | Input
 
 _ANSWERS = ("approve", "deny", "input")
+_MEMBERS: dict[str, Any] = {"arguments": Mapping, "until": str, "where": Mapping, "tools": (str, list)}
 
 
 def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
@@ -114,8 +178,14 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
     data: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     kind = data.pop("kind", None)
     match kind:
-        case "approve" if data.keys() <= {"arguments"} and isinstance(data.get("arguments", {}), Mapping):
-            return Approve(**data)
+        case "approve" if data.keys() <= _MEMBERS.keys() and all(
+            isinstance(member, _MEMBERS[name]) for name, member in data.items()
+        ):
+            with suppress(ValueError):
+                if data.get("until", "conversation") != "conversation":
+                    data["until"] = datetime.fromisoformat(data["until"])
+                return Approve(**data)
+            raise AnswerError("'until' is 'conversation', or a time as in 2026-01-31T18:00:00+01:00.", "invalid")
         case "deny" if data.keys() <= {"reason"} and isinstance(data.get("reason", ""), str):
             return Deny(**data)
         case "input" if data.keys() == {"value"}:
@@ -137,6 +207,7 @@ class StoredPending:
 
     Or `expired`: open when the store has seen that it was too late for an answer. *made* are the arguments with the
     defaults that were made for this call, as JSON text: what was shown, with its secrets, and what is to run.
+    *grant* is the id of the standing grant that answered in place of a person.
     """
 
     pending: Pending
@@ -144,6 +215,7 @@ class StoredPending:
     answer: Answer | None = None
     by: str | None = None
     made: str = field(default="", repr=False)
+    grant: str | None = None
 
 
 class Suspended(BaseException):

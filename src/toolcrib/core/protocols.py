@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from .call import Call, Caller
 from .errors import ToolError
-from .pending import Answer, Approvers, Deny, Pending, PendingKind, StoredPending, approvers_from
+from .pending import Answer, Approvers, Deny, Grant, Pending, PendingKind, StoredPending, approvers_from
 from .result import CallRecord, Repair, Result
 from .spec import Credential, Requirement, ToolSpec
 
@@ -41,8 +41,9 @@ class Decision:
     """What to *do* with a call: by which *rule*, with which *message*; *by* is the person who answered.
 
     *edited* are the arguments that they gave in place of those that were sent, as JSON text, secrets redacted.
-    Where it is not *grantable*, because of what the thread has seen, no standing grant lifts it. *at_most*: of so many
-    calls of a thread, this is one.
+    *grantable* is the rule with a digest of it, which a standing grant is bound to: without it, as where the thread has
+    seen something, no grant lifts the decision. *grant* is the id of the one that did. *at_most*: of so many calls of a
+    thread, this is one.
     """
 
     do: Do
@@ -52,7 +53,8 @@ class Decision:
     by: str | None = None
     approvers: Approvers | None = None
     edited: str = ""
-    grantable: bool = True
+    grantable: str = ""
+    grant: str | None = None
     at_most: int | None = None
 
 
@@ -183,8 +185,36 @@ class Middleware(Protocol):
     def __call__(self, tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Awaitable[Result[Any]]: ...
 
 
+class GrantStore(Protocol):
+    """Stores approvals for more than one call, until they expire or are revoked: from then on they count nowhere."""
+
+    async def add(self, grant: Grant, /, *, now: datetime) -> None:
+        """Store *grant*. Raises AnswerError where its principal has too many."""
+        ...
+
+    async def find(self, principal: str, thread: str, rule: str, /, *, now: datetime) -> Sequence[Grant]:
+        """Return those that have not expired, the oldest first."""
+        ...
+
+    async def page(
+        self, *, now: datetime, of: str | None = None, after: int = 0, limit: int = 50
+    ) -> tuple[Sequence[Grant], int | None]:
+        """Return the next *limit* after *after*, the oldest first, and what to go on after; None where there is no
+        more.
+
+        *of* takes those that this principal has, or has given.
+        """
+        ...
+
+    async def revoke(self, id: str, /, *, of: str | None = None) -> Grant | None:  # noqa: A002
+        """End a grant, and return it; with *of* only one that `page` would return."""
+        ...
+
+
 class PendingStore(Protocol):
     """Stores what calls wait for, and the answers, until they are used or expire.
+
+    One that has `grants`, a GrantStore, takes a `grant` in `answer`, to be stored with the answer or not at all.
 
     Every change is a compare-and-set on the state of one row, so that a table can do it: of several that answer, or
     take, at the same time, exactly one succeeds. *now* is an aware datetime, by the clock of the workbench. That may

@@ -194,9 +194,10 @@ class CallRecord:
 
     `status` is `started` until it has ended, then that of its Result; `code` is the error's. `pending` is the kind of
     what the call waits for. `decision` is the policy's (`allow`, `deny`, `ask`), `rule` the rule it followed,
-    `answered_by` the person who approved or denied. `arguments` and `result` are text, bounded, and None unless the
-    recorder asks for them; so is `sent`, what the arguments were before a person changed them. The sizes of both are in
-    bytes, as far as they are known: of the arguments as they were sent.
+    `answered_by` the person who approved or denied, `grant` the id of the standing grant that they gave. `arguments`
+    and `result` are text, bounded, and None unless the recorder asks for them; so is `sent`, what the arguments were
+    before a person changed them. The sizes of both are in bytes, as far as they are known: of the arguments as they
+    were sent.
     `repeated`: the tool did not run, for an earlier call with its idempotency key had this result.
 
     `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
@@ -219,6 +220,7 @@ class CallRecord:
     decision: str | None = None
     rule: str | None = None
     answered_by: str | None = None
+    grant: str | None = None
     arguments: str | None = None
     result: str | None = None
     arguments_bytes: int | None = None

@@ -36,14 +36,16 @@ from ..core.protocols import (
     Do,
     Encode,
     ErrorMessage,
+    GrantStore,
     MayAnswer,
     Next,
     PendingStore,
     Work,
 )
-from .digest import call_digest, canonical, key_digest, promise_digest, text_digest
+from .digest import call_digest, canonical, definition_digest, key_digest, promise_digest, text_digest
 from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
+from .grants import is_grant_of, require_grants_room
 from .handle import (
     HANDLE_PREFIX,
     MIN_RESULT_CHARS,
@@ -72,11 +74,12 @@ from .loops import (
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .shares import Shares, room_for, share
-from .threads import ThreadStore, fact_of_call, life_s
+from .threads import UNNAMED_THREAD, ThreadStore, fact_of_call, life_s
 
 __all__ = [
     "ApprovalPort",
     "ThreadStore",
+    "UNNAMED_THREAD",
     "fact_of_call",
     "life_s",
     "Asker",
@@ -107,6 +110,8 @@ __all__ = [
     "NeverBegun",
     "Next",
     "Overrides",
+    "GrantStore",
+    "require_grants_room",
     "PendingStore",
     "PerLoop",
     "Permit",
@@ -136,12 +141,14 @@ __all__ = [
     "current_deadline",
     "from_any_thread",
     "held_permits",
+    "definition_digest",
     "escaped",
     "in_thread",
     "in_thread_if_long",
     "is_amount",
     "promise_digest",
     "require_spent",
+    "is_grant_of",
     "is_handle",
     "is_long",
     "key_digest",

@@ -115,7 +115,7 @@ def notes_on(record: CallRecord) -> str:
     if record.decision is not None:
         notes.append(f"{record.decision} by '{record.rule}'" if record.rule else record.decision)
     if record.answered_by is not None:
-        notes.append(f"answered by {record.answered_by}")
+        notes.append(f"{'answered' if record.grant is None else f'granted ({record.grant})'} by {record.answered_by}")
     return ", ".join(notes)
 
 
@@ -152,6 +152,8 @@ def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, An
         "result_bytes": record.result_bytes,
         "traceparent": record.traceparent,
     }
+    if record.grant is not None:
+        data["grant"] = record.grant
     names = ("arguments", "result", "sent") if record.sent is not None else ("arguments", "result")
     return data | ({name: getattr(record, name) for name in names} if with_content else {})
 

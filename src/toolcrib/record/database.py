@@ -169,6 +169,8 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
     content = {"arguments": record.arguments, "result": None if is_start else record.result}
     if record.sent is not None:
         content["sent"] = record.sent
+    if record.grant is not None:
+        content["grant"] = record.grant
     if any(value is not None for value in content.values()):
         row["content"] = store.keys.seal(json.dumps(content).encode(), *_of_content(row))
         row["size_bytes"] += len(row["content"])
@@ -187,6 +189,7 @@ def _event(row: Mapping[str, Any], record: CallRecord, store: Store) -> Event:
         "decision": record.decision,
         "rule": record.rule,
         "by": record.answered_by,
+        "grant": record.grant,
         "digest": digest and store.keys.digest(digest.encode()),
         "arguments": record.arguments_digest or None,
     }
@@ -212,7 +215,7 @@ def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
         if row["content"] is not None:
             content = json.loads(store.keys.unseal(decode_bytes(row["content"]), *_of_content(row)))
             record.arguments, record.result = content["arguments"], content["result"]
-            record.sent = content.get("sent")
+            record.sent, record.grant = content.get("sent"), content.get("grant")
     except (ValueError, TypeError, KeyError, RecursionError):
         raise StoreError(f"A call in the store {store.place} is damaged.") from None
     return record

@@ -127,8 +127,7 @@ _SCHEMAS: _Object = {
             finished_at=_MOMENT,
             metadata=_ANY,
         ),
-        "description": "How a call ended. `metadata.handle` is that of a result that is too large to be shown whole; "
-        "`metadata.labels` say where it comes from.",
+        "description": "How a call ended. `metadata.handle` is that of a result that is too large to be shown whole.",
     },
     "Pending": {
         **_object(

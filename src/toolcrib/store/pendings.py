@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Update, bindparam, func, select
 
-from ..core import Answer, AnswerError, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
+from ..core import Answer, AnswerError, Grant, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
 from ..machinery import StoredPending, room_for
+from .grants import DatabaseGrants
 from .ledger import wake
 from .tables import (
     PENDINGS,
@@ -72,6 +73,7 @@ class DatabasePendings:
         if min(size, per_principal, size_bytes) < 1:
             raise SetupError("The bounds of DatabasePendings are numbers of at least 1.")
         self._store = store
+        self.grants = DatabaseGrants(store)
         self._size = size
         self._per_principal = per_principal
         self._size_bytes = size_bytes
@@ -103,7 +105,16 @@ class DatabasePendings:
         rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
         return self._decode(rows[0]) if rows else None
 
-    async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
+    async def answer(
+        self,
+        id: str,  # noqa: A002
+        answer: Answer,
+        /,
+        *,
+        by: str,
+        now: datetime,
+        grant: Grant | None = None,
+    ) -> bool:
         now = await self._see(now)
         rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
         if not rows:
@@ -116,8 +127,10 @@ class DatabasePendings:
 
         def answer_and_wake(connection: Connection) -> bool:
             is_answered = connection.execute(_ANSWER, values).rowcount == 1
-            if is_answered:  # with the task that waits for it: both, or none
+            if is_answered:  # with the task that waits for it, and what is granted: all, or none
                 wake(connection, [row["id"]])
+                if grant is not None:
+                    self.grants.insert(connection, grant, now)
                 kind, is_edited = answer.to_dict()["kind"], getattr(answer, "arguments", None) is not None
                 self._add_event(connection, "answered", pending, decision=kind, edited=is_edited or None, by=by)
             return is_answered
@@ -222,6 +235,7 @@ class DatabasePendings:
             "schema": None if pending.schema is None else dict(pending.schema),
             "others_only": pending.others_only,
             **({} if pending.approvers is None else {"approvers": pending.approvers}),
+            **({"rule": pending.rule} if pending.rule else {}),
             **({"made": made} if made else {}),
         }
         data = json.dumps(body).encode()

@@ -173,9 +173,20 @@ STEPS = table("toolcrib_steps", "task", "principal", "position", "key", "value",
 TASK_EVENTS = table("toolcrib_task_events", "number", "task", "principal", "event", key=("number",))
 
 
+APPROVALS = table(
+    "toolcrib_approvals",
+    *("number", "id", "principal", "thread", "rule", "given_by", "expires_at", "body"),
+    key=("number",),
+)
+
+
 def of_pending(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = ("id", "digest", "kind", "question", "tool", "principal", "thread", "expires_at")
     return ("pending", *(str(row[name]) for name in names))
+
+
+def of_approval(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("approval", *(str(row[name]) for name in ("id", "principal", "thread", "rule", "given_by", "expires_at")))
 
 
 def of_answer(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -271,10 +282,17 @@ STORE = Schema(
         ("CREATE TABLE toolcrib_rates (name TEXT PRIMARY KEY, principal TEXT NOT NULL, next_at BIGINT NOT NULL)",),
         ("CREATE INDEX toolcrib_ledger_open ON toolcrib_ledger (principal) WHERE is_task = 1 AND state <> 'ended'",),
         ("ALTER TABLE toolcrib_ledger ADD COLUMN definition TEXT NOT NULL DEFAULT ''",),
+        (
+            """CREATE TABLE toolcrib_approvals (
+                number {number}, id TEXT NOT NULL UNIQUE, principal TEXT NOT NULL, thread TEXT NOT NULL,
+                rule TEXT NOT NULL, given_by TEXT NOT NULL, expires_at BIGINT NOT NULL, body {bytes} NOT NULL)""",
+            "CREATE INDEX toolcrib_approvals_caller ON toolcrib_approvals (principal, thread, rule)",
+        ),
     ],
     sealed=(
         Sealed(PENDINGS, "body", of_pending),
         Sealed(PENDINGS, "answer", of_answer),
+        Sealed(APPROVALS, "body", of_approval),
         Sealed(RESULTS, "content", of_result),
         Sealed(LEDGER, "body", of_entry),
         Sealed(LEDGER, "result", of_end),
@@ -282,7 +300,7 @@ STORE = Schema(
         Sealed(TASK_EVENTS, "event", of_event),
     ),
     principals={
-        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS, WAITS, RATES), "principal"),
+        **dict.fromkeys((PENDINGS, RESULTS, LEDGER, STEPS, TASK_EVENTS, WAITS, RATES, APPROVALS), "principal"),
         LEASES: None,
     },
 )

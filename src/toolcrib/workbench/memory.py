@@ -6,8 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from ..core import Answer, Pending, PendingKind, SetupError, ToolError
-from ..machinery import Shares, StoredPending, StoredResult, fact_of_call, life_s, room_for
+from ..core import Answer, Grant, Pending, PendingKind, SetupError, ToolError
+from ..machinery import (
+    Shares,
+    StoredPending,
+    StoredResult,
+    fact_of_call,
+    is_grant_of,
+    life_s,
+    require_grants_room,
+    room_for,
+)
 
 _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""
@@ -32,6 +41,7 @@ class MemoryPendings:
         self._lock = threading.Lock()
         self._stored: dict[str, StoredPending] = {}
         self._now = datetime.min.replace(tzinfo=UTC)  # that was seen last
+        self.grants = MemoryGrants()
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
         with self._lock:
@@ -50,12 +60,23 @@ class MemoryPendings:
             is_late = entry is not None and entry.state == "open" and entry.pending.expires_at <= self._now
             return replace(entry, state="expired") if entry is not None and is_late else entry
 
-    async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
+    async def answer(
+        self,
+        id: str,  # noqa: A002
+        answer: Answer,
+        /,
+        *,
+        by: str,
+        now: datetime,
+        grant: Grant | None = None,
+    ) -> bool:
         with self._lock:
             self._see(now)
             entry = self._stored.get(id)
             if entry is None or entry.state != "open" or entry.pending.expires_at <= self._now:
                 return False
+            if grant is not None:
+                self.grants.put(grant, now)
             self._stored[id] = replace(entry, state="answered", answer=answer, by=by)
             return True
 
@@ -132,6 +153,54 @@ class MemoryPendings:
 
     def _count(self, principal: str) -> int:
         return sum(entry.pending.principal == principal for entry in self._stored.values())
+
+
+class MemoryGrants:
+    """A GrantStore for one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stored: dict[int, Grant] = {}
+        self._now = datetime.min.replace(tzinfo=UTC)
+        self._number = 0
+
+    async def add(self, grant: Grant, /, *, now: datetime) -> None:
+        self.put(grant, now)
+
+    def put(self, grant: Grant, now: datetime) -> None:
+        """Do the same as `add`."""
+        with self._lock:
+            own = [stored for stored in self._current(now).values() if stored.principal == grant.principal]
+            require_grants_room(len(own))
+            self._number += 1
+            self._stored[self._number] = grant
+
+    async def find(self, principal: str, thread: str, rule: str, /, *, now: datetime) -> Sequence[Grant]:
+        with self._lock:
+            grants = self._current(now).values()
+            asked = (principal, thread, rule)
+            return [grant for grant in grants if (grant.principal, grant.thread, grant.rule) == asked]
+
+    async def page(
+        self, *, now: datetime, of: str | None = None, after: int = 0, limit: int = 50
+    ) -> tuple[Sequence[Grant], int | None]:
+        with self._lock:
+            rows = [row for row in self._current(now).items() if row[0] > after and is_grant_of(row[1], of)]
+        return [grant for _, grant in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None
+
+    async def revoke(self, id: str, /, *, of: str | None = None) -> Grant | None:  # noqa: A002
+        with self._lock:
+            numbers = [number for number, grant in self._stored.items() if grant.id == id and is_grant_of(grant, of)]
+            return self._stored.pop(numbers[0]) if numbers else None
+
+    def __repr__(self) -> str:
+        return f"<MemoryGrants: {len(self._stored)}>"
+
+    def _current(self, now: datetime) -> dict[int, Grant]:
+        """Return those that have not expired. What has, stays so when the clock steps back."""
+        self._now = now = max(now, self._now)
+        self._stored = {number: grant for number, grant in self._stored.items() if grant.expires_at > now}
+        return self._stored
 
 
 class MemoryResults:

@@ -29,6 +29,7 @@ else:
 Seconds = Annotated[float, Gt(0)]
 
 DEFAULT_TASK_CONCURRENCY = 32
+MAX_THREAD_HOURS = 24
 
 
 class Stores:
@@ -157,6 +158,7 @@ class Options(_PlainOptions, total=False):
         int | None,
         Doc("How many tasks of one principal run at a time, in all processes with the store. None is no limit."),
     ]
+    grant_thread_hours: Annotated[float, Doc("How many hours an approval for a whole conversation counts, at most 24.")]
     lock: Annotated[
         str | Path | None,
         Doc(
@@ -187,6 +189,7 @@ DEFAULTS: Options = {
     "store": None,
     "task_concurrency": DEFAULT_TASK_CONCURRENCY,
     "tasks_per_principal": None,
+    "grant_thread_hours": 24.0,
     "lock": None,
 }
 
@@ -251,6 +254,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     for name, least in (("task_concurrency", 0), ("tasks_per_principal", 1)):
         if (number := values[name]) is not DEFAULTS[name] and not (isinstance(number, int) and number >= least):  # type: ignore[literal-required]
             raise SetupError(f"{of}: '{name}' is a number from {least}, not {number!r:.60}.")
+    if not (isinstance(hours := values["grant_thread_hours"], int | float) and 0 < hours <= MAX_THREAD_HOURS):
+        raise SetupError(f"{of}: 'grant_thread_hours' is a number up to {MAX_THREAD_HOURS}, not {hours!r:.60}.")
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None

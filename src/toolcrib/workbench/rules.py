@@ -27,7 +27,7 @@ from pydantic import Field, TypeAdapter
 
 from ..call import CheckedArguments, caller_names, is_approver
 from ..core import Approvers, Caller, Decision, Hints, SetupError, ToolError, ToolSpec
-from ..machinery import Do, approvers_from, fact_of_call, named_approvers, translate_glob
+from ..machinery import Do, approvers_from, fact_of_call, named_approvers, text_digest, translate_glob
 from ..schema import SchemaView, closest_match, display_name, written
 from ..schema.declared import Strict, from_rows, require_fields
 from ..schema.describe import did_you_mean
@@ -156,27 +156,7 @@ class Rule:
 
         Raises ToolError `denied`, naming the field, where a condition can be neither true nor false of a value.
         """
-        if not (self.is_about(spec) and self.is_for(caller)):
-            return False
-        if not self.where:
-            return True
-        # An argument that a call leaves out has its default, so that is what a condition compares.
-        if isinstance(arguments, CheckedArguments):
-            # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
-            unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
-            views = [{**view, **unknown} for view in arguments.forms.views]
-        else:
-            views = [{**spec.defaults(), **written(arguments, strict=False, other=lambda _: OPAQUE)}]
-        # What was sent may not be what the tool gets of it: a condition must be the same of both.
-        results = {
-            pointer: agreed(_holds(view, spec, pointer, condition) for view in views)
-            for pointer, condition in self.where.items()
-        }
-        result = all_of(results.values())
-        if result is None:
-            pointer = next(pointer for pointer, holds in results.items() if holds is None)
-            raise _NotJudged(f"a rule cannot judge what is at '{display_name(pointer)}'.", "denied")
-        return result
+        return self.is_about(spec) and self.is_for(caller) and _meets(self.where, spec, arguments)
 
     def is_for(self, caller: Caller) -> bool:
         """Return whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the
@@ -378,6 +358,25 @@ class Rules:
                     return True
         return self._default.do == "deny"
 
+    def meets(self, where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any]) -> bool:
+        """Return whether *arguments* meet the conditions of a grant, without doubt."""
+        try:
+            return _meets(where, spec, arguments)
+        except _NotJudged:
+            return False
+
+    def grantable(self, name: str, globs: Names, where: Mapping[str, Any], specs: Iterable[ToolSpec]) -> list[ToolSpec]:
+        """Return those of *specs* that *globs* name, and that the rule *name* is about. Raises SetupError for *where*
+        with conditions that none of them can meet.
+        """
+        rule = Rule(do="allow", tools=globs, where=where)
+        about = [own for label, own in self.named() if label == name]
+        covered = [spec for spec in specs if rule.is_about(spec) and any(own.is_about(spec) for own in about)]
+        mismatches = rule.mismatches(covered)
+        if covered and len(mismatches) == len(covered):
+            raise SetupError(next(iter(mismatches.values())))
+        return [spec for spec in covered if spec.name not in mismatches]
+
     def guarded(self, specs: Callable[[], Sequence[ToolSpec]], doors: Callable[[], Iterable[str]]) -> "GuardedRules":
         """Return the same policy for tools that come and go: see `GuardedRules`."""
         return GuardedRules(self, specs, doors)
@@ -405,6 +404,35 @@ class Rules:
         return f"<Rules: {len(self)}, else {self._default.do}>"
 
 
+def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any]) -> bool:
+    """Return whether *arguments* meet all conditions. Raises _NotJudged where one is neither true nor false of them."""
+    if not where:
+        return True
+    # An argument that a call leaves out has its default, so that is what a condition compares.
+    if isinstance(arguments, CheckedArguments):
+        # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
+        unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
+        views = [{**view, **unknown} for view in arguments.forms.views]
+    else:
+        views = [{**spec.defaults(), **written(arguments, strict=False, other=lambda _: OPAQUE)}]
+    # What was sent may not be what the tool gets of it: a condition must be the same of both.
+    results = {
+        pointer: agreed(_holds(view, spec, pointer, condition) for view in views)
+        for pointer, condition in where.items()
+    }
+    result = all_of(results.values())
+    if result is None:
+        pointer = next(pointer for pointer, holds in results.items() if holds is None)
+        raise _NotJudged(f"a rule cannot judge what is at '{display_name(pointer)}'.", "denied")
+    return result
+
+
+def _digest_of(rule: Rule, name: str) -> str:
+    """Return what a grant of *rule* is bound to, whatever the rule says; empty where none lifts it."""
+    is_grantable = rule.do == "ask" and rule.seen is None
+    return f"{name} {text_digest(repr(replace(rule, optional=False)))}" if is_grantable else ""
+
+
 def _decision_of(rule: Rule, name: str) -> Decision:
     at_most = None if rule.at_most is None else rule.at_most.calls
     return Decision(
@@ -413,7 +441,7 @@ def _decision_of(rule: Rule, name: str) -> Decision:
         rule.message,
         rule.others_only,
         approvers=rule.approvers,
-        grantable=rule.seen is None,
+        grantable=_digest_of(rule, name),
         at_most=at_most,
     )
 
@@ -541,6 +569,12 @@ class GuardedRules:
 
     def asked(self, spec: ToolSpec, caller: Caller) -> frozenset[str]:
         return self._rules.asked(spec, caller)
+
+    def meets(self, where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any]) -> bool:
+        return self._rules.meets(where, spec, arguments)
+
+    def grantable(self, name: str, globs: Names, where: Mapping[str, Any], specs: Iterable[ToolSpec]) -> list[ToolSpec]:
+        return self._rules.grantable(name, globs, where, specs)
 
     def facts_of_success(self, spec: ToolSpec) -> frozenset[str]:
         return self._rules.facts_of_success(spec)

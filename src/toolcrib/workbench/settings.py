@@ -30,7 +30,7 @@ from ..tools import Permissions
 from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
-from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
+from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, MAX_THREAD_HOURS, FileOptions, Seconds
 from .rules import Hint, Names, Rule, Rules, unknown_of_limit
 from .views import filtered, labelled, only_named, prefixed, renamed
 
@@ -337,6 +337,17 @@ class TasksTable(WebhookTable):
     )
 
 
+class GrantsTable(Strict):
+    """Approvals for more than one call."""
+
+    thread_hours: float = Field(
+        default=float(MAX_THREAD_HOURS),
+        gt=0,
+        le=MAX_THREAD_HOURS,
+        description="How many hours those for a whole conversation count.",
+    )
+
+
 class NetTable(Strict):
     """What may be reached over HTTP for credentials and webhooks."""
 
@@ -386,6 +397,9 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
     )
     store: StoreTable = Field(default_factory=StoreTable, description="The database.")
     calls: CallsTable = Field(default_factory=CallsTable, description="The record of calls.")
+    grants: GrantsTable = Field(
+        default_factory=GrantsTable, description="Approvals for more than one call: how long they count."
+    )
     tasks: TasksTable = Field(default_factory=TasksTable, description="How many tasks run, and who learns their end.")
     pending: WebhookTable = Field(
         default_factory=WebhookTable, description="Who learns that calls wait for an approval or an input."
@@ -540,6 +554,7 @@ class Settings:
             "secrets": self.secrets,
             "task_concurrency": values.tasks.concurrency,
             "tasks_per_principal": values.tasks.per_principal,
+            "grant_thread_hours": values.grants.thread_hours,
         }
         return (
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar, Unpac
 from ..call import (
     TASK_LIFE,
     EventStream,
+    Grants,
     Patient,
     PendingCalls,
     Resources,
@@ -38,6 +39,7 @@ from ..core import (
     Caller,
     Content,
     Event,
+    Grant,
     Pending,
     PendingKind,
     Recorder,
@@ -153,9 +155,19 @@ class Crib(Startable):
         self._processes = doubles.processes
         if self._processes is not None:
             self.executors.set(Processes, self._processes)
+        self.grants = Grants(
+            store=getattr(self.store.pendings, "grants", None),
+            policy=self._rules or policy,
+            tool=self.registry.find,
+            specs=self.registry.specs,
+            thread_hours=self.options["grant_thread_hours"],
+            clock=doubles.clock,
+        )
+        """Approvals for more than one call: listed, and revoked."""
         self.pending = PendingCalls(
             store=self.store.pendings,
             tool=self.registry.find,
+            grants=self.grants,
             ask=self.options["ask"],
             may_answer=self.options["may_answer"],
             within=timedelta(seconds=self.options["pending_timeout_s"]),
@@ -208,7 +220,17 @@ class Crib(Startable):
     @at_home
     async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: Caller | str) -> Pending:
         """Answer what a call of any of the workbenches waits for. See `Workbench.answer`."""
-        return await self.pending.answer(pending_id, answer_from(answer), by=by)
+        pending, _ = await self.pending.answer(pending_id, answer_from(answer), by=by)
+        return pending
+
+    @at_home
+    async def preview(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: Caller | str) -> Grant | None:
+        """Return what `answer` would grant, with its text to show before; None where it is for one call.
+
+        Raises AnswerError as that does.
+        """
+        _, grant = await self.pending.answer(pending_id, answer_from(answer), by=by, is_preview=True)
+        return grant
 
     @at_home
     async def pendings(self, *, principal: str | None = None) -> Sequence[Pending]:
@@ -881,7 +903,8 @@ class Workbench(Startable):
             raise SetupError("answer() takes the id of what is pending, or call_id=, and an answer.")
         if pending_id is None:
             pending_id = waits.id_for(call_id or "", self.caller)
-        return await waits.answer(pending_id, answer_from(answer), by=self.caller if by is None else by)
+        pending, _ = await waits.answer(pending_id, answer_from(answer), by=self.caller if by is None else by)
+        return pending
 
     @at_home
     async def pendings(self, *, principal: str | None = None) -> Sequence[Pending]:
@@ -1145,9 +1168,7 @@ class Workbench(Startable):
         self.results.has_looked = True  # what its arguments refer to was put in when it was submitted
         store: Any = Patient(self._runtime.pending.store)
         pending = replace(self._runtime.pending, store=store, ask=None, within=TASK_LIFE)
-        threads: Any = Patient(self._runtime.threads)
-        runtime = replace(self._runtime, timeout_s=None, pending=pending, threads=threads, task_id=call.id)
-        return await run(call, runtime, events, task)
+        return await run(call, replace(self._runtime, timeout_s=None, pending=pending, task_id=call.id), events, task)
 
     async def count(self, method: str, work: Callable[[], Awaitable[R]]) -> R:
         """Return the value of *work*, a list for the caller, which counts in the limits. Raises ToolError `limited`."""
