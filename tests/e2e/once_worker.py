@@ -332,6 +332,7 @@ async def make_tasks(crib: Crib, log: Log, dice: random.Random, begun_at: float)
             key = f"{'book' if number % 4 < 2 else 'plan'}-{number}"
             id = await call(bench, log, key, dice, is_final=True, may_break_off=True)
             if not id.startswith("task_"):
+                await asyncio.sleep(0.05)  # the store may be away
                 continue
             with suppress(TimeoutError, StoreError):
                 if dice.random() < 0.2:

@@ -59,13 +59,14 @@ async def own(url: str, places: Places) -> AsyncIterator[Wire]:
         yield own
 
 
+@pytest.mark.parametrize("loses", [False, True], ids=["taken", "not taken"])
 @pytest.mark.parametrize("name", ["book", "plan"])
-async def test_a_task_that_was_taken_by_a_process_which_did_not_learn_it_runs(
-    places: Places, own: Wire, name: str
+async def test_a_task_of_which_a_process_did_not_learn_whether_it_has_taken_it_runs(
+    places: Places, own: Wire, name: str, loses: bool
 ) -> None:
     places.journeys.may_go_on.set()
     await places.worker(own.url)
-    own.trap = b"SET state="
+    own.trap, own.loses = b"SET state=", loses
     id = await submitted(places.server, name, "k", "end")
     async with asyncio.timeout(WAIT_S):
         await own.is_sprung.wait()

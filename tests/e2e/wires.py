@@ -36,7 +36,9 @@ class Wire:
     trap: bytes | None = None
     """Where a statement has these words, the end of its transaction is in the hands of `holds`."""
     holds: bool = False
-    """Whether the `COMMIT` is held up; else it is passed on, and the connection breaks off before the answer."""
+    """Whether the `COMMIT` is held up; else the connection breaks off."""
+    loses: bool = False
+    """Whether it breaks off before the `COMMIT`; else before its answer."""
     is_sprung: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cut(self) -> None:
@@ -70,6 +72,8 @@ class Wire:
                 if self.holds:
                     connection.may_pass.clear()
                 self.is_sprung.set()
+                if self.loses:
+                    break
             await connection.may_pass.wait()
             writer.write(data)
             await writer.drain()

@@ -30,6 +30,7 @@ from toolcrib import (
 )
 from toolcrib.agent import Agent, ScriptedModel
 from toolcrib.bridges.host import Host, metadata
+from toolcrib.core import StoreError
 from toolcrib.core.source import Prompt, PromptMessage, Resource, ResourceContent
 from toolcrib.formats import Results
 from toolcrib.testing import Cassette
@@ -230,6 +231,38 @@ async def test_a_store_that_fails_means_no(caplog: pytest.LogCaptureFixture) -> 
         assert code(await crib.workbench(ADA).call("look")) == "unavailable"
         assert code(await bench.call("count", {"text": "abc"})) == "success"
     assert "the store is away" in caplog.text
+
+
+async def test_a_running_task_waits_for_the_store(tmp_path: Path) -> None:
+    rules = [Rule(tools="crawl", seen="untrusted", do="deny"), Rule(tools="crawl", at_most=AtMost(calls=1), do="allow")]
+    policy = Rules([*rules, Rule(tools="crawl", do="deny")])
+    async with Crib([crawl], policy=policy, store=tmp_path / "store.db") as crib:
+        threads, calls = crib.store.threads, list[str]()
+
+        class Away:
+            """A store that is away for a moment as the task runs: its second look, and its first count."""
+
+            def __getattr__(self, name: str) -> Any:
+                method = getattr(threads, name)
+
+                async def tried(*args: Any) -> Any:
+                    calls.append(name)
+                    if (name, calls.count(name)) in (("recall", 2), ("take", 1)):
+                        error = StoreError("The store is away.")
+                        error.is_away = True
+                        raise error
+                    return await method(*args)
+
+                return tried
+
+        crib.store.threads = Away()
+        results = list[Result[Any]]()
+        async with asyncio.timeout(60):
+            for caller in (ADA, ADA, Caller("ada", thread="t2")):
+                result = await crib.workbench(caller).call("crawl")
+                results.append(result if result.pending is None else await crib.tasks.wait(result.pending.id))
+        assert [*map(code, results)] == ["success", "denied", "success"]
+        assert calls.count("take") == 3
 
 
 async def test_a_program_without_such_rules_reads_nothing() -> None:

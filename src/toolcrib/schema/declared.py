@@ -94,7 +94,8 @@ def _unknown_key(model: Any, keys: Keys, header: str) -> str:
         elif isinstance(key, str):
             annotation = model.model_fields[key].annotation
             is_name = get_origin(annotation) is dict
-            model = next(reversed(get_args(annotation)), annotation)
+            inner = [of for of in get_args(annotation) if of is not type(None)]
+            model = inner[-1] if inner else annotation
     takes = [info.alias or key for key, info in model.model_fields.items()]
     tables = header + ".".join(str(key) for key in above if isinstance(key, str))
     inside = f" in [[{tables}]]" if above and isinstance(above[-1], int) else f" in [{tables}]" if above else ""

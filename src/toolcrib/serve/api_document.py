@@ -127,7 +127,8 @@ _SCHEMAS: _Object = {
             finished_at=_MOMENT,
             metadata=_ANY,
         ),
-        "description": "How a call ended. `metadata.handle` is that of a result that is too large to be shown whole.",
+        "description": "How a call ended. `metadata.handle` is that of a result that is too large to be shown whole; "
+        "`metadata.labels` say where it comes from.",
     },
     "Pending": {
         **_object(

@@ -153,7 +153,7 @@ class DatabaseLedger:
         heartbeat.begin(entry)
         current = await self._begin(
             lambda connection: self._claim(connection, entry, heartbeat.owner),
-            lambda: heartbeat.end(entry, state="released"),
+            lambda _: heartbeat.end(entry, state="released"),
         )
         if not current.is_own:
             heartbeat.end(entry)
@@ -195,12 +195,12 @@ class DatabaseLedger:
             heartbeat.stop()
 
     async def _begin(
-        self, work: Callable[[Connection], T], give_back: Callable[[], object], *, lock: int | None = None
+        self, work: Callable[[Connection], T], give_back: Callable[[bool], object], *, lock: int | None = None
     ) -> T:
         """Return the value of *work*, in a transaction after which something runs here.
 
-        Where this is cancelled, or the connection breaks off, it may be stored all the same, and does not run: what
-        `give_back` notes ends that.
+        Where this is cancelled, or the connection breaks off, it does not run: `give_back` notes what ends that, and
+        gets whether it is stored; where not, it may be all the same.
         """
         is_given_up = threading.Event()
 
@@ -211,9 +211,7 @@ class DatabaseLedger:
             return value
 
         def release(beginning: asyncio.Future[T]) -> None:
-            if not beginning.cancelled():
-                beginning.exception()  # retrieved, so that asyncio does not log it
-            give_back()
+            give_back(not beginning.cancelled() and beginning.exception() is None)
 
         beginning = asyncio.ensure_future(self._store.transact(begin, lock=lock))
         try:

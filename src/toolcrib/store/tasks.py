@@ -127,6 +127,8 @@ class DatabaseTasks(DatabaseLedger):
     def __init__(self, store: "Database", **times: float) -> None:
         super().__init__(store, **times)
         self._due: dict[tuple[Any, ...], Any] = {}
+        self._unsure: set[str] = set()
+        """The ids of tasks that this process may have taken, in a transaction whose end it has not heard."""
         self.notify: Callable[[], object] = lambda: None
         """Called where a task of this process is due now."""
 
@@ -180,7 +182,8 @@ class DatabaseTasks(DatabaseLedger):
         """
         heartbeat, occupied, entries = self._heartbeat(), Counter(running), list[LedgerEntry]()
         everywhere = Counter[str]()
-        if self._store.file is not None:  # without a turn to write
+        unsure = [*self._unsure]
+        if self._store.file is not None and not unsure:  # without a turn to write
             due = [await self._store.read(*self._due_of(tools, 1, _full(occupied, places))) for tools in levels]
             if not any(due):
                 return ()
@@ -190,6 +193,11 @@ class DatabaseTasks(DatabaseLedger):
             return has_all or principal in _full(occupied, places)
 
         def take(connection: Connection) -> None:
+            if unsure:  # by now it is known: the lock waits for the transaction whose end was not heard
+                taken = _t.id.in_([encode_name(id) for id in unsure])  # noqa: A001
+                connection.execute(select(_t.id).where(taken).order_by(_t.id).with_for_update())
+                own = (taken, _t.owner == heartbeat.owner, _t.state == "running")
+                connection.execute(LEDGER.update().where(*own).values(state="released"))
             if per_principal is not None:
                 everywhere.update({decode_name(name): count for name, count in connection.execute(_RUNNING_OF)})
             for tools in levels:
@@ -215,12 +223,16 @@ class DatabaseTasks(DatabaseLedger):
                     update = LEDGER.update().where(_t.id == encode_name(entry.id))
                     connection.execute(update.values(definition=definition))
 
-        def give_back() -> None:
+        def give_back(is_stored: bool) -> None:
+            if not is_stored:
+                self._unsure.update(entry.id for entry in entries)
+                return
             for run in map(_begun, entries):
                 heartbeat.begin(run)
-                heartbeat.end(run, state=case((_t.fence == run.fence, "released"), else_=_t.state))
+                heartbeat.end(run, state="released")
 
         await self._begin(take, give_back, lock=None if per_principal is None else _TURN)
+        self._unsure.difference_update(unsure)
         entries = [_begun(entry) for entry in entries]
         for entry in entries:
             heartbeat.begin(entry)

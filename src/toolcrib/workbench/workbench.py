@@ -1168,7 +1168,9 @@ class Workbench(Startable):
         self.results.has_looked = True  # what its arguments refer to was put in when it was submitted
         store: Any = Patient(self._runtime.pending.store)
         pending = replace(self._runtime.pending, store=store, ask=None, within=TASK_LIFE)
-        return await run(call, replace(self._runtime, timeout_s=None, pending=pending, task_id=call.id), events, task)
+        threads: Any = Patient(self._runtime.threads)
+        runtime = replace(self._runtime, timeout_s=None, pending=pending, threads=threads, task_id=call.id)
+        return await run(call, runtime, events, task)
 
     async def count(self, method: str, work: Callable[[], Awaitable[R]]) -> R:
         """Return the value of *work*, a list for the caller, which counts in the limits. Raises ToolError `limited`."""
