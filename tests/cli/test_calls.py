@@ -194,7 +194,8 @@ def test_a_row_that_is_changed_with_sql_is_named(toolcrib: Run, folder: Path) ->
         connection.execute("UPDATE toolcrib_events SET principal = 'eve' WHERE fields LIKE '%ended%'")
     done = toolcrib("calls", "verify", "--json")
     assert done.returncode == 1
-    (problem,) = json.loads(done.stdout)["problems"]
+    problem, of_call = json.loads(done.stdout)["problems"]
+    assert of_call == f"The call {listed(toolcrib)[0]['id']} is listed with other values than its event has."
     assert problem.startswith("Event 2 of the chain ") and problem.endswith(
         f"(ended {listed(toolcrib)[0]['id']}) was changed."
     )

@@ -13,6 +13,8 @@ import pytest
 from toolcrib import Approve, Caller, Crib, Workbench, tool
 from toolcrib.core import CallRecord
 from toolcrib.record import DatabaseCalls, database
+from toolcrib.record.database import CALLS, RECORD
+from toolcrib.record.verify import verify
 from toolcrib.store import Store, audit
 from toolcrib.store.events import EVENTS
 from toolcrib.store.keys import Keys
@@ -45,7 +47,7 @@ def store(url: str, tmp_path: Path) -> Iterator[Store]:
 
 async def verified(store: Store) -> audit.Audit:
     keys = store.keys.public_keys()
-    return await store.transact(lambda connection: audit.verify(store, connection, keys), write=False)
+    return await store.transact(lambda connection: verify(store, connection, keys), write=False)
 
 
 async def events_of(store: Store) -> list[dict[str, Any]]:
@@ -129,6 +131,31 @@ async def test_old_events_leave_a_stub(store: Store, monkeypatch: pytest.MonkeyP
     assert result.problems == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tool": "look"},
+        {"principal": "eve"},
+        {"status": "error"},
+        {"decision": "allow", "answered_by": "eve"},
+        {"started_at": 0},
+        {"id": "run_x"},
+    ],
+)
+async def test_a_listed_call_that_is_not_as_its_event_says_is_named(store: Store, change: dict[str, Any]) -> None:
+    log, now = DatabaseCalls(store), datetime.now(UTC) + timedelta(minutes=2)
+    for name in ("ada\\x", "bob"):
+        await log.started(CallRecord("c", "pay", Caller(name), now, id=f"run_{name}1"))
+        await log.finished(CallRecord("c", "pay", Caller(name), now, "success", code="\0x", id=f"run_{name}1"))
+        await log.started(CallRecord("c", "pay", Caller(name), now, id=f"run_{name}2"))
+    await log.flush()
+    assert (await verified(store)).problems == []
+    update = CALLS.update().where(CALLS.c.id == "run_bob1").values(change)
+    await store.transact(lambda connection: connection.execute(update).rowcount)
+    (problem,) = (await verified(store)).problems
+    assert change.get("id", "run_bob1") in problem
+
+
 def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for _ in range(2):
@@ -144,7 +171,8 @@ def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path) -> None:
             worker.communicate()
     store = Store(path)
     try:
-        result = store.write(lambda connection: audit.verify(store, connection, store.keys.public_keys()))
+        store.use(RECORD)
+        result = store.write(lambda connection: verify(store, connection, store.keys.public_keys()))
     finally:
         store.close()
     assert (result.chains, result.problems) == (4, [])
@@ -155,6 +183,7 @@ def test_a_child_that_was_forked_has_a_chain_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     subprocess.run([sys.executable, WORKER, "fork", path], check=True, timeout=100, capture_output=True)
     store = Store(path)
-    result = store.write(lambda connection: audit.verify(store, connection, store.keys.public_keys()))
+    store.use(RECORD)
+    result = store.write(lambda connection: verify(store, connection, store.keys.public_keys()))
     store.close()
     assert (result.chains, result.problems, result.unsigned) == (2, [], 0)

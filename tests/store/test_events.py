@@ -14,6 +14,8 @@ from sqlalchemy import Connection, text
 
 from toolcrib import Approve, Pending
 from toolcrib.machinery import LedgerEntry
+from toolcrib.record.database import RECORD
+from toolcrib.record.verify import verify
 from toolcrib.store import Store, audit, events, principals
 
 from .. import fuzz
@@ -46,8 +48,9 @@ async def rows_of(store: Store) -> list[Row]:
 
 
 async def verified(store: Store) -> audit.Audit:
+    store.use(RECORD)
     keys = store.keys.public_keys()
-    return await store.transact(lambda connection: audit.verify(store, connection, keys), write=False)
+    return await store.transact(lambda connection: verify(store, connection, keys), write=False)
 
 
 async def execute(store: Store, statement: str, **values: Any) -> int:

@@ -259,9 +259,13 @@ async def verify_events(
     from ..store import audit
 
     if file is None:
+        from ..record.database import RECORD
+        from ..record.verify import verify
+
         with session.opened_store() as store:
+            store.use(RECORD)
             public_keys = audit.pinned_keys(store.keys.public_keys(), pins or ())
-            result = await store.transact(lambda c: audit.verify(store, c, public_keys), write=False)
+            result = await store.transact(lambda c: verify(store, c, public_keys), write=False)
     else:
         try:
             with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:

@@ -177,14 +177,6 @@ def _name(row: Mapping[Any, Any]) -> str:
 # A store, and files
 
 
-def verify(store: "Database", connection: "Connection", public_keys: Sequence[bytes]) -> Audit:
-    """Verify the events in *store*, in a transaction."""
-    verifier = Verifier(public_keys)
-    for row in store.events.exported(connection, None):
-        verifier.add(row)
-    return verifier.finished()
-
-
 def lines(store: "Database", connection: "Connection", since: datetime | None, *, at: datetime) -> Iterator[str]:
     """Yield the lines of a file with the events since a time, which `verify_lines` proves."""
     keys = store.keys

@@ -1,0 +1,61 @@
+"""Verify the call log: its events, and that the calls that are listed are as their last event says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from ..store import Store
+from ..store.audit import Audit, Verifier
+from ..store.events import CHECKPOINTS
+from ..store.tables import encode_name
+from .database import CALLS
+
+_SKEW_US = 60_000_000
+"""By how much the clocks of two machines may differ."""
+_FIELDS = {"decision": "decision", "rule": "rule", "by": "answered_by", "code": "code", "pending": "pending"}
+"""The fields of an event that a row has, too, and by which names."""
+
+
+def verify(store: Store, connection: Connection, public_keys: Sequence[bytes]) -> Audit:
+    """Verify the log in *store*, in a transaction that has not read yet, with the *public_keys* that may sign."""
+    if connection.dialect.name == "postgresql":  # elsewhere a transaction sees one moment in any case
+        connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    verifier, calls, begins_at = Verifier(public_keys), dict[str, tuple[Any, ...]](), None
+    for row in store.events.exported(connection, None):
+        verifier.add(row)
+        if row["chain"] != CHECKPOINTS and row["stub"] is None and isinstance(row["at"], int):
+            begins_at = row["at"] if begins_at is None else begins_at
+            _note(row, calls)
+    audit = verifier.finished()
+    query = CALLS.select().execution_options(stream_results=True, yield_per=1_000)
+    for call in connection.execute(query).mappings():
+        expected, started_at = calls.get(call["id"]), call["started_at"]
+        if expected is not None and expected != _facts_of(call, expected):
+            verifier.problem(f"The call {str(call['id'])[:60]} is listed with other values than its event has")
+        elif expected is None and begins_at is not None and not _is_before(started_at, begins_at + _SKEW_US):
+            verifier.problem(f"The call {str(call['id'])[:60]} is listed, and there is no event of it")
+    return audit
+
+
+def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> None:
+    """Note what the event in *row* says of its call. One that is damaged is a problem already."""
+    try:
+        fields = json.loads(row["fields"])
+        if fields["kind"] in ("started", "ended"):
+            names = (row["principal"], encode_name(fields["tool"]), fields.get("status", "started"))
+            values = (fields.get(name) for name in _FIELDS)
+            calls[encode_name(fields["id"])] = (*names, *values, fields.get("started_at"))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return
+
+
+def _is_before(started_at: Any, moment: Any) -> bool:
+    """Return whether a call is older than the first event that is left. What is not a number is not."""
+    return isinstance(started_at, int) and started_at <= moment
+
+
+def _facts_of(row: Mapping[Any, Any], expected: tuple[Any, ...]) -> tuple[Any, ...]:
+    started_at = None if expected[-1] is None else row["started_at"]  # the event of a start has none
+    return (*(row[name] for name in ("principal", "tool", "status", *_FIELDS.values())), started_at)
