@@ -264,19 +264,24 @@ async def test_an_event_is_written_with_what_it_is_about_or_not_at_all(store: St
 
 
 async def test_what_a_killed_process_has_signed_verifies(store: Store, start: StartWorker) -> None:
-    process = start("write", "p")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("\n")
-    process.stdin.flush()
-    for _ in range(5):
-        process.stdout.readline()
-    process.kill()
-    process.wait()
+    processes = [start("write", name) for name in "pqr"]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        for _ in range(30):
+            assert process.stdout is not None
+            process.stdout.readline()
+    for process in processes:
+        process.kill()
+        process.wait()
     result = await verified(store)
     assert (result.problems, result.unsigned) == ([], 0)
-    assert result.events >= 5
+    assert result.events >= 30
 
 
 async def test_of_who_is_forgotten_stubs_remain(stores: tuple[Store, Store]) -> None:
