@@ -652,8 +652,9 @@ def _add_metadata(result: Result[Any], trail: Trail, redaction: Redaction | None
 def _noted(result: Result[Any], trail: Trail, runtime: Runtime) -> bool:
     """Note in *result* what its metadata has. Return whether its thread has something to remember."""
     _add_metadata(result, trail, runtime.redaction)
-    has_labels = (trail.labels or "labels" in result.metadata) and add_labels(result, trail)
-    return has_labels or runtime.remembers
+    if not trail.labels and "labels" not in result.metadata:
+        return runtime.remembers
+    return add_labels(result, trail) or runtime.remembers
 
 
 def _redacted_repairs(repairs: tuple[Repair, ...], redaction: Redaction) -> tuple[Repair, ...]:

@@ -121,6 +121,8 @@ class Rule:
     ] = None
     name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
     optional: Annotated[bool, Doc("Whether what it names may be missing: else that is an error at the start.")] = False
+    remembers: bool = field(init=False, repr=False, compare=False)
+    """Whether the rule asks for what came before in the thread."""
     _patterns: Mapping[str, re.Pattern[str]] = field(init=False, repr=False, compare=False)
     """By kind, what it names; none where it is about all."""
 
@@ -140,6 +142,8 @@ class Rule:
             _require_condition(pointer, condition)
         if self.at_most is not None:
             object.__setattr__(self, "at_most", AtMost.model_validate(self.at_most))
+        remembers = self.seen is not None or self.after is not None or self.at_most is not None
+        object.__setattr__(self, "remembers", remembers)
 
     def _require_other_approver(self, approvers: Approvers) -> None:
         """Raise SetupError where the rule is for one caller, who may not answer, and *approvers* have no other."""
@@ -172,11 +176,6 @@ class Rule:
                 for name, globs in self.claims.items()
             )
         )
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the rule asks for what came before in the thread."""
-        return self.seen is not None or self.after is not None or self.at_most is not None
 
     def facts(self, name: str) -> Iterator[tuple[frozenset[str], bool]]:
         """Yield the facts that the rule, called *name*, asks for: of each set one, or with False, none."""
