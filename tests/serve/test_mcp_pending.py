@@ -79,7 +79,57 @@ async def test_a_person_approves_a_call_in_the_client_and_for_that_call_alone(mo
             assert "has not run" in text(await client.call_tool("drop", {"n": 3}))
     assert dropped == [1]
     assert '"n":1' in person.asked[0].message.replace(" ", "")
-    assert list(person.asked[0].requested_schema["properties"]) == ["approve", "reason"]
+    assert list(person.asked[0].requested_schema["properties"]) == ["approve", "reason", "n"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_form_of_an_approval_has_the_arguments_to_change(mode: str) -> None:
+    ran: list[Any] = []
+
+    @tool(destructive=True)
+    async def send(to: str, number: int = 1, note: str | None = None) -> str:
+        ran.append((to, number, note))
+        return "sent"
+
+    @tool(destructive=True)
+    async def nested(user: User) -> str:
+        return user.name
+
+    @tool(destructive=True)
+    async def approving(approve: bool) -> str:
+        return str(approve)
+
+    edit = {"to": "bob", "number": 2, "note": ""}
+    person = Person(
+        accept(approve=True, **{**edit, "number": "many"}),
+        accept(approve=True, **edit),
+        accept(approve=True, to="ada", number=1, note=""),
+        accept(approve=True),
+        accept(approve=True),
+    )
+    crib = Crib([send, nested, approving], policy=Rules([Rule(hint="destructive", do="ask")]))
+    async with crib, Client(server(crib), mode=mode, elicitation_callback=person) as client:
+        result = await client.call_tool("send", {"to": "ada"})
+        assert ran == [("bob", 2, None)]
+        assert "'local' has changed the arguments of this call" in text(result)
+        same = await client.call_tool("send", {"to": "ada"})
+        assert (text(same), ran[1:]) == ("sent", [("ada", 1, None)])
+        assert text(await client.call_tool("nested", {"user": {"name": "ada"}})) == "ada"
+        assert text(await client.call_tool("approving", {"approve": False})) == "False"
+    forms = [list(params.requested_schema["properties"]) for params in person.asked]
+    assert forms == [["approve", "reason", "to", "number", "note"]] * 3 + [["approve", "reason"]] * 2
+    fields = person.asked[0].requested_schema["properties"]
+    assert [fields[name].get("default") for name in ("to", "number", "note")] == ["ada", 1, None]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_only_one_of_the_approvers_is_asked_in_the_client(mode: str) -> None:
+    crib, dropped = dropping()
+    crib = Crib(crib.registry, policy=Rules([Rule(do="ask", approvers={"principals": "alice"})]))
+    person = Person(accept(approve=True))
+    async with crib, Client(server(crib), mode=mode, elicitation_callback=person) as client:
+        assert "One of 'alice' gives it" in text(await client.call_tool("drop", {"n": 1}))
+    assert (dropped, person.asked) == ([], [])
 
 
 @pytest.mark.parametrize("mode", ERAS)

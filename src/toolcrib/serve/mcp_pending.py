@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
-from ..machinery import Asker, current_client, escaped
+from ..machinery import Asker, current_client, escaped, named_approvers
 from ..workbench import Crib
 from .mcp_client import form_schema
 from .mcp_request import ClientRequest, current_request
@@ -148,13 +148,35 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
         own = None if request.is_modern else pending.id or pending.digest
         params = wire.ElicitRequestURLParams(message=pending.message, url=pending.url, elicitation_id=own)
         return wire.ElicitRequest(params=params)
-    form = (_APPROVE, False) if pending.kind == "approval" else form_schema(pending.schema or {})
+    is_approval = pending.kind == "approval"
+    form = (_approval_form(pending, request), False) if is_approval else form_schema(pending.schema or {})
     if not request.shows_forms or pending.kind == "task" or form is None:
         return None
     message = pending.message
     if pending.kind == "approval" and (pending.arguments != "{}" or pending.tool not in message):
         message = f"{message}\n{escaped(pending.tool, invisible=True)}: {pending.arguments}"
     return wire.ElicitRequest(params=wire.ElicitRequestFormParams(message=message, requested_schema=form[0]))
+
+
+def _approval_form(pending: Pending, request: ClientRequest) -> dict[str, Any]:
+    """Return the form of an approval: with the arguments to change, where each is a field that a form has."""
+    tool, shown = request.bench.registry.find(pending.tool), json.loads(pending.arguments)
+    form = None if tool is None else form_schema(tool.spec.input_schema)
+    fields: dict[str, Any] = {} if form is None or form[1] else form[0]["properties"]
+    own: dict[str, Any] = _APPROVE["properties"]  # type: ignore[assignment]
+    if not own.keys().isdisjoint(fields) or not shown.keys() <= fields.keys():
+        return _APPROVE
+    filled = {name: {**field, "default": shown[name]} for name, field in fields.items() if shown.get(name) is not None}
+    return {**_APPROVE, "properties": {**own, **fields, **filled}}
+
+
+def _edited(pending: Pending, content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments in an accepted form; None where they are as they were shown."""
+    shown = json.loads(pending.arguments)
+    own: dict[str, Any] = _APPROVE["properties"]  # type: ignore[assignment]
+    # What was left out may come as an empty text.
+    fields = {name: value for name, value in content.items() if name not in own and (value != "" or shown.get(name))}
+    return None if {**shown, **fields} == shown else {**shown, **fields}
 
 
 def answer_of(pending: Pending, response: object) -> Answer | None:
@@ -165,7 +187,7 @@ def answer_of(pending: Pending, response: object) -> Answer | None:
         case wire.ElicitResult(action="accept", content=content) if pending.kind == "approval":
             match (content or {}).get("approve"):
                 case True:
-                    return Approve()
+                    return Approve(_edited(pending, content or {}))
                 case False:
                     return Deny(_reason(content))
                 case _:
@@ -183,6 +205,8 @@ def instructions(pending: Pending, crib: Crib) -> str:
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     approver = "Someone other than the caller" if pending.others_only else "A person"
+    if pending.approvers is not None:
+        approver = f"One of {named_approvers(pending.approvers)}"
     way = "with `toolcrib pending`" if crib.database is not None else "through the operator of this server"
     match pending.kind:
         case "authorization":
@@ -215,7 +239,7 @@ async def settled(
         if pending is None or request.was_dismissed:
             break
         question = question_of(pending, request)
-        if question is None or not await _may_answer(crib, pending):
+        if question is None or not await _may_answer(request, crib, pending):
             break
         if request.is_modern:
             request.questions[_name(pending)] = question
@@ -257,7 +281,7 @@ async def _accept(request: ClientRequest, crib: Crib, pending: Pending, response
     if answer is None:
         return False
     try:
-        await crib.answer(pending.id, answer, by=pending.principal)
+        await crib.answer(pending.id, answer, by=request.bench.caller)
     except AnswerError as error:
         if error.reason != "replayed":
             _log.info("The answer of a client does not count: %s", error)
@@ -265,8 +289,8 @@ async def _accept(request: ClientRequest, crib: Crib, pending: Pending, response
     return True
 
 
-async def _may_answer(crib: Crib, pending: Pending) -> bool:
-    return pending.kind == "authorization" or await crib.pending.allows(pending, pending.principal)
+async def _may_answer(request: ClientRequest, crib: Crib, pending: Pending) -> bool:
+    return pending.kind == "authorization" or await crib.pending.allows(pending, request.bench.caller)
 
 
 async def _ask_now(question: wire.ElicitRequest, request: ClientRequest, pending: Pending) -> wire.ElicitResult | None:
