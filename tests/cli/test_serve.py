@@ -105,6 +105,6 @@ def test_a_port_in_use_is_one_line_that_names_the_option(toolcrib: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = toolcrib("serve", "tools.py", "--port", str(port))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 2)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert f"port {port}" in done.stderr
     assert done.stderr.endswith("The port is set with --port.\n")

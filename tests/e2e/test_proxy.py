@@ -13,8 +13,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,7 @@ pytestmark = pytest.mark.full
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = '''
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,12 @@ async def until(file: Path) -> None:
 def whoami(context: Context) -> str:
     """Who calls."""
     return context.caller.principal
+
+
+@tool
+def process() -> int:
+    """Which process answers."""
+    return os.getpid()
 
 
 @tool
@@ -98,6 +105,7 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
+    {upstream}
     server {{
         listen 127.0.0.1:{port} ssl;
         server_name tools.example.com;
@@ -110,23 +118,41 @@ http {{
 PROGRAMS = {name: shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/bin") for name in ("nginx", "caddy")}
 
 
-def documented(first: str) -> str:
-    """The settings in docs/serve.md that begin with the line *first*."""
-    text = (ROOT / "docs" / "serve.md").read_text()
+def documented(first: str, *, section: str = "Behind a proxy") -> str:
+    """The settings in this section of docs/serve.md that begin with the line *first*."""
+    text = (ROOT / "docs" / "serve.md").read_text().partition(f"\n## {section}\n")[2]
     found = re.search(rf"^    {re.escape(first)}\n(?:    .*\n)+", text, re.MULTILINE)
     assert found is not None
-    assert found[0].count("127.0.0.1:8642") == 1
     return found[0]
 
 
-def nginx(folder: Path, port: int, server: int) -> list[str]:
-    block = documented("location / {").replace("127.0.0.1:8642", f"127.0.0.1:{server}")
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port, block=block))
+def before(servers: Sequence[int], first: str) -> str:
+    """The documented settings, for *servers* in place of the addresses there."""
+    if len(servers) == 1:
+        return replaced(documented(first), {"127.0.0.1:8642": servers[0]})
+    text = documented(first, section="Several processes")
+    return replaced(text, {f"10.0.0.1{number}:8642": port for number, port in enumerate(servers, 1)})
+
+
+def replaced(text: str, ports: Mapping[str, int]) -> str:
+    for address, port in ports.items():
+        assert text.count(address) == 1
+        text = text.replace(address, f"127.0.0.1:{port}")
+    return text
+
+
+def nginx(folder: Path, port: int, servers: Sequence[int]) -> list[str]:
+    if len(servers) == 1:
+        upstream, block = "", before(servers, "location / {")
+    else:
+        upstream = before(servers, "upstream toolcrib {")
+        block = documented("location / {").replace("http://127.0.0.1:8642;", "http://toolcrib;")
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port, upstream=upstream, block=block))
     return ["-e", str(folder / "nginx.log"), "-c", str(folder / "nginx.conf")]
 
 
-def caddy(folder: Path, port: int, server: int) -> list[str]:
-    block = documented(f"{NAME} {{").replace("127.0.0.1:8642", f"127.0.0.1:{server}")
+def caddy(folder: Path, port: int, servers: Sequence[int]) -> list[str]:
+    block = before(servers, f"{NAME} {{")
     # With a certificate of ours, since nobody else would give one for this name.
     pem = folder / "proxy.pem"
     block = block.replace(f"{NAME} {{", f"https://{NAME}:{port} {{\n        tls {pem} {pem}")
@@ -140,7 +166,7 @@ class Served:
     """A server, and the proxy before it."""
 
     folder: Path
-    process: "subprocess.Popen[str]"
+    processes: "Sequence[subprocess.Popen[str]]"
     direct: str
     url: str
     key: str
@@ -166,34 +192,55 @@ def listens(port: int) -> bool:
 
 @pytest.fixture(params=["nginx", "caddy"])
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
-    program = PROGRAMS[request.param]
+    with serving(request.param, tmp_path, count=1) as served:
+        yield served
+
+
+@pytest.fixture(params=["nginx", "caddy"])
+def balanced(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    """Two servers behind a proxy that sends each client to one of them."""
+    with serving(request.param, tmp_path, count=2) as served:
+        yield served
+
+
+@contextmanager
+def serving(proxy_name: str, tmp_path: Path, *, count: int) -> Iterator[Served]:
+    program = PROGRAMS[proxy_name]
     if program is None:
         pytest.skip("nginx or caddy is not installed")
     (tmp_path / "work.py").write_text(TOOLS)
     (tmp_path / "toolcrib.toml").write_text(SETTINGS)
     toolcrib = [sys.executable, "-m", "toolcrib"]
-    key = subprocess.run(
-        [*toolcrib, "keys", "add", "alice"], cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    key = new_key(tmp_path, "alice")
     write_certificate(tmp_path / "proxy.pem", NAME)
-    proxy_port, server_port = free_port(), free_port()
-    arguments = {"nginx": nginx, "caddy": caddy}[request.param](tmp_path, proxy_port, server_port)
+    proxy_port, server_ports = free_port(), [free_port() for _ in range(count)]
+    arguments = {"nginx": nginx, "caddy": caddy}[proxy_name](tmp_path, proxy_port, server_ports)
     log = tmp_path / "server.log"
-    with (
-        log.open("w") as lines,
-        subprocess.Popen(
-            [*toolcrib, "serve", "--port", str(server_port)], cwd=tmp_path, stderr=lines, text=True
-        ) as process,
-        subprocess.Popen([program, *arguments], env={"HOME": str(tmp_path)}, stdout=lines, stderr=lines) as proxy,
-    ):
+    with ExitStack() as stack:
+        lines = stack.enter_context(log.open("a"))
+        processes = [
+            stack.enter_context(
+                subprocess.Popen([*toolcrib, "serve", "--port", str(port)], cwd=tmp_path, stderr=lines, text=True)
+            )
+            for port in server_ports
+        ]
+        proxy = stack.enter_context(
+            subprocess.Popen([program, *arguments], env={"HOME": str(tmp_path)}, stdout=lines, stderr=lines)
+        )
         try:
-            until(lambda: "--stdio" in log.read_text())
+            until(lambda: log.read_text().count("--stdio") == count)
             until(lambda: listens(proxy_port))
             assert f'"url": "https://{NAME}/mcp"' in log.read_text()  # what it tells people to paste
-            yield Served(tmp_path, process, f"http://127.0.0.1:{server_port}", f"https://127.0.0.1:{proxy_port}", key)
+            direct = f"http://127.0.0.1:{server_ports[0]}"
+            yield Served(tmp_path, processes, direct, f"https://127.0.0.1:{proxy_port}", key)
         finally:
-            process.terminate()
-            proxy.terminate()
+            for process in (*processes, proxy):
+                process.terminate()
+
+
+def new_key(folder: Path, name: str) -> str:
+    command = [sys.executable, "-m", "toolcrib", "keys", "add", name]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 # Each with a proxy of its own: on a busy machine, the first request after a client had left, and its stream of notices,
@@ -249,10 +296,51 @@ async def test_a_call_behind_it_that_runs_when_the_server_is_stopped_is_answered
         call = asyncio.create_task(api.post("/api/tools/step/call", json={"name": "stop"}))
         while not (served.folder / "stop.begun").exists():
             await asyncio.sleep(0.02)
-        served.process.terminate()
+        (process,) = served.processes
+        process.terminate()
         while (await api.get("/readyz")).status_code != 503:
             await asyncio.sleep(0.02)
         assert (await api.post("/api/tools/whoami/call", json={})).status_code == 503
         (served.folder / "stop.received").touch()
         assert json.loads((await call).text)["content"][0]["text"] == "done"
-        assert await asyncio.to_thread(served.process.wait, 60) == 143
+        assert await asyncio.to_thread(process.wait, 60) == 143
+
+
+@asynccontextmanager
+async def client_of(served: Served, key: str) -> AsyncIterator[Client]:
+    """A client of the older era, whose session is of one process."""
+    async with (
+        served.http(Authorization=f"Bearer {key}") as http,
+        Client(streamable_http_client(f"{served.url}/mcp", http_client=http), mode="legacy") as client,
+    ):
+        yield client
+
+
+async def process_of(client: Client) -> int:
+    answer = await client.call_tool("process")
+    assert answer.structured_content is not None
+    pid: int = answer.structured_content["result"]
+    return pid
+
+
+async def test_behind_a_balancer_each_client_stays_at_its_server_until_that_ends(balanced: Served) -> None:
+    async with asyncio.timeout(120), AsyncExitStack() as stack:
+        clients: dict[int, str] = {}
+        while len(clients) < 2:
+            key = new_key(balanced.folder, f"user{time.monotonic_ns()}")
+            client = await stack.enter_async_context(client_of(balanced, key))
+            # Several connections, since there is a stream of notices beside the calls.
+            pids = {*await asyncio.gather(*(process_of(client) for _ in range(6)))}
+            assert len(pids) == 1
+            clients[pids.pop()] = key
+        await stack.aclose()
+        ended, other = balanced.processes
+        ended.kill()
+        await asyncio.to_thread(ended.wait)
+        async with balanced.http(Authorization=f"Bearer {clients[ended.pid]}") as api:
+            while (await api.get("/api/tools")).status_code == 502:  # until it is known to be down
+                await asyncio.sleep(0.05)
+        async with client_of(balanced, clients[ended.pid]) as client:  # its session was of the one that ended
+            assert await process_of(client) == other.pid
+        async with client_of(balanced, clients[other.pid]) as client:
+            assert await process_of(client) == other.pid

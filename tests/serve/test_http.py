@@ -20,7 +20,7 @@ from mcp import Client
 
 from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.serve import serve_http, server
-from toolcrib.serve.http import _listening
+from toolcrib.serve.http import listening
 
 from .serving import served
 
@@ -169,7 +169,7 @@ async def test_a_call_asks_nothing_of_the_other_tools() -> None:
 
 
 def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
-    with _listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ class Interrupts:
         self._number = 0  # of the first signal that was not answered by `first_sigint_to`
         self._cancel: Callable[[], object] | None = None
         self._on_sigint: Callable[[], bool] | None = None
+        self._awake = ExitStack()
 
     @contextmanager
     def handled(self) -> Generator[None]:
@@ -59,6 +60,10 @@ class Interrupts:
             if not self._number:  # else the way out may still be cut short by another signal
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
+
+    def wake_here(self) -> None:
+        """Handle signals at once in a process that was forked inside `handled`, until it ends."""
+        self._awake.enter_context(_wake_main_thread())
 
     @property
     def came(self) -> bool:

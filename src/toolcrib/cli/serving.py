@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ import typer
 from ..core import SetupError
 from .app import Session, command, group
 from .arguments import Port, SourceNames, ToolNames
+from .processes import fork, require_local
 from .prompts import answer_as_operator
 from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
@@ -31,6 +33,9 @@ app = group()
 _TIMED = LogFormatter("%(asctime)s %(message)s", "%H:%M:%S")
 
 _Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
+_Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=1000, metavar="NUMBER", help="Serve in so many processes (default: 1).")
+]
 _Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on (default: 127.0.0.1).")]
 
 
@@ -42,6 +47,7 @@ def serve(
     stdio: _Stdio = False,
     host: _Host = None,
     port: Port = None,
+    workers: _Workers = 1,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
     ] = True,
@@ -53,7 +59,7 @@ def serve(
     variables such as TOOLCRIB_TIMEOUT_S.
     """
     how = {"follow": watch, "example": "For example: toolcrib serve toolcrib.demo"}
-    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, how=how)
+    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, workers=workers, how=how)
 
 
 @command(app, "dev", example="toolcrib dev tools.py", takes="config store")
@@ -85,48 +91,66 @@ def _serve(
     host: str | None,
     port: int | None,
     how: dict[str, Any],
+    workers: int = 1,
     is_dev: bool = False,
 ) -> None:
     """Serve until the client leaves, or a signal ends it. *how* `open_sources` opens the sources.
 
     Raises UsageError for a host that others could reach without a key.
     """
+    if workers > 1 and (stdio or not hasattr(os, "fork")):
+        reason = "with --stdio, one process serves one client" if stdio else "this system cannot fork processes"
+        raise UsageError(f"--workers {workers}: {reason}. Leave it out.")
     settings, at = session.settings, session.settings.values.server
     if not (stdio or at.keys or at.issuer):
         _require_loopback(host or at.host, option="--host" if host else "The host of the settings,")
-    parts, report = opened(session, sources, tools, is_dev=is_dev, **how)
+    report = set_up_log(session, is_dev=is_dev)
     is_json = report is not echo
+    command = _stdio_command(sources, tools, settings.file)
     from ..serve import serve_http, serve_stdio
     from ..serve.authentication import configured_identify
+    from ..serve.http import listening
 
-    command = _stdio_command(sources, tools, settings.file)
     if stdio:
+        crib = opened(session, sources, tools, report=report, is_dev=is_dev, **how).crib
         if sys.stdin.isatty() and not is_json:
             echo(_stdio_text(command))
-        session.run(serve_stdio(parts.crib))
+        session.run(serve_stdio(crib))
         return
     session.interrupts.grace_s += at.grace_s
-
-    def ready(url: str) -> None:
-        text = f"Serving MCP at {url}"
-        report(text if is_json else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys))
-
-    server = serve_http(
-        parts.crib,
-        configured_identify(settings, parts.crib.database),
-        host=host or at.host,
-        port=at.port if port is None else port,
-        base_url=at.public_base_url,
-        allowed_hosts=at.allowed_hosts,
-        grace_s=at.grace_s,
-        workbenches=at.workbenches,
-        ready=ready,
-    )
-    asking = answer_as_operator(parts.crib, report, asks=not is_json)
     try:
-        session.run(_beside(asking, server))
+        listener = listening(host := host or at.host, at.port if port is None else port)
     except SetupError as error:
         raise SetupError(f"{error} The port is set with --port.") from None
+    with listener:
+        process, announce = None, report
+        if workers > 1:
+            _require_shared_store(session)
+            process = fork(workers, session.interrupts, report)
+            announce = report if process.is_first else _say_nothing
+
+        def ready(url: str) -> None:
+            text = f"Serving MCP at {url}"
+            announce(text if is_json else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys))
+            if process is not None:
+                process.begin()
+
+        crib = opened(session, sources, tools, report=announce, is_dev=is_dev, **how).crib
+        server = serve_http(
+            crib,
+            configured_identify(settings, crib.database),
+            host=host,
+            listener=listener,
+            base_url=at.public_base_url,
+            allowed_hosts=at.allowed_hosts,
+            grace_s=at.grace_s,
+            workbenches=at.workbenches,
+            sessions=process is None,
+            ready=ready,
+        )
+        # Of several processes none has the terminal for itself.
+        asking = answer_as_operator(crib, report, asks=not is_json and process is None)
+        session.run(_beside(asking, server))
 
 
 async def _beside(watch: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None]) -> None:
@@ -138,25 +162,51 @@ async def _beside(watch: Coroutine[Any, Any, None], work: Coroutine[Any, Any, No
         watching.cancel()
 
 
-def opened(
-    session: Session, sources: Sequence[str], tools: Sequence[str], *, is_dev: bool = False, **how: Any
-) -> "tuple[Opened, Callable[[str], None]]":
-    """Set up the log, and open the *sources* with a store. Return them, and the function that reports to a person."""
+def _require_shared_store(session: Session) -> None:
+    """Raise SetupError where several processes could not share the store."""
+    from ..workbench.credentials import store_of
+
+    store = store_of(session.settings, session.store)
+    if store.file is not None:
+        require_local(store.file, Path("/proc/self/mounts"))
+
+
+def _say_nothing(_: str) -> None: ...
+
+
+def set_up_log(session: Session, *, is_dev: bool = False) -> Callable[[str], None]:
+    """Set up the log. Return the function that reports to a person."""
     log = session.settings.values.log
     log_to_stderr(tracebacks=True)
-    shows_calls = is_dev if log.calls is None else log.calls
-    if shows_calls:
+    if _shows_calls(session, is_dev=is_dev):
         log_lines("toolcrib.calls", _TIMED)
     if log.format == "json":
         _log_json()
-    report: Callable[[str], None] = logging.getLogger("toolcrib.serve").info if log.format == "json" else echo
+    return logging.getLogger("toolcrib.serve").info if log.format == "json" else echo
+
+
+def opened(
+    session: Session,
+    sources: Sequence[str],
+    tools: Sequence[str],
+    *,
+    report: Callable[[str], None],
+    is_dev: bool = False,
+    **how: Any,
+) -> "Opened":
+    """Open the *sources* with a store, and *report* those that cannot be."""
     with prints_to_stderr():
         parts = session.open(sources, only=tools, needs_store=True, defaults={"timeout_s": DEFAULT_TIMEOUT_S}, **how)
-    if shows_calls:
+    if _shows_calls(session, is_dev=is_dev):
         parts.record_lines()
     for problem in parts.problems:
         report(f"Not loaded: {problem}")
-    return parts, report
+    return parts
+
+
+def _shows_calls(session: Session, *, is_dev: bool) -> bool:
+    shows_calls = session.settings.values.log.calls
+    return is_dev if shows_calls is None else shows_calls
 
 
 def _log_json() -> None:

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core import SetupError
 from .app import Session, command, group
 from .arguments import SourceNames, ToolNames, port_number
-from .serving import opened
+from .processes import require_local
+from .serving import opened, set_up_log
 
 if TYPE_CHECKING:
     from ..workbench import Crib
 
 app = group()
-
-_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre")
-"""Kinds of file systems that several machines share."""
 
 
 @command(
@@ -54,8 +51,8 @@ def worker(
         concurrency or values.tasks.concurrency or DEFAULT_TASK_CONCURRENCY  # 0 is for those who leave them to workers
     )
     example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"
-    parts, report = opened(session, sources or (), tool or (), follow=watch, example=example)
-    crib = parts.crib
+    report = set_up_log(session)
+    crib = opened(session, sources or (), tool or (), report=report, follow=watch, example=example).crib
     place = "" if crib.database is None else crib.database.place
     if crib.database is not None and crib.database.file is not None:
         require_local(crib.database.file, Path("/proc/self/mounts"))
@@ -83,17 +80,3 @@ async def _work(crib: "Crib", grace_s: float, ready: Callable[[None], None]) -> 
             await asyncio.Event().wait()
         finally:
             await crib.drain(grace_s)
-
-
-def require_local(file: Path, mounts: Path) -> None:
-    """Raise SetupError where *file* is on a file system that machines share: SQLite in WAL is for one machine."""
-    if not mounts.exists():
-        return
-    lines = [line.split(" ") for line in mounts.read_text("utf-8", "replace").splitlines()]
-    kinds = {folder: kind for _, folder, kind, *_ in lines}
-    nearest = next((kinds[str(folder)] for folder in file.resolve().parents if str(folder) in kinds), "")
-    if nearest in _NETWORK:
-        raise SetupError(
-            f"The store {file} is SQLite on a file system of a network ({nearest}), where several machines "
-            "would damage it. Workers on several machines need PostgreSQL: --store postgresql://USER@HOST/NAME"
-        )

@@ -51,6 +51,7 @@ def asgi_app(
     routes: Sequence[BaseRoute] = (),
     grace_s: float = GRACE_S,
     workbenches: int = DEFAULT_WORKBENCHES,
+    sessions: bool = True,
     name: str = "toolcrib",
     version: str | None = None,
 ) -> "Application":
@@ -60,7 +61,8 @@ def asgi_app(
     calls that run then have *grace_s* seconds, and are cancelled. Each request runs for the Caller that *identify*
     returns for its headers, and is refused where it raises. With a broker, it has the pages of authorizations, with a
     call log `/api/calls`, and with Metrics `/metrics`. *base_url* is the public address of this application.
-    At most so many *workbenches* of callers are open, and a tenth of them of one principal.
+    At most so many *workbenches* of callers are open, and a tenth of them of one principal. Without *sessions*, each
+    request of a client of 2025-11-25 and before stands alone, as where requests come to any of several processes.
 
     Requests for other hosts than loopback, that of *base_url* and *allowed_hosts*, as in the `Host` header
     (`"crib.example:8642"`; `:*` for any port), and from web pages of other origins, are refused (DNS rebinding).
@@ -69,7 +71,7 @@ def asgi_app(
     public = [] if base_url is None or identify is local_caller else [urlsplit(base_url).netloc]
     hosts = Hosts([*allowed_hosts, *public])
     callers = Callers(crib, identify, workbenches)
-    return Application(callers, path, base_url, hosts, routes, grace_s, name, version)
+    return Application(callers, path, base_url, hosts, routes, grace_s, sessions, name, version)
 
 
 class Application:
@@ -83,6 +85,7 @@ class Application:
         hosts: Hosts,
         routes: Sequence[BaseRoute],
         grace_s: float,
+        has_sessions: bool,
         name: str,
         version: str | None,
     ) -> None:
@@ -91,6 +94,7 @@ class Application:
         self._hosts = hosts
         self._path = path
         self._grace_s = grace_s
+        self._has_sessions = has_sessions
         self._new_server = partial(server_of, callers, name=name, version=version)
         self._mcp: ASGIApp | None = None
         self._living: asyncio.Task[None] | None = None
@@ -112,7 +116,8 @@ class Application:
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Start the crib, and stop it at the end. Raises SetupError."""
-        sessions = Sessions(self._new_server())  # which does not check hosts: that is done here, for all
+        # Hosts are not checked there: that is done here, for all.
+        sessions = Sessions(self._new_server(), stateless=not self._has_sessions)
         starting = self._starting = self._starting or asyncio.Event()
         try:
             async with self._crib, sessions.run():

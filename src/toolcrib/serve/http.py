@@ -38,12 +38,14 @@ async def serve_http(
     *,
     host: str = "127.0.0.1",
     port: int = 8642,
+    listener: socket.socket | None = None,
     path: str = "/mcp",
     base_url: str | None = None,
     allowed_hosts: Sequence[str] = (),
     routes: Sequence[BaseRoute] = (),
     grace_s: float = GRACE_S,
     workbenches: int = DEFAULT_WORKBENCHES,
+    sessions: bool = True,
     ready: Callable[[str], None] | None = None,
     name: str = "toolcrib",
     version: str | None = None,
@@ -59,6 +61,9 @@ async def serve_http(
     cookie of your login, and only the principal who has begun an authorization completes it. (An
     Authenticator is not asked there, since browsers send no keys.)
 
+    *listener* is a socket that listens already, as where several processes share one: then *host* is only shown. Where
+    they do, a request may come to any of them, so clients of 2025-11-25 and before must have no *sessions*.
+
     Without *identify*, any client that reaches the port may call the tools. So then another *host* than loopback is
     refused, and so are *allowed_hosts*, the names by which others reach it, as in the `Host` header:
     `["crib.example:8642"]`. That of *base_url*, its public address, is one of them. Requests for other names, and from
@@ -66,13 +71,14 @@ async def serve_http(
 
     Raises SetupError where the address cannot be listened on.
     """
-    if identify is local_caller and not all(map(is_loopback, (host, *map(_name, allowed_hosts)))):
+    address = host if listener is None else listener.getsockname()[0]
+    if identify is local_caller and not all(map(is_loopback, (address, *map(_name, allowed_hosts)))):
         raise SetupError(
-            f"Serving {f'on {host}' if not allowed_hosts else 'under these names'} lets every computer that "
+            f"Serving {f'on {address}' if not allowed_hosts else 'under these names'} lets every computer that "
             "reaches this one call these tools. Identify who calls, by keys or the tokens of an issuer. Otherwise "
             "serve on 127.0.0.1."
         )
-    with _listening(host, port) as listener:
+    with listening(host, port) if listener is None else listener as listener:
         address = _LOOPBACK_OF.get(host, host)
         own_url = f"http://{f'[{address}]' if ':' in address else address}:{listener.getsockname()[1]}"
         app = asgi_app(
@@ -84,6 +90,7 @@ async def serve_http(
             routes=routes,
             grace_s=grace_s,
             workbenches=workbenches,
+            sessions=sessions,
             name=name,
             version=version,
         )
@@ -98,7 +105,7 @@ async def serve_health(
     crib: Crib, *, port: int, grace_s: float = GRACE_S, ready: Callable[[str], None] | None = None
 ) -> None:
     """Start *crib*, which runs tasks, and answer `Health` on loopback until the task is cancelled."""
-    with _listening("127.0.0.1", port) as listener:
+    with listening("127.0.0.1", port) as listener:
         async with _serving(Health(crib, grace_s), listener) as serving:
             if ready is not None:
                 ready(f"http://127.0.0.1:{listener.getsockname()[1]}")
@@ -153,7 +160,8 @@ def _name(host: str) -> str:
     return urlsplit(f"//{host.removesuffix(':*')}").hostname or host
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there. Raises SetupError."""
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
