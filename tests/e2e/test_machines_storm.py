@@ -40,6 +40,7 @@ _LATE = text(
     "SELECT max(extract(epoch FROM clock_timestamp()) - lease_until / 1e6) FROM toolcrib_ledger "
     "WHERE is_task = 1 AND state = 'running' AND idempotent = 1"
 )
+_ENDED = text("SELECT count(*) FROM toolcrib_ledger WHERE is_task = 1 AND state = 'ended'")
 _BACKEND = text("SELECT pid FROM pg_stat_activity WHERE application_name = :name ORDER BY random() LIMIT 1")
 
 
@@ -75,9 +76,15 @@ class Machines(Storm):
             self._parent = parents[0]
 
     async def live(self, command: str, machine: int, faults: list[str]) -> None:
-        """Let a process live, replaced where it is killed, until *faults* are over: all processes share them."""
+        """Let a process live, replaced where it is killed, until *faults* are over, which all processes share, and
+        tasks have ended.
+        """
         pid, name, own = await self.start(command, machine)
-        while faults:
+        enough = len(faults) // len(FAULTS)
+        while faults or await self.ended() <= enough:
+            if not faults or not own.connections:
+                await asyncio.sleep(0.1)
+                continue
             fault = faults.pop()
             self.faults[fault] += 1
             await asyncio.sleep(self.dice.uniform(0.5, 2.0))
@@ -86,6 +93,10 @@ class Machines(Storm):
                 self._alive.discard(pid)
                 pid, name, own = await self.start(command, machine)
         await self.befall("kill", pid, name, own)
+
+    async def ended(self) -> int:
+        """Return how many tasks have ended."""
+        return int(await self.store.transact(lambda c: c.execute(_ENDED).scalar_one(), write=False))
 
     async def befall(self, fault: str, pid: int, name: str, own: Wire) -> None:
         long_s, short_s = self.dice.uniform(*LONG_S), self.dice.uniform(*SHORT_S)
