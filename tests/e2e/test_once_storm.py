@@ -257,6 +257,9 @@ def faults_of_task(
     for run, following in pairwise(ordered):
         if run["was_frozen"]:  # so its lease may have run out before it is in the log
             continue
+        is_same = all(run[name] == following[name] for name in ("pid", "attempts"))
+        if is_same and not any(event["fence"] == run["fence"] for event in by["effect"]):
+            continue  # given back: the process did not hear that it had taken it
         if not run["line"] < waits.get(run["fence"], 0) < following["line"] and not died_in(run, following, deaths):
             yield f"was taken from a process that was well: {run}, {following}"
     last = ordered[-1] if ordered else None
