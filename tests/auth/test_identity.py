@@ -710,6 +710,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "pending list": [["pending", "list", "--json"]],
     "pending show": [["pending", "show", name] for name in ("pending_%", "%", "_", "../x")],
     "pending approve": [["pending", "approve", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
+    "grants list": [["grants", "list", "--json", "--principal", who] for who in ("eve", "ad_", "%")],
+    "grants revoke": [["grants", "revoke", name] for name in ("grant_%", "%", "_", "../x")],
     "pending deny": [["pending", "deny", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
     "keys add": [["keys", "add", name] for name in ("ada", "../ada", "%", "key:ada", "", "ada\n", "\uff41da")],
     "keys list": [["keys", "list"], ["keys", "list", "--json"]],

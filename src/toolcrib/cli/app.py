@@ -42,6 +42,7 @@ _MODULES = {
     "auth": "auth",
     "secrets": "auth",
     "pending": "calls",
+    "grants": "calls",
     "calls": "calls",
     "tasks": "tasks",
     "threads": "threads",

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from ..workbench import Crib
 
 pending = group("Approvals, inputs and logins that calls wait for.")
+grants = group("Approvals for more than one call: what runs without a question, and until when.")
 calls = group("The log of calls: who called what, and how it ended.")
 keys = group("Keys with which clients enter the server.")
 
 TAKES = "config store json"
+_EXAMPLE = "For example, in toolcrib.toml: [[source]]"
 
 _AGE = re.compile(r"(\d{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -64,9 +66,76 @@ async def show_pending(session: Session, pending_id: _PendingId) -> None:
 
 
 @command(pending, "approve", takes=TAKES)
-async def approve(session: Session, pending_id: _PendingId, by: _By = "local", group: _Groups = None) -> None:
-    """Approve a call: it runs, once, when it is made again."""
-    await _answer(session, pending_id, Approve(), by, group)
+async def approve(
+    session: Session,
+    pending_id: _PendingId,
+    by: _By = "local",
+    group: _Groups = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Later calls, too: until a time, or 'conversation'."),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="JSON", help='Conditions of these: \'{"/city": "Oslo*"}\'.')
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Grant what was shown without it.")] = False,
+) -> None:
+    """Approve a call: it runs, once, when it is made again. With --until, later ones run without a question."""
+    if until is None and where is None:
+        await _answer(session, pending_id, Approve(), by, group)
+        return
+    answer, person = _grant(until, where), Caller(by, groups=frozenset(group or ()))
+    from .sources import open_sources
+
+    opened = open_sources((), session.settings, example=_EXAMPLE, store=session.store, needs_store=True)
+    async with opened.crib as crib:  # with the tools: what is granted is bound to them
+        if not yes and (grant := await crib.preview(pending_id, answer, by=person)) is not None:
+            raise UsageError(f"{one_line(grant.text)} Say so with --yes.")
+        pending = await crib.answer(pending_id, answer, by=person)
+    session.show(pending.to_dict(), text=outcome_of(answer, pending))
+
+
+def _grant(until: str | None, where: str | None) -> Approve:
+    try:
+        end = "conversation" if until == "conversation" else datetime.fromisoformat(until or "").astimezone()
+        conditions = json.loads(where or "{}")
+    except (ValueError, OverflowError):
+        raise UsageError(
+            "--until takes 'conversation', or a time as in 2026-01-31T18:00, and --where a JSON object."
+        ) from None
+    return Approve(until=end, where=conditions)  # type: ignore[arg-type]
+
+
+@command(grants, "list", takes=TAKES)
+async def list_grants(
+    session: Session,
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="NAME", help="Only those that they have, or have given.")
+    ] = None,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="NUMBER", help="`next` of the page before.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 100,
+) -> None:
+    """List the approvals for more than one call, the oldest first, and what they allow."""
+    async with session.crib(with_grants=False) as crib:
+        page, following = await crib.grants.list(principal=principal, after=after, limit=limit)
+    data = [grant.to_dict() for grant in page]
+    if session.as_json:
+        session.output.json({"grants": data, "next": following})
+        return
+    session.show(data, columns=("id", "given_by", "text"))
+    if following is not None:
+        echo(f"There are more: --after {following}")
+
+
+@command(grants, "revoke", takes=TAKES)
+async def revoke_grant(
+    session: Session,
+    id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib grants list.")],  # noqa: A002
+) -> None:
+    """Revoke a grant: its calls ask from now on, in all processes."""
+    async with session.crib(with_grants=False) as crib:
+        grant = await crib.grants.revoke(id)
+    session.show(grant.to_dict(), text=f"Revoked: {one_line(grant.text)}")
 
 
 @command(pending, "deny", takes=TAKES)

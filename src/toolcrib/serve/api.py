@@ -3,8 +3,8 @@
 Everything is for the caller of the request: tools are those that they see, results are their own.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -55,12 +55,25 @@ def api_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/tools", api.tools),
         Route("/api/pending", api.pendings),
         Route("/api/pending/{id}/answer", api.answer, methods=["POST"]),
+        Route("/api/pending/{id}/preview", api.preview, methods=["POST"]),
+        Route("/api/grants", api.grants),
+        Route("/api/grants/{id}", api.revoke, methods=["DELETE"]),
         Route("/api/calls/lost", api.lost),
         Route("/api/calls/{id}/settle", api.settle, methods=["POST"]),
         *task_routes(callers),
         Route("/api/results/{handle}", api.result),
         Route("/api/openapi.json", api.openapi),
     ]
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Refuse the request where an answer is not accepted."""
+    try:
+        yield
+    except AnswerError as error:
+        status, title = _REASONS[error.reason]
+        raise Refused(status, title, str(error), reason=error.reason) from None
 
 
 class _API:
@@ -92,18 +105,40 @@ class _API:
         return _json({"pending": [pending.to_dict() for pending in visible], "next": following})
 
     async def answer(self, request: Request) -> Response:
+        bench, answer = await self._answer(request)
+        with _refusals():
+            return _json((await bench.answer(request.path_params["id"], answer)).to_dict())
+
+    async def preview(self, request: Request) -> Response:
+        bench, answer = await self._answer(request)
+        with _refusals():
+            grant = await bench.crib.preview(request.path_params["id"], answer, by=bench.caller)
+        return _json({"grant": None if grant is None else grant.to_dict()})
+
+    async def grants(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        after, limit = page_of(request)
+        number = 0 if after is None else _number(after, "after", 1)
+        page, following = await bench.crib.grants.list(principal=bench.caller.principal, after=number, limit=limit)
+        return _json({"grants": [grant.to_dict() for grant in page], "next": following and str(following)})
+
+    async def revoke(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        try:
+            grant = await bench.crib.grants.revoke(request.path_params["id"], principal=bench.caller.principal)
+        except AnswerError as error:
+            raise Refused(404, "Unknown grant", str(error), reason="unknown") from None
+        return _json(grant.to_dict())
+
+    async def _answer(self, request: Request) -> tuple[Workbench, dict[str, Any]]:
+        """Return the workbench and the answer of a request. Raises Refused where others are to answer."""
         bench = await self._bench(request)
         answer = await _json_object(request)
         waits = await bench.crib.pending.store.get(request.path_params["id"])
         if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]
             raise Refused(status, title, f"This is for others to answer{_SETTINGS}", reason="foreign")
-        try:
-            outcome = await bench.answer(request.path_params["id"], answer)
-        except AnswerError as error:
-            status, title = _REASONS[error.reason]
-            raise Refused(status, title, str(error), reason=error.reason) from None
-        return _json(outcome.to_dict())
+        return bench, answer
 
     async def lost(self, request: Request) -> Response:
         bench = await self._bench(request)

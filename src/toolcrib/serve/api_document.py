@@ -146,6 +146,7 @@ _SCHEMAS: _Object = {
             url=_TEXT,
             schema=_ANY,
             others_only={"type": "boolean"},
+            rule=_TEXT,
             approvers=_object([], groups=_TEXTS, principals=_TEXTS),
         ),
         "description": "What a call waits for.",
@@ -153,8 +154,16 @@ _SCHEMAS: _Object = {
     "Answer": {
         "oneOf": [
             {
-                **_object(["kind"], kind={"const": "approve"}, arguments=_ANY),
-                "description": "With `arguments`, it runs with these in place of those that were sent.",
+                **_object(
+                    ["kind"],
+                    kind={"const": "approve"},
+                    arguments=_ANY,
+                    until={"anyOf": [{"const": "conversation"}, _MOMENT]},
+                    where=_ANY,
+                    tools={"type": ["string", "array"], "items": _TEXT},
+                ),
+                "description": "With `arguments`, it runs with these in place of those that were sent. With `until`, "
+                "it is a grant as well: of `tools`, where `where` holds.",
                 "additionalProperties": False,
             },
             {**_object(["kind"], kind={"const": "deny"}, reason=_TEXT), "additionalProperties": False},
@@ -163,6 +172,16 @@ _SCHEMAS: _Object = {
                 "additionalProperties": False,
             },
         ],
+    },
+    "Grant": {
+        **_object(
+            **dict.fromkeys(("id", "principal", "thread", "rule", "given_by"), _TEXT),
+            text={"type": "string", "description": "What it allows, in words."},
+            tools={"type": "array", "items": _TEXT},
+            where=_ANY,
+            **dict.fromkeys(("given_at", "expires_at"), _MOMENT),
+        ),
+        "description": "An approval for more than one call.",
     },
     "Lost": _object(
         ["id", "principal", "thread", "tool", "key", "arguments", "started_at"],
@@ -272,6 +291,37 @@ _PATHS: _Object = {
             "parameters": [_path("id", "The id of what is pending.")],
             "requestBody": {"required": True, "content": _json(_ref("Answer"))},
             "responses": _answer("What was answered.", _ref("Pending")),
+        }
+    },
+    "/api/pending/{id}/preview": {
+        "post": {
+            "operationId": "preview_answer",
+            "summary": "What an answer would grant beyond the call, to be shown before it is given.",
+            "parameters": [_path("id", "The id of what is pending.")],
+            "requestBody": {"required": True, "content": _json(_ref("Answer"))},
+            "responses": _answer(
+                "The grant; null where it is for the call alone.",
+                _object(grant={"oneOf": [_ref("Grant"), {"type": "null"}]}),
+            ),
+        }
+    },
+    "/api/grants": {
+        "get": {
+            "operationId": "list_grants",
+            "summary": "The approvals for more than one call that the caller has, or has given.",
+            "parameters": _PAGE,
+            "responses": _answer(
+                "A page, the oldest first.",
+                _object(grants={"type": "array", "items": _ref("Grant")}, next={"type": ["string", "null"]}),
+            ),
+        }
+    },
+    "/api/grants/{id}": {
+        "delete": {
+            "operationId": "revoke_grant",
+            "summary": "End a grant that the caller has, or has given: its calls ask from now on.",
+            "parameters": [_path("id", "The id of the grant.")],
+            "responses": _answer("What was revoked.", _ref("Grant")),
         }
     },
     "/api/calls/lost": {
