@@ -13,8 +13,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -306,41 +306,25 @@ async def test_a_call_behind_it_that_runs_when_the_server_is_stopped_is_answered
         assert await asyncio.to_thread(process.wait, 60) == 143
 
 
-@asynccontextmanager
-async def client_of(served: Served, key: str) -> AsyncIterator[Client]:
-    """A client of the older era, whose session is of one process."""
-    async with (
-        served.http(Authorization=f"Bearer {key}") as http,
-        Client(streamable_http_client(f"{served.url}/mcp", http_client=http), mode="legacy") as client,
-    ):
-        yield client
-
-
-async def process_of(client: Client) -> int:
-    answer = await client.call_tool("process")
-    assert answer.structured_content is not None
-    pid: int = answer.structured_content["result"]
+async def process_of(api: httpx2.AsyncClient) -> int:
+    pid: int = (await api.post("/api/tools/process/call", json={})).json()["content"][0]["data"]
     return pid
 
 
 async def test_behind_a_balancer_each_client_stays_at_its_server_until_that_ends(balanced: Served) -> None:
-    async with asyncio.timeout(120), AsyncExitStack() as stack:
-        clients: dict[int, str] = {}
-        while len(clients) < 2:
+    async with asyncio.timeout(120):
+        keys: dict[int, str] = {}
+        while len(keys) < 2:
             key = new_key(balanced.folder, f"user{time.monotonic_ns()}")
-            client = await stack.enter_async_context(client_of(balanced, key))
-            # Several connections, since there is a stream of notices beside the calls.
-            pids = {*await asyncio.gather(*(process_of(client) for _ in range(6)))}
+            async with balanced.http(Authorization=f"Bearer {key}") as api:
+                pids = {*await asyncio.gather(*(process_of(api) for _ in range(6)))}  # on several connections
             assert len(pids) == 1
-            clients[pids.pop()] = key
-        await stack.aclose()
+            keys[pids.pop()] = key
         ended, other = balanced.processes
         ended.kill()
         await asyncio.to_thread(ended.wait)
-        async with balanced.http(Authorization=f"Bearer {clients[ended.pid]}") as api:
-            while (await api.get("/api/tools")).status_code == 502:  # until it is known to be down
-                await asyncio.sleep(0.05)
-        async with client_of(balanced, clients[ended.pid]) as client:  # its session was of the one that ended
-            assert await process_of(client) == other.pid
-        async with client_of(balanced, clients[other.pid]) as client:
-            assert await process_of(client) == other.pid
+        for key in keys.values():
+            async with balanced.http(Authorization=f"Bearer {key}") as api:
+                while (await api.get("/api/tools")).status_code == 502:  # until it is known to be down
+                    await asyncio.sleep(0.05)
+                assert await process_of(api) == other.pid
