@@ -194,10 +194,10 @@ class DatabaseTasks(DatabaseLedger):
 
         def take(connection: Connection) -> None:
             if unsure:  # by now it is known: the lock waits for the transaction whose end was not heard
-                taken = _t.id.in_([encode_name(id) for id in unsure])  # noqa: A001
-                connection.execute(select(_t.id).where(taken).order_by(_t.id).with_for_update())
-                own = (taken, _t.owner == heartbeat.owner, _t.state == "running")
-                connection.execute(LEDGER.update().where(*own).values(state="released"))
+                is_unsure = _t.id.in_([encode_name(id) for id in unsure])  # noqa: A001
+                connection.execute(select(_t.id).where(is_unsure).order_by(_t.id).with_for_update())
+                is_own = (_t.owner == heartbeat.owner) & (_t.state == "running")
+                connection.execute(LEDGER.update().where(is_unsure, is_own).values(state="released"))
             if per_principal is not None:
                 everywhere.update({decode_name(name): count for name, count in connection.execute(_RUNNING_OF)})
             for tools in levels:
