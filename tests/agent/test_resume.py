@@ -648,7 +648,7 @@ async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
     ("answer", "says"),
     [
         ({"kind": "aprove"}, "'aprove' is not a kind of answer. The kinds are: approve, deny"),
-        ({"kind": "approve", "until": "noon"}, "An answer is Approve"),
+        ({"kind": "approve", "until": "noon"}, "'until' is 'conversation', or a time"),
         ({"kind": "input"}, "An answer is Approve"),
         (True, "This one is a bool"),
     ],

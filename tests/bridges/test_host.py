@@ -211,7 +211,7 @@ async def test_an_answer_of_the_framework_is_one_of_the_caller() -> None:
     assert (await host.call(None, "wipe", path, answer=Approve())).text == "wiped /"
     waits = await host.call(None, "wipe", {"path": "/etc"}, answer=Approve())
     assert waits.status == "pending"
-    assert "The caller may not answer it." in waits.text
+    assert "The caller may not answer it: its rule has `others_only`." in waits.text
     assert metadata(waits)["pending"]["message"] == "Really?"
     assert events == ["/"]
 

@@ -248,7 +248,8 @@ def test_a_store_of_a_newer_version_is_named_and_left_as_it_is(
             (version,) = database.execute("SELECT version FROM toolcrib_versions WHERE room = ?", (room,)).fetchone()
             database.execute("UPDATE toolcrib_versions SET version = 99 WHERE room = ?", (room,))
         before = file.read_bytes()
-        for command in COMMANDS:
+        # What waits is in the tables of the store alone.
+        for command in [command for command in COMMANDS if room == "store" or command[0] != "pending"]:
             done = toolcrib(*command, typed=b"canary-other-key")
             assert (done.returncode, done.stdout) == (1, ""), (command, done.stderr)
             assert f"is of a newer Toolcrib: its '{room}' tables are at version 99" in done.stderr, command

@@ -141,9 +141,12 @@ async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
     assert sorted(document["paths"]) == [
         "/api/calls/lost",
         "/api/calls/{id}/settle",
+        "/api/grants",
+        "/api/grants/{id}",
         "/api/openapi.json",
         "/api/pending",
         "/api/pending/{id}/answer",
+        "/api/pending/{id}/preview",
         "/api/results/{handle}",
         "/api/tasks",
         "/api/tasks/{id}",
