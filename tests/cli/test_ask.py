@@ -97,6 +97,7 @@ Really?
     "disk": "a",
     "passes": 2
   }
+To approve its next calls as well: y until 18:00, or: y until conversation
 Run it? [y/N, e to edit, or a reason to deny it] """
 
 

@@ -274,6 +274,7 @@ Really?
   {{
     "disk": "a"
   }}
+To approve its next calls as well: y until 18:00, or: y until conversation
 Run it? [y/N, e to edit, or a reason to deny it] y
 [wipe {{"disk": "a"}}] wiped a … (TIME)
 Gone.

@@ -118,6 +118,32 @@ def test_the_person_at_the_terminal_approves_denies_and_edits(
         assert (folder / "log").read_text() == "a 1\nb 7\n"
 
 
+def test_the_person_at_the_terminal_approves_the_next_calls_as_well(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
+    with at_terminal(folder, environment, "serve", "--port", "0") as session:
+        api = api_of(session)
+        assert wipe(api)["status"] == "pending"
+        asks, sure = b"reason to deny it] ", b"Grant that? [y/N] "
+        for prompt, typed, reply in (
+            (asks, b"y until noon", b"That is not a time"),
+            (asks, b"y until conversation", b"for this conversation, in the thread 'default'"),
+            (sure, b"y", b"This caller has no conversation"),
+            (asks, b"y until 23:59", b"23:59 "),
+            (sure, b"n", b"\n"),
+            (asks, b"y until 9999-12-30", b"9999-12-30 00:00 "),
+            (sure, b"y", b"at most 30 days ahead"),
+            (asks, b"y until 23:59", b"'local' may then call 'wipe' with any arguments until "),
+            (sure, b"y", b"calls 'wipe' again."),
+        ):
+            session.read_past(prompt)
+            session.press(typed + b"\r")
+            session.read_past(reply)
+        assert [wipe(api, disk)["status"] for disk in ("a", "b", "c")] == ["success"] * 3
+        (grant,) = json.load(urllib.request.urlopen(f"{api}/api/grants", timeout=30))["grants"]
+        assert (grant["given_by"], grant["tools"]) == (getuser(), ["wipe"])
+
+
 def test_a_question_ends_when_it_is_answered_elsewhere(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
 ) -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime, time, timedelta
 from functools import partial
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ MAX_QUESTIONS = 1000
 """How many questions wait to be shown at the terminal of a server."""
 _UNCLEAR = re.compile(r"(y|yes|yeah|ok|okay|sure)\b", re.IGNORECASE)
 """The beginning of an answer that is neither an approval nor a reason against one: more than a yes."""
+_UNTIL = re.compile(r"(?:y|yes) until (?P<end>.+)", re.IGNORECASE)
 _UNANSWERED = object()
 _OMITTED = object()
 
@@ -96,6 +98,8 @@ def _show(pending: Pending) -> None:
     question = f"\nTool '{pending.tool}' {needs}, and waits until {until}.\n{pending.message}"
     echo(escaped(question, invisible=True), wrap=True)
     echo(indented_json(pending.arguments))
+    if pending.rule:
+        echo("To approve its next calls as well: y until 18:00, or: y until conversation", wrap=True)
 
 
 async def _approval(pending: Pending) -> Answer | None:
@@ -103,6 +107,10 @@ async def _approval(pending: Pending) -> Answer | None:
         text = line.strip()
         if text.lower() in _EDIT:
             if (answer := await _edited(pending)) is not None:
+                return answer
+            continue
+        if (match := _UNTIL.fullmatch(text)) is not None:
+            if (answer := await _grant(pending, match["end"])) is not None:
                 return answer
             continue
         if text.lower() in _YES:
@@ -115,6 +123,33 @@ async def _approval(pending: Pending) -> Answer | None:
             "Only 'y' or 'yes' approves the call. 'n' or Enter denies it; other text denies it with a reason.",
             wrap=True,
         )
+    return None
+
+
+async def _grant(pending: Pending, end: str) -> Approve | None:
+    """Return the approval of this call and the next ones until *end*, once the person has seen what that means."""
+    until = end if end == "conversation" else _moment(end)
+    if until is None:
+        echo("That is not a time, such as 18:00 or 2026-01-31T18:00, nor 'conversation'.", wrap=True)
+        return None
+    shown = "for this conversation" if isinstance(until, str) else f"until {until:%Y-%m-%d %H:%M %Z}"
+    echo(
+        f"'{one_line(pending.principal)}' may then call '{one_line(pending.tool)}' with any arguments {shown}, in the "
+        f"thread '{one_line(pending.thread)}', where the same rule would ask.",
+        wrap=True,
+    )
+    line = await read_line("Grant that? [y/N] ")
+    return Approve(until=until) if line is not None and line.strip().lower() in _YES else None  # type: ignore[arg-type]
+
+
+def _moment(text: str) -> datetime | None:
+    """Return the moment that a person has written, in their time zone: of a time alone, the next one."""
+    now = datetime.now().astimezone()
+    with suppress(ValueError, OverflowError):
+        at = datetime.combine(now, time.fromisoformat(text)).astimezone()
+        return at if at > now else at + timedelta(days=1)
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(text).astimezone()
     return None
 
 
