@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ class Office:
     def request(self, method: str, path: str, name: str, body: object = None, **headers: str) -> Any:
         headers["Authorization"] = f"Bearer {self.keys[name]}"
         response = httpx2.request(method, f"{self.url}/api/{path}", json=body, headers=headers, timeout=WAIT_S)
-        assert response.is_success, response.text
+        assert response.is_success or response.json()["code"] == "denied", response.text
         return response.json()
 
     def call(self, tool: str, thread: str, **arguments: str) -> dict[str, Any]:
@@ -91,11 +92,15 @@ def office(
     environ = user_environ(clean_env("--extra", "serve", "--extra", "auth"))
     office = Office(tmp_path, environ)
     command = ["toolcrib", "serve", "--port", "0", "--no-watch"]
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
+    process = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
     try:
-        office.url = process.stdout.readline().strip().removesuffix("/mcp")
+        lines = ""
+        while not (found := re.search(r"Serving MCP at (http://\S+)/mcp", lines)):
+            line = process.stderr.readline()
+            assert line, lines
+            lines += line
+        office.url = found[1]
         yield office
     finally:
         process.terminate()
@@ -129,7 +134,7 @@ def test_a_week_with_one_agent(office: Office) -> None:
     fourth = office.call("book", "tuesday", city="Bergen")
     assert fourth["status"] == "pending"
     office.request("POST", f"pending/{fourth['pending']['id']}/answer", "lena", {"kind": "deny", "reason": "no budget"})
-    assert "no budget" in office.call("book", "tuesday", city="Bergen")["content"][0]["text"]
+    assert office.call("book", "tuesday", city="Bergen")["detail"].endswith("'key:lena' denied it: no budget")
 
     # Mails were granted; then the conversation reads a page that gives orders.
     mail = office.call("send_mail", "wednesday", to="bob@example.com", text="Hello.")
@@ -165,7 +170,7 @@ def test_the_auditors_file_names_the_row_with_one_character_changed(office: Offi
     office.toolcrib("calls", "verify", str(file))
     lines = file.read_text().splitlines(keepends=True)
     number = next(number for number, line in enumerate(lines, 1) if "key:lena" in line)
-    lines[number - 1] = lines[number - 1].replace("key:lena", "key:lene")
+    lines[number - 1] = lines[number - 1].replace("key:lena", "key:lene", 1)
     file.write_text("".join(lines))
     verdict = office.toolcrib("calls", "verify", str(file), status=1)
-    assert f"line {number}" in verdict.stdout + verdict.stderr, verdict
+    assert f"(answered {asked['pending']['id']}) was changed." in verdict.stdout
