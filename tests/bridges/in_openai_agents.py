@@ -115,7 +115,7 @@ async def test_where_others_have_to_approve_the_framework_cannot() -> None:
     state = (await Runner.run(agent, "Go.")).to_state()
     state.approve(state.get_interruptions()[0])
     await Runner.run(agent, state)
-    assert ("The caller may not answer it." in model.seen[0], events) == (True, [])
+    assert ("The caller may not answer it: its rule has `others_only`." in model.seen[0], events) == (True, [])
 
 
 async def test_the_caller_of_a_run_comes_from_its_context() -> None:

@@ -1,6 +1,7 @@
 """Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolDefinition
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDefinition
 
 from toolcrib import Approve, Call, Caller, Crib, Image, Text, ToolError, Workbench, tool
 from toolcrib.bridges import pydantic_ai as bridge
@@ -139,6 +140,22 @@ async def test_an_approval_is_the_frameworks_own() -> None:
     assert events == ["/"]
 
 
+async def test_a_person_may_override_the_arguments() -> None:
+    bench = Workbench([wipe], policy=asks)
+    model = Scripted(("wipe", {"path": "/"}))
+    agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
+    waits = await agent.run("Go.")
+    assert isinstance(waits.output, DeferredToolRequests)
+    (asked,) = waits.output.approvals
+    results = DeferredToolResults(approvals={asked.tool_call_id: ToolApproved(override_args={"path": "/tmp"})})
+    done = await agent.run(message_history=waits.all_messages(), deferred_tool_results=results)
+    assert (done.output, events) == ("done", ["/tmp"])
+    told = model.seen[0]
+    assert told.content == ["wiped /tmp", '\'local\' has changed the arguments of this call to: {"path": "/tmp"}']
+    assert json.loads(told.metadata["decision"]["edited"]) == {"path": "/tmp"}
+    assert await bench.pendings() == []
+
+
 async def test_where_others_have_to_approve_the_framework_cannot() -> None:
     bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
     model = Scripted(("wipe", {"path": "/"}))
@@ -147,7 +164,7 @@ async def test_where_others_have_to_approve_the_framework_cannot() -> None:
     assert isinstance(waits.output, DeferredToolRequests)
     approved = waits.output.build_results(approve_all=True)
     await agent.run(message_history=waits.all_messages(), deferred_tool_results=approved)
-    assert "The caller may not answer it." in model.seen[0].content
+    assert "The caller may not answer it: its rule has `others_only`." in model.seen[0].content
     assert events == []
     await bench.answer(model.seen[0].metadata["pending"]["id"], Approve(), by="bob")
     async with bench:

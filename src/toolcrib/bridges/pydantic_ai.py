@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 from pydantic_ai import RunContext, RunUsage, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
-from pydantic_ai.messages import BinaryContent, CustomEvent, ToolReturn, ToolReturnPart
+from pydantic_ai.messages import BinaryContent, CustomEvent, ToolCallPart, ToolReturn, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
@@ -143,13 +143,18 @@ class WorkbenchToolset(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         raw = tool_args.written if isinstance(tool_args, _Raw) else None
+        arguments, answer = tool_args if raw is None else raw, None
+        if ctx.tool_call_approved:
+            answer, sent = Approve(), _sent_arguments(ctx)
+            if sent is not None and _members(sent) != dict(tool_args):  # a person's `override_args`
+                arguments, answer = sent, Approve(tool_args)
         result = await self._host.call(
             ctx,
             name,
-            tool_args if raw is None else raw,
+            arguments,
             ctx.tool_call_id,
             timeout_s=None if ctx.deadline is None else (ctx.deadline - datetime.now(UTC)).total_seconds(),
-            answer=Approve() if ctx.tool_call_approved else None,
+            answer=answer,
             report=lambda data: ctx.emit(ToolcribReport(report=data)),
         )
         pending = result.pending
@@ -158,6 +163,13 @@ class WorkbenchToolset(AbstractToolset[Any]):
         if result.error is not None:
             raise ModelRetry(result.text) if result.error.retry == "changed" else ToolFailed(result.text)
         return ToolReturn(_value_of(result) if pending is None else result.text, metadata=metadata(result))
+
+
+def _sent_arguments(ctx: RunContext[Any]) -> str | None:
+    """Return the arguments of the running call as the model has sent them; None where its message is not known."""
+    parts = (part for message in reversed(ctx.messages) for part in message.parts)
+    calls = (part for part in parts if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id)
+    return None if (call := next(calls, None)) is None else call.args_as_json_str()
 
 
 def _value_of(result: Result[Any]) -> Any:

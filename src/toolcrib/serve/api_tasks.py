@@ -91,6 +91,8 @@ def page_of(request: Request) -> tuple[str | None, int]:
     query = request.query_params
     if unknown := query.keys() - {"after", "limit"}:
         raise invalid(f"There is no parameter '{min(unknown)[:40]}': after, limit.")
+    if query.get("after") == "":
+        raise invalid("'after' is `next` of the page before, or left out for the first page.")
     text = query.get("limit", "50")
     if text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= _MAX_COUNT:
         return query.get("after"), int(text)
