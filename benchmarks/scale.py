@@ -398,13 +398,15 @@ async def grant(url: str, principals: set[int]) -> None:
 
 BAD_DAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a usual day": ({}, {}),
+    "the same, with bounded loads": ({}, {"place": by_principal_bounded}),
     "the same, requests in turn to all servers": ({}, {"place": in_turn}),
     "a burst of three times as much, for a second": ({"burst": lambda at: 3.0 if 6 < at < 7 else 1.0}, {}),
     "the identity provider does not answer": ({}, {"outage": True}),
     "a tool of 2 % of the calls hangs": ({}, {"hang": 0.02}),
     "a deploy, one server after the other": ({}, {"deploy": True}),
     "one tenant has half of the load": ({"tenant": 0.5}, {}),
-    "the same, with bounded loads": ({"tenant": 0.5}, {"place": by_principal_bounded}),
+    "one tenant has half of it, with bounded loads": ({"tenant": 0.5}, {"place": by_principal_bounded}),
+    "one tenant has half of it, in turn": ({"tenant": 0.5}, {"place": in_turn}),
 }
 DATABASE_CORES = 16
 
