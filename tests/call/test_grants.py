@@ -1,6 +1,7 @@
 """Approvals for more than one call: what they let through, and everything else, which asks as before."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from toolcrib.core import AnswerError, Pending
 from toolcrib.machinery.grants import MAX_GRANTS
 from toolcrib.record import CallLog, DatabaseCalls
 from toolcrib.store import Store
+from toolcrib.store.events import EVENTS
 from toolcrib.testing import doubles
 from toolcrib.workbench import Ask, Rule, Rules, Workbench
 
@@ -406,6 +408,18 @@ async def test_another_process_sees_what_is_granted_and_revoked(tmp_path: Path) 
     assert await asks(here)
     for bench in (here, there):
         await bench.crib.stop()
+
+
+async def test_the_log_of_events_says_who_granted_and_who_revoked(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    bench = Crib([weather], policy=Rules([ASKS]), store=store).workbench(ADA)
+    await bench.crib.grants.revoke(await give(bench), principal="ada")
+    await bench.crib.grants.revoke(await give(bench))
+    rows = await store.read(EVENTS.select().where(EVENTS.c.fields.like("%grant_%")).order_by(EVENTS.c.number))
+    events = [json.loads(row["fields"]) for row in rows]
+    changes = [(event["kind"], event["by"]) for event in events if event["kind"] in ("granted", "revoked")]
+    assert changes == [("granted", "bob"), ("revoked", "ada"), ("granted", "bob"), ("revoked", "the operator")]
+    await bench.crib.stop()
 
 
 FORGERIES = [

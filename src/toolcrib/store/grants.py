@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolcrib")
 
 _LOCK = 0x6772616E  # of those who add, on PostgreSQL
+_OPERATOR = "the operator"
+"""Who revokes a grant by the command, in the events: no caller has a name with a blank, of keys or issuers."""
 _t = APPROVALS.c
 _FIND = (
     APPROVALS.select()
@@ -46,7 +48,7 @@ class DatabaseGrants:
         count = select(func.count()).select_from(APPROVALS).where(_t.principal == row["principal"])
         require_grants_room(connection.execute(count).scalar_one())
         connection.execute(APPROVALS.insert(), row)
-        self._add_event(connection, "granted", grant)
+        self._add_event(connection, "granted", grant, grant.given_by)
 
     async def find(self, principal: str, thread: str, rule: str, /, *, now: datetime) -> Sequence[Grant]:
         values = {"principal": encode_name(principal), "thread": encode_name(thread), "rule": encode_name(rule)}
@@ -73,7 +75,7 @@ class DatabaseGrants:
             if row is not None:  # also one that does not open
                 connection.execute(APPROVALS.delete().where(_t.number == row["number"]))
             if grant is not None:
-                self._add_event(connection, "revoked", grant)
+                self._add_event(connection, "revoked", grant, of or _OPERATOR)
             return grant
 
         return await self._store.transact(revoke)
@@ -87,8 +89,8 @@ class DatabaseGrants:
             if (grant := self._decode(row)) is not None and grant.expires_at > now:
                 yield grant, row
 
-    def _add_event(self, connection: Connection, kind: str, grant: Grant) -> None:
-        names = {"id": grant.id, "thread": grant.thread, "rule": grant.rule_name, "by": grant.given_by}
+    def _add_event(self, connection: Connection, kind: str, grant: Grant, by: str) -> None:
+        names = {"id": grant.id, "thread": grant.thread, "rule": grant.rule_name, "by": by}
         self._store.events.add(connection, kind, principal=grant.principal, **names, question="grant")
 
     def _row(self, grant: Grant) -> dict[str, Any]:
