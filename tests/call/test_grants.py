@@ -249,7 +249,7 @@ async def test_the_conditions_hold_for_all_names_and_spellings_of_a_value(make: 
         (await bench.call("buy", {"order": {"sum": amount}, "note": "x"})).status
         for amount in (100, "100", 101, "101", "1e3", 100.0)
     ]
-    assert statuses == ["success", "success", "pending", "pending", "pending", "success"] or statuses[4] == "error"
+    assert statuses == ["success", "success", "pending", "pending", "pending", "success"]
 
 
 async def test_a_handle_is_judged_by_what_it_stands_for(make: Make) -> None:
