@@ -145,9 +145,11 @@ class WorkbenchToolset(AbstractToolset[Any]):
         raw = tool_args.written if isinstance(tool_args, _Raw) else None
         arguments, answer = tool_args if raw is None else raw, None
         if ctx.tool_call_approved:
-            answer, sent = Approve(), _sent_arguments(ctx)
-            if sent is not None and _members(sent) != dict(tool_args):  # a person's `override_args`
-                arguments, answer = sent, Approve(tool_args)
+            answer, model_arguments = Approve(), _sent_arguments(ctx)
+            if model_arguments is not None and _members(model_arguments) != dict(
+                tool_args
+            ):  # a person's `override_args`
+                arguments, answer = model_arguments, Approve(tool_args)
         result = await self._host.call(
             ctx,
             name,

@@ -81,12 +81,12 @@ class Grants:
         specs, globs = (self.specs(), answer.tools) if answer.tools else ([tool.spec], "*")
         name = pending.rule.rpartition(" ")[0]
         try:
-            covered = self.policy.grantable(name, globs, answer.where, specs)
+            specs_granted = self.policy.grantable(name, globs, answer.where, specs)
         except SetupError as error:
             raise _refusal(str(error)) from None
-        if tool.spec not in covered or not self._is_met(pending, answer, tool.spec):
+        if tool.spec not in specs_granted or not self._is_met(pending, answer, tool.spec):
             raise _refusal("This call is not one of those that the grant would be for: see its 'tools' and 'where'.")
-        tools = {spec.name: _definition(found) for spec in covered if (found := self.tool(spec.name)) is not None}
+        tools = {spec.name: _definition(tool) for spec in specs_granted if (tool := self.tool(spec.name)) is not None}
         return Grant(
             f"grant_{token_urlsafe(16)}",
             pending.principal,

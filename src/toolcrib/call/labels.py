@@ -54,7 +54,7 @@ async def _is_stored(result: Result[Any], call: Call, runtime: Runtime, trail: T
 
 
 def marked(result: Result[Any], trail: Trail | None = None) -> Result[Any]:
-    """Return *result*, its content between delimiters if it is untrusted, which nobody can know who has written it."""
+    """Return *result*, its content between delimiters if it is untrusted: its author is unknown."""
     if UNTRUSTED not in result.labels or not result.content:
         return result
     content: tuple[Content, ...] = tuple(

@@ -87,8 +87,8 @@ async def approve(
     answer, person = _grant(until, where), Caller(by, groups=frozenset(group or ()))
     from .sources import open_sources
 
-    opened = open_sources((), session.settings, example=_EXAMPLE, store=session.store, needs_store=True)
-    async with opened.crib as crib:  # with the tools: what is granted is bound to them
+    sources = open_sources((), session.settings, example=_EXAMPLE, store=session.store, needs_store=True)
+    async with sources.crib as crib:  # with the tools: what is granted is bound to them
         if not yes and (grant := await crib.preview(pending_id, answer, by=person)) is not None:
             raise UsageError(f"{one_line(grant.text)} Say so with --yes.")
         pending = await crib.answer(pending_id, answer, by=person)

@@ -132,9 +132,9 @@ async def _grant(pending: Pending, end: str) -> Approve | None:
     if until is None:
         echo("That is not a time, such as 18:00 or 2026-01-31T18:00, nor 'conversation'.", wrap=True)
         return None
-    shown = "for this conversation" if isinstance(until, str) else f"until {until:%Y-%m-%d %H:%M %Z}"
+    period = "for this conversation" if isinstance(until, str) else f"until {until:%Y-%m-%d %H:%M %Z}"
     echo(
-        f"'{one_line(pending.principal)}' may then call '{one_line(pending.tool)}' with any arguments {shown}, in the "
+        f"'{one_line(pending.principal)}' may then call '{one_line(pending.tool)}' with any arguments {period}, in the "
         f"thread '{one_line(pending.thread)}', where the same rule would ask.",
         wrap=True,
     )
@@ -159,10 +159,10 @@ async def _edited(pending: Pending) -> Approve | None:
 
     from ..schema import parse_json
 
-    shown = f"{json.dumps(json.loads(pending.arguments), indent=2)}\n"
+    before = f"{json.dumps(json.loads(pending.arguments), indent=2)}\n"
     try:
         # In a thread: what else this process does goes on meanwhile.
-        text = await asyncio.to_thread(partial(click.edit, shown, extension=".json"))
+        text = await asyncio.to_thread(partial(click.edit, before, extension=".json"))
         if text is None:
             echo("The arguments were left as they are.")
             return None
@@ -182,7 +182,7 @@ async def _edited(pending: Pending) -> Approve | None:
 async def answer_as_operator(crib: "Crib", report: Callable[[str], None], *, asks: bool) -> None:
     """Say what waits from now on, and where *asks* and a person is at the terminal, ask them.
 
-    They answer as the user of the operating system, who is somebody else than any caller.
+    They answer as the user of the operating system, who is not one of the callers.
     """
     queue, operator = asyncio.Queue[Pending](MAX_QUESTIONS), Caller(_os_user())
     prompter = Prompter(lambda: None)
@@ -248,13 +248,15 @@ async def _is_open(crib: "Crib", pending: Pending) -> bool:
 
 def _waits(pending: Pending, crib: "Crib") -> str:
     """Return that *pending* waits, and how it is answered."""
-    who = "" if pending.approvers is None else f" of {named_approvers(pending.approvers)}"
+    names = "" if pending.approvers is None else f" of {named_approvers(pending.approvers)}"
     if pending.kind == "input" or crib.database is None:
         way = f"POST /api/pending/{pending.id}/answer"
     else:
         way = f"toolcrib pending approve {pending.id} (or deny)"
     need = "an answer" if pending.kind == "input" else "approval"
-    text = f"'{pending.principal}' waits for {need}{who}, to call '{pending.tool}': {pending.message} To give it: {way}"
+    text = (
+        f"'{pending.principal}' waits for {need}{names}, to call '{pending.tool}': {pending.message} To give it: {way}"
+    )
     return one_line(text)
 
 

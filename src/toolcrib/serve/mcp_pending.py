@@ -160,23 +160,27 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
 
 def _approval_form(pending: Pending, request: ClientRequest) -> dict[str, Any]:
     """Return the form of an approval: with the arguments to change, where each is a field that a form has."""
-    tool, shown = request.bench.registry.find(pending.tool), json.loads(pending.arguments)
+    tool, arguments = request.bench.registry.find(pending.tool), json.loads(pending.arguments)
     form = None if tool is None else form_schema(tool.spec.input_schema)
     fields: dict[str, Any] = {} if form is None or form[1] else form[0]["properties"]
     own: dict[str, Any] = _APPROVE["properties"]  # type: ignore[assignment]
-    if not own.keys().isdisjoint(fields) or not shown.keys() <= fields.keys():
+    if not own.keys().isdisjoint(fields) or not arguments.keys() <= fields.keys():
         return _APPROVE
-    filled = {name: {**field, "default": shown[name]} for name, field in fields.items() if shown.get(name) is not None}
+    filled = {
+        name: {**field, "default": arguments[name]} for name, field in fields.items() if arguments.get(name) is not None
+    }
     return {**_APPROVE, "properties": {**own, **fields, **filled}}
 
 
 def _edited(pending: Pending, content: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the arguments in an accepted form; None where they are as they were shown."""
-    shown = json.loads(pending.arguments)
+    arguments = json.loads(pending.arguments)
     own: dict[str, Any] = _APPROVE["properties"]  # type: ignore[assignment]
     # What was left out may come as an empty text.
-    fields = {name: value for name, value in content.items() if name not in own and (value != "" or shown.get(name))}
-    return None if {**shown, **fields} == shown else {**shown, **fields}
+    fields = {
+        name: value for name, value in content.items() if name not in own and (value != "" or arguments.get(name))
+    }
+    return None if {**arguments, **fields} == arguments else {**arguments, **fields}
 
 
 def answer_of(pending: Pending, response: object) -> Answer | None:
