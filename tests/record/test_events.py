@@ -156,6 +156,16 @@ async def test_a_listed_call_that_is_not_as_its_event_says_is_named(store: Store
     assert change.get("id", "run_bob1") in problem
 
 
+async def test_that_all_events_were_removed_is_named(store: Store) -> None:
+    log, now = DatabaseCalls(store), datetime.now(UTC)
+    await log.finished(CallRecord("c", "pay", Caller("ada"), now, "success", id="run_1"))
+    await log.flush()
+    assert (await verified(store)).problems == []
+    await store.transact(lambda connection: connection.execute(EVENTS.delete()).rowcount)
+    (problem,) = (await verified(store)).problems
+    assert problem.startswith("Calls are listed (1), and there is no event at all: all were removed")
+
+
 def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for _ in range(2):

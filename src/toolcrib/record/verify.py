@@ -23,7 +23,9 @@ def verify(store: Store, connection: Connection, public_keys: Sequence[bytes]) -
     if connection.dialect.name == "postgresql":  # elsewhere a transaction sees one moment in any case
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     verifier, calls, begins_at = Verifier(public_keys), dict[str, tuple[Any, ...]](), None
+    is_empty, call_count = True, 0
     for row in store.events.exported(connection, None):
+        is_empty = False
         verifier.add(row)
         if row["chain"] != CHECKPOINTS and row["stub"] is None and isinstance(row["at"], int):
             begins_at = row["at"] if begins_at is None else begins_at
@@ -31,11 +33,17 @@ def verify(store: Store, connection: Connection, public_keys: Sequence[bytes]) -
     audit = verifier.finished()
     query = CALLS.select().execution_options(stream_results=True, yield_per=1_000)
     for call in connection.execute(query).mappings():
+        call_count += 1
         expected, started_at = calls.get(call["id"]), call["started_at"]
         if expected is not None and expected != _facts_of(call, expected):
             verifier.problem(f"The call {str(call['id'])[:60]} is listed with other values than its event has")
         elif expected is None and begins_at is not None and not _is_before(started_at, begins_at + _SKEW_US):
             verifier.problem(f"The call {str(call['id'])[:60]} is listed, and there is no event of it")
+    if is_empty and call_count:
+        verifier.problem(
+            f"Calls are listed ({call_count:,}), and there is no event at all: all were removed, or no call was made "
+            "since an update from a version without events"
+        )
     return audit
 
 

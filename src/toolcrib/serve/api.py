@@ -30,7 +30,7 @@ from .wire import TooLarge, part_bytes, read_body, to_bytes
 _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_PART_CHARS = 256 * 1024
 """The most that a part of a large result has."""
-_SETTINGS = (
+_WHO_MAY_ANSWER = (
     ": `approvers` of a [[rule]], or `may_answer` of the program, say who may beside its caller. The operator answers "
     "with `toolcrib pending`."
 )
@@ -137,7 +137,7 @@ class _API:
         waits = await bench.crib.pending.store.get(request.path_params["id"])
         if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]
-            raise Refused(status, title, f"This is for others to answer{_SETTINGS}", reason="foreign")
+            raise Refused(status, title, f"This is for others to answer{_WHO_MAY_ANSWER}", reason="foreign")
         return bench, answer
 
     async def lost(self, request: Request) -> Response:
@@ -157,7 +157,9 @@ class _API:
             raise Refused(404, "Unknown call", "There is no call with a key under this id.", reason="unknown")
         pending = _to_settle(entry)
         if not await _may_see(bench, pending) or not await bench.crib.pending.allows(pending, by):
-            raise Refused(403, "Not yours to settle", f"This is for others to settle{_SETTINGS}", reason="foreign")
+            raise Refused(
+                403, "Not yours to settle", f"This is for others to settle{_WHO_MAY_ANSWER}", reason="foreign"
+            )
         recorders = bench.crib.recorders
         if not await settle(store.ledger, entry, is_done=data["done"], by=by, recorders=recorders):
             raise Refused(409, "Not lost", "This call is not lost, or not any more. Make it again.", reason="replayed")

@@ -22,7 +22,7 @@ _log = logging.getLogger("toolcrib")
 
 _LOCK = 0x6772616E  # of those who add, on PostgreSQL
 _OPERATOR = "the operator"
-"""Who revokes a grant by the command, in the events: no caller has a name with a blank, of keys or issuers."""
+"""Who revokes a grant by the command, as events name them: no principal of a key or an issuer has a space."""
 _t = APPROVALS.c
 _FIND = (
     APPROVALS.select()
@@ -59,9 +59,7 @@ class DatabaseGrants:
     ) -> tuple[Sequence[Grant], int | None]:
         query = APPROVALS.select().where(_t.number > after).order_by(_t.number).limit(limit + 1)
         query = query.where(_t.expires_at > encode_time(max(now, self._now)))
-        query = (
-            query if of is None else query.where(or_(_t.principal == encode_name(of), _t.given_by == encode_name(of)))
-        )
+        query = query.where(*_those_of(of))
         rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
         following = rows[limit - 1]["number"] if len(rows) > limit else None
         return [grant for grant, _ in self._current(rows[:limit], now)], following
