@@ -182,6 +182,16 @@ def grace_is_over(interrupts):
         threading.Event().wait(600)
 
 
+class Callback:
+    def __del__(self):
+        raised(INT)
+
+
+def in_a_callback(interrupts):
+    Callback()
+    threading.Event().wait(600)
+
+
 def run(case):
     try:
         interrupts = Interrupts()
@@ -192,7 +202,7 @@ def run(case):
         print("interrupted", interrupted.status, interrupts.came)
 
 
-for case in (outside, not_answered, ignores_it, second_signal, grace_is_over):
+for case in (outside, not_answered, ignores_it, second_signal, grace_is_over, in_a_callback):
     print(case.__name__, flush=True)
     child = os.fork()
     if child == 0:
@@ -225,6 +235,9 @@ on the way out True
 grace_is_over
 Terminated.
   ends with 143
+in_a_callback
+Cancelled.
+  ends with 130
 """
 
 

@@ -53,11 +53,13 @@ class Interrupts:
         """Handle signals inside. One that the parent process ignores (nohup, a background job) stays ignored."""
         numbers = [number for number in _MESSAGES if signal.getsignal(number) is not signal.SIG_IGN]
         handlers = {number: signal.signal(number, self._handle) for number in numbers}
+        report, sys.unraisablehook = sys.unraisablehook, self._end_if_swallowed
         try:
             with _wake_main_thread():
                 yield
         finally:
             if not self._number:  # else the way out may still be cut short by another signal
+                sys.unraisablehook = report
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
 
@@ -119,6 +121,15 @@ class Interrupts:
         if self._cancel is None:
             raise Interrupted(number)
         self._cancel()
+
+    def _end_if_swallowed(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """End the process where a signal was handled in a callback of the interpreter, which lets no exception out.
+
+        The machinery of imports has such callbacks. The command would go on until `grace_s` are over.
+        """
+        if isinstance(unraisable.exc_value, Interrupted):
+            self._leave(unraisable.exc_value.status)
+        sys.__unraisablehook__(unraisable)
 
     def _leave(self, status: int) -> None:
         self._restore_terminal()
