@@ -179,3 +179,15 @@ def test_what_a_call_or_a_chat_opens_is_closed_at_its_end(toolcrib: Run, folder:
     assert toolcrib("call", "opens.py", "use").stdout == "opened\n"
     assert toolcrib("chat", "opens.py", "-m", "scripted:script.json", "-p", "Go.").stdout == "Done.\n"
     assert (folder / "closed").read_text() == "closed closed "
+
+
+def test_what_a_preview_leaves_out_is_read_by_the_next_commands(toolcrib: Run) -> None:
+    preview = toolcrib("call", "tools.py", "much", "--max-result-chars", "1000").stdout
+    handle = preview.partition('under the handle "')[2].partition('"')[0]
+    part = toolcrib("call", "tools.py", "read_result", f"handle={handle}", "offset=5", "limit=4")
+    assert (part.stdout.splitlines(), part.returncode) == (
+        ["[characters 5 to 8 of 500000; the next: offset 9]", "line"],
+        0,
+    )
+    as_json = toolcrib("call", "tools.py", "read_result", json.dumps({"handle": handle, "search": "nowhere"}))
+    assert as_json.stdout == "[Found 0 times.]\n\n"

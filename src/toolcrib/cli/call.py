@@ -25,6 +25,7 @@ from ..core import (
     ToolError,
 )
 from ..machinery import named_approvers
+from ..workbench.results import READERS
 from .app import Session, command, group
 from .arguments import CallWords, Source, ToolName, read_arguments, read_words, require_tool, to_json
 from .interrupts import DEFAULT_GRACE_S
@@ -83,7 +84,8 @@ def call(
         defaults={"max_result_chars": None},
         ask=prompter.ask_at_once,
         caller=session.caller,
-        needs_store=key is not None,
+        # A preview and `read_result` are calls of two processes.
+        needs_store=key is not None or name in READERS or bool(session.call_options["max_result_chars"]),
     )
     sources.echo_problems()
     bench = sources.bench
@@ -94,8 +96,9 @@ def call(
         async with bench:
             if sources.has_servers and name not in bench.registry:
                 await _connect(bench, prompter, transcript)
+            # `read_result` is not in the registry: there, what is no text is repaired.
             schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
-            to_make = Call(name, to_json(arguments, schema) if schema else None, idempotency_key=key)
+            to_make = Call(name, to_json(arguments, schema), idempotency_key=key)
             result = await answered_call(bench, to_make, prompter, transcript)
             if not session.as_json:
                 if "repeated" in result.metadata:
