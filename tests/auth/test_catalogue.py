@@ -107,7 +107,7 @@ BROKEN = {
     "[a]\ntitle = 'A'": ":1: [a]: expected a table for a way to its credentials: oauth2, token, basic, keypair.",
     "[a]\ndefault = 'oauth2'\ntoken = {}": ":1: [a]: its default handler has no table.",
     "[a]\ndefault = 'key'\ntoken = {}": (
-        ':2: \'default\': expected one of "oauth2", "token", "basic", "keypair", got string. Did you mean "keypair"?'
+        ':2: \'default\': expected one of "oauth2", "token", "basic", "keypair". Did you mean "keypair"?'
     ),
     "[a]\nchecked = true\ntoken = {}": ":2: 'checked': expected string (date), got boolean.",
     "[a]\nchecked = 'today'\ntoken = {}": ":2: 'checked': expected a valid date.",
@@ -116,7 +116,7 @@ BROKEN = {
         ":1: 'oauth2': expected 'authorize_url' or 'device_url', where a person grants access."
     ),
     "[a.oauth2]\nissuer = 'https://a.example'\nscope_separator = ';'": (
-        ':3: \'oauth2.scope_separator\': expected one of " ", ",", got string.'
+        ':3: \'oauth2.scope_separator\': expected one of " ", ",".'
     ),
     "[a.oauth2]\nissuer = '{domain}'\n[a]\nsettings = { domains = 'Which.' }": (
         ":3: [a]: there is no setting 'domain'. Did you mean 'domains'? Declare it in 'settings'."

@@ -213,3 +213,11 @@ def test_show_names_the_nearest_format(toolcrib: Run) -> None:
         "Error: There is no format 'openai_response'. Did you mean 'openai-responses'? "
         "The formats are: openai, openai-responses, anthropic, gemini, bedrock, mcp."
     )
+
+
+def test_a_tool_of_a_server_is_shown_with_its_source(toolcrib: Run, folder: Path, environment: dict[str, str]) -> None:
+    server = {"command": environment["PROGRAM"], "args": ["serve", "tools.py", "--stdio"], "cwd": str(folder)}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"crib": server}}))
+    shown = toolcrib("show", "mcp.json", "add")
+    assert "\nSource    crib\n" in shown.stdout, shown.stderr
+    assert "Defined" not in shown.stdout

@@ -71,7 +71,7 @@ def test_a_new_folder_of_python_is_a_program_of_its_own(toolcrib: Run, folder: P
     assert 'runtime = "python"' in (folder / "mine" / "tool.toml").read_text()
 
 
-@pytest.mark.parametrize("name", ["Mine", "1a", "../x", "a-b", "", "a" * 70])
+@pytest.mark.parametrize("name", ["Mine", "1a", "../x", "a-b", "class", "", "a" * 70])
 def test_a_name_that_is_none_is_refused(toolcrib: Run, folder: Path, name: str) -> None:
     before = sorted(folder.rglob("*"))
     assert toolcrib("new", name).returncode == 2

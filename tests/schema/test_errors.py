@@ -144,8 +144,8 @@ async def test_strange_names_are_shown_short_and_on_one_line() -> None:
         ({"values": SENT}, "'values': expected array of integer, got string."),
         ({"values": [1, SENT, 2.5]}, "'values[1]': expected integer, got string."),
         ({"values": [1], "limit": SENT}, "'limit': expected integer or null, got string."),
-        ({"values": [1], "color": SENT}, '\'color\': expected one of "red", "blue", got string.'),
-        ({"values": [1], "color": "RED"}, '\'color\': expected one of "red", "blue", got string. Did you mean "red"?'),
+        ({"values": [1], "color": SENT}, '\'color\': expected one of "red", "blue".'),
+        ({"values": [1], "color": "RED"}, '\'color\': expected one of "red", "blue". Did you mean "red"?'),
         ({"values": [1], "opts": {"depth": 1, "inner": {}}}, "'opts.inner.depth' is missing. Expected integer."),
         ({"values": [1], "opts": [SENT]}, "'opts': expected object or null, got array."),
         ({"values": None}, "'values': expected array of integer, got null."),
@@ -158,8 +158,8 @@ async def test_kinds_and_choices(arguments: Any, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"pet": {"kind": SENT}}, '\'pet.kind\': expected one of "dog", "cat", got string.'),
-        ({"pet": {"kind": "Dog"}}, '\'pet.kind\': expected one of "dog", "cat", got string. Did you mean "dog"?'),
+        ({"pet": {"kind": SENT}}, '\'pet.kind\': expected one of "dog", "cat".'),
+        ({"pet": {"kind": "Dog"}}, '\'pet.kind\': expected one of "dog", "cat". Did you mean "dog"?'),
         ({"pet": {"barks": 1}}, '\'pet.kind\' is missing. Expected one of "dog", "cat".'),
         ({"pet": {"kind": "dog", "barks": SENT}}, "'pet.barks': expected integer, got string."),
         ({"pet": {"kind": "cat", "barks": 1}}, "'pet.name' is missing. Expected string."),
@@ -196,7 +196,7 @@ async def test_every_problem_is_in_one_answer_and_in_its_details() -> None:
             "expected": 'one of "red", "blue"',
             "received": "string",
             "choices": ["red", "blue"],
-            "sentence": '\'color\': expected one of "red", "blue", got string. Did you mean "red"?',
+            "sentence": '\'color\': expected one of "red", "blue". Did you mean "red"?',
         },
         {
             "path": "/opts/depth",
@@ -231,7 +231,7 @@ async def test_places_are_written_as_a_program_would_write_them() -> None:
 async def test_long_lists_of_choices_are_cut_and_the_nearest_is_named() -> None:
     countries = [f"country-{number}" for number in range(100)] + ["Norway"]
     message = await explained(bare(properties={"c": {"enum": countries}}), {"c": "norwya"})
-    assert '"country-19" … (101 in all), got string. Did you mean "Norway"?' in message
+    assert '"country-19" … (101 in all). Did you mean "Norway"?' in message
 
 
 # Very many names
@@ -352,9 +352,9 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
         (
             {"properties": {"a": {"enum": [1, "b", None]}}},
             {"a": SENT},
-            ["'a': expected one of 1, \"b\", null, got string."],
+            ["'a': expected one of 1, \"b\", null."],
         ),
-        ({"properties": {"a": {"const": "x"}}}, {"a": SENT}, ["'a': expected \"x\", got string."]),
+        ({"properties": {"a": {"const": "x"}}}, {"a": SENT}, ["'a': expected \"x\"."]),
         ({"properties": {"a": {"exclusiveMinimum": 1}}}, {"a": 1}, ["'a': expected more than 1."]),
         ({"properties": {"a": {"multipleOf": 3}}}, {"a": 2}, ["'a': expected a multiple of 3."]),
         (

@@ -162,6 +162,18 @@ async def test_what_breaks_the_promise_is_an_invalid_result(value: Any, kind: An
     assert error.message.startswith("Tool 'give' returned a value that does not match its output schema (expected ")
 
 
+async def test_the_log_names_the_place_in_a_result_that_breaks_the_promise(caplog: pytest.LogCaptureFixture) -> None:
+    await error_of("no", int)
+    await error_of({"a": "no"}, dict[str, int])
+    await error_of(5, Literal[1, 2])
+    promise = "Tool 'give' returned a value that does not match its output schema: "
+    assert [record.message.removeprefix(promise) for record in caplog.records] == [
+        "expected integer, got string.",
+        "'a': expected integer, got string.",
+        "expected one of 1, 2.",
+    ]
+
+
 @pytest.mark.parametrize("kind", [Any, int, list[int]], ids=str)
 async def test_what_has_no_json_form_is_an_invalid_result(kind: Any) -> None:
     error = await error_of(Unknown(), kind)

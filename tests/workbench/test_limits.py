@@ -353,7 +353,7 @@ BAD_LIMITS: list[tuple[Any, str]] = [
     ([{"tools": "db_*"}], 'Limit 1: A limit needs a concurrency, as in 4, a rate, as in "10/s", or a budget'),
     (
         [{"concurrency": 1, "per": "user"}],
-        'Limit 1: \'per\': expected one of "tool", "principal", "workbench", got string.',
+        'Limit 1: \'per\': expected one of "tool", "principal", "workbench".',
     ),
     ([{"concurrency": 0}], "Limit 1: 'concurrency': expected at least 1."),
     ([{"concurrency": True}], "Limit 1: 'concurrency': expected integer (at least 1), got"),

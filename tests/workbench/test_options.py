@@ -29,7 +29,7 @@ def test_every_option_has_a_default_and_documentation() -> None:
         ({"timeout_s": "3"}, "Crib: 'timeout_s': expected number (more than 0), got string."),
         ({"pending_timeout_s": None}, "Crib: 'pending_timeout_s': expected number (more than 0), got null."),
         ({"repair": 1}, "Crib: 'repair': expected boolean, got integer."),
-        ({"max_result_chars": 5}, "Crib: 'max_result_chars': expected 0 or integer (at least 1000), got integer."),
+        ({"max_result_chars": 5}, "Crib: 'max_result_chars': expected 0 or integer (at least 1000)."),
         ({"limits": [3]}, 'Crib: limits are Limit values, as in limits=[Limit("db_*", concurrency=4)], not int.'),
         ({"retries": 3}, 'Crib: retries are Retry values, as in retries=[Retry("gh_*", times=3)], not int.'),
         ({"secrets": "abcd"}, "Crib: secrets are texts, as in secrets=[key], not str."),

@@ -215,7 +215,7 @@ async def test_a_rule_has_a_message_a_name_and_who_may_answer() -> None:
             "Rule 2: There is no key 'tool'. Did you mean 'tools'? It takes: do, tools, resources, prompts, hint,",
         ),
         ({"tools": "x"}, 'Rule 2: \'do\' is missing. Expected one of "allow", "deny", "ask".'),
-        ({"do": "alow"}, 'Rule 2: \'do\': expected one of "allow", "deny", "ask", got string. Did you mean "allow"?'),
+        ({"do": "alow"}, 'Rule 2: \'do\': expected one of "allow", "deny", "ask". Did you mean "allow"?'),
         ({"do": "ask", "hint": "destructiv"}, 'Did you mean "destructive"?'),
         ({"do": "ask", "tools": 5}, "'tools': expected string (at least 1 character) or array"),
         ({"do": "ask", "tools": []}, "'tools': expected at least 1 item"),

@@ -111,12 +111,12 @@ port = 70_000
     assert problems(text) == [
         "1: 'timeout_s': expected number (more than 0), got string.",
         "2: 'repair': expected boolean, got integer.",
-        "3: 'max_result_chars': expected 0 or integer (at least 1000), got integer.",
+        "3: 'max_result_chars': expected 0 or integer (at least 1000).",
         "4: 'source[1].prefix': expected at least 1 character.",
-        '12: \'rule[0].do\': expected one of "allow", "deny", "ask", got string. Did you mean "allow"?',
+        '12: \'rule[0].do\': expected one of "allow", "deny", "ask". Did you mean "allow"?',
         "14: 'rule[1].hint': expected one of "
         '"read_only", "destructive", "idempotent", "open_world", "long_running" or one of '
-        '"not read_only", "not destructive", "not idempotent", "not open_world", "not long_running", got string. '
+        '"not read_only", "not destructive", "not idempotent", "not open_world", "not long_running". '
         'Did you mean "destructive"?',
         "18: 'server.host': expected a valid string.",
         "19: 'server.port': expected at most 65535.",

@@ -219,10 +219,12 @@ def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:
         Workbench([add], timeout_s=0)
 
 
-async def test_keyword_arguments_beside_a_name_are_refused_with_the_form_that_works() -> None:
+async def test_arguments_of_python_beside_a_name_are_refused_with_the_form_that_works() -> None:
     form = r"The arguments of 'add' are one mapping, or JSON text: call\('add', {...}\)\."
     async with Workbench([add]) as bench:
         for _ in range(2):  # the first call starts the workbench
             with pytest.raises(TypeError, match=form):
                 await bench.call("add", a=1, b=2)  # type: ignore[call-overload]
+            with pytest.raises(TypeError, match=form):
+                await bench.call("add", 1, 2)  # type: ignore[call-overload]
             assert (await bench.call("add", {"a": 1, "b": 2})).unwrap() == 3

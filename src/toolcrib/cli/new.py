@@ -1,5 +1,6 @@
 """`toolcrib new`: a tool that works, with a test. The files are in `templates`, with NAME in place of its name."""
 
+import keyword
 import re
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +34,8 @@ def new(
     """Write a new tool that works, and its test, here."""
     if not _NAME.fullmatch(name):
         raise UsageError("The name of a tool has only lower-case letters, digits and _, and begins with a letter.")
+    if keyword.iskeyword(name):
+        raise UsageError(f"'{name}' is a word of Python itself, so no function has this name. Choose another.")
     if kind not in _KINDS:
         raise UsageError(f"--kind: there is no kind '{display_name(kind)}'. The kinds are: {', '.join(_KINDS)}.")
     files = _files(name, kind)

@@ -18,6 +18,7 @@ from ..schema.handles import REFERENCE
 from ..schema.view import UNIONS, steps
 from ..tools import Tool
 from ..tools.loading import place_of
+from ..workbench.lifespan import name_of
 from .app import Session, command, group
 from .arguments import Source, SourceNames, ToolName, ToolNames, ToolWords, read_words, require_tool
 from .terminal import Line, Output, UsageError, no_such, one_line
@@ -251,6 +252,7 @@ def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str,
     yield "Limits", ", ".join(f"{limit} per {limit.per}" for limit in limits)
     place = place_of(getattr(tool, "fn", None))
     yield "Defined", "" if place is None else place.removeprefix(f"{Path.cwd()}{os.sep}")
+    yield "Source", "" if place is not None or tool.source is None else name_of(tool.source)
 
 
 def _decisions(spec: ToolSpec, settings: "Settings") -> list[str]:

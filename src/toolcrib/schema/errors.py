@@ -204,7 +204,10 @@ class _Walk:
         """Return that *value* is of another kind than is expected, or none of the choices."""
         texts = [choice for choice in view.choices if isinstance(choice, str)]
         match = self._closest(value, texts) if isinstance(value, str) else None
-        return _expected(path, describe_at(view), value, choices=view.choices, hint=did_you_mean(match, '"'))
+        # Of an object its keys say more.
+        with_kind = isinstance(value, dict) or not any(form.admits_kind_of(value) for form in view.alternatives)
+        hint = did_you_mean(match, '"')
+        return _expected(path, describe_at(view), value, choices=view.choices, hint=hint, with_kind=with_kind)
 
     def _closest(self, name: str, names: Collection[str]) -> str | None:
         self._compared += min(max(len(names), MAX_NAMES // SHOWN), MAX_NAMES)
@@ -253,7 +256,8 @@ class _Walk:
             yield from self.problems(value, views_by_tag[tag], path)
         else:
             match = self._closest(tag, views_by_tag) if isinstance(tag, str) else None
-            yield _expected(tag_path, expected, tag, choices=list(views_by_tag), hint=did_you_mean(match, '"'))
+            hint, is_text = did_you_mean(match, '"'), isinstance(tag, str)
+            yield _expected(tag_path, expected, tag, choices=list(views_by_tag), hint=hint, with_kind=not is_text)
 
     def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Iterator[Problem]:
         places = {name: view.member(name) for name in value}

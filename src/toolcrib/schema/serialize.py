@@ -109,9 +109,10 @@ def return_serializer(
         if view().is_valid(data):
             return text
         mistakes = problems(view(), data)
-        sentence = mistakes[0].sentence if mistakes else f"got {kind(data)}."
+        sentence = mistakes[0].sentence.replace("the arguments: ", "", 1) if mistakes else f"got {kind(data)}."
         _log.error("Tool '%s' returned a value that does not match its output schema: %s", tool, sentence)
-        reason = f" (expected {mistakes[0].expected}, got {mistakes[0].received})" if mistakes else ""
+        got = f", got {mistakes[0].received}" if mistakes and not mistakes[0].choices else ""
+        reason = f" (expected {mistakes[0].expected}{got})" if mistakes else ""
         raise ToolError(
             f"Tool '{tool}' returned a value that does not match its output schema{reason}.", "invalid_result"
         )

@@ -590,8 +590,9 @@ def from_work(
 
 def stand_in(name: str, *identity: str) -> Callable[..., Any]:
     """Return a function for the tool *name*, whose work runs elsewhere. Approvals of it are bound to *identity*."""
-    return functools.partial(_run_nowhere, name, *identity)
+    return functools.partial(run_nowhere, name, *identity)
 
 
-def _run_nowhere(name: str, /, *_identity: str, **_: Any) -> Any:
+def run_nowhere(name: str, /, *_identity: str, **_: Any) -> Any:
+    """Refuse to run: the function of every tool whose work runs elsewhere."""
     raise TypeError(f"'{name}' does not run in this process by itself: call it by a workbench.")

@@ -13,7 +13,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
-from .function import Definition, Tool, as_tool, definition_errors, is_tool
+from .function import Definition, Tool, as_tool, definition_errors, is_tool, run_nowhere
 from .modules import (
     LoadFailed,
     LoadProblem,
@@ -508,12 +508,14 @@ def _reload(file: Path, name: str = "") -> Loaded:
 
 
 def place_of(value: Any) -> str | None:
-    """Return the file and line of a tool, a function, a class or an object's class; None where unknown."""
+    """Return the file and line of a tool, a function, a class or an object's class; None where there is none."""
     value = getattr(value, "fn", value) if is_tool(value) else value
     while isinstance(value, functools.partial):
         value = value.func
     try:
         code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
+        if code is run_nowhere.__code__:
+            return None
         if isinstance(code, CodeType):
             return f"{code.co_filename}:{code.co_firstlineno}"
         kind = value if isinstance(value, type) else type(value)

@@ -795,8 +795,8 @@ class Workbench(Startable):
         Of the calls of a principal with one *idempotency_key* one is made, over all processes that share the store, and
         the others get its result, marked as `repeated` in its metadata. Without a database that is a SetupError.
         """
-        if type(tool) is str and self._direct_on is _get_running_loop() and not kwargs:
-            return run(Call(tool, args[0]) if len(args) == 1 else Call(tool, *args), self._runtime)
+        if type(tool) is str and self._direct_on is _get_running_loop() and len(args) == 1 and not kwargs:
+            return run(Call(tool, args[0]), self._runtime)
         return self._run(self._call_of(tool, args, kwargs))
 
     def stream(self, tool: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Event | Result[Any]]:
@@ -1231,11 +1231,13 @@ class Workbench(Startable):
     def _call_of(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if isinstance(tool, str):
             try:
+                if len(args) > 1:
+                    raise TypeError
                 tool = Call(str(tool), *args, **kwargs)
             except TypeError:
                 raise TypeError(
                     f"The arguments of {str(tool)!r} are one mapping, or JSON text: call({str(tool)!r}, {{...}}). "
-                    "Keyword arguments are for a tool that is passed as its function."
+                    "Positional and keyword arguments are for a tool that is passed as its function."
                 ) from None
         if isinstance(tool, Call):
             if tool.idempotency_key is not None and self._runtime.ledger is None:
