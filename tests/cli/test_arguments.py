@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import Base64Bytes, Base64UrlBytes, BaseModel, Field
 
 from toolcrib import Tool
 from toolcrib.cli.arguments import (
@@ -187,6 +187,28 @@ def test_the_whole_is_one_json_text_a_file_or_standard_input(tmp_path: Path, mon
     file.write_bytes(b"ab\xff")
     with pytest.raises(LoadError, match=r"is not UTF-8 text \(at byte 3\), so it cannot be sent"):
         read_arguments([f"@{file}"], tool="add")
+
+
+def test_a_file_is_encoded_where_the_tool_takes_base64(tmp_path: Path) -> None:
+    def take(plain: bytes, whole: Base64Bytes, url: Base64UrlBytes | None, many: list[Base64Bytes]) -> None: ...
+
+    schema = Tool(take).spec.input_schema
+    upload = {"type": "string", "contentEncoding": "base64"}  # as of OpenAPI documents and MCP servers
+    schema = {**schema, "properties": {**schema["properties"], "upload": upload}}
+    text, image = tmp_path / "a.txt", tmp_path / "a.png"
+    text.write_bytes(b"text")
+    image.write_bytes(b"\xff\xef")
+    words = [f"plain=@{text}", f"whole=@{text}", f"url=@{image}", f"many=@{image}", f"upload=@{image}"]
+    assert to_json(read_arguments(words, tool="take"), schema) == {
+        "plain": "text",
+        "whole": "dGV4dA==",
+        "url": "_-8=",
+        "many": ["/+8="],
+        "upload": "/+8=",
+    }
+    message = r"a.png' is not UTF-8 text \(at byte 1\), so it cannot be sent\. .* with pydantic\.Base64Bytes\."
+    with pytest.raises(LoadError, match=message):
+        to_json(read_arguments([f"plain=@{image}"], tool="take"), schema)
 
 
 @pytest.mark.parametrize(

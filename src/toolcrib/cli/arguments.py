@@ -6,6 +6,7 @@ how commands declare them.
 
 import re
 import sys
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +66,37 @@ def require_tool(words: Words, command: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class FileContent:
+    """What is in a file, or in standard input, which messages call *title*."""
+
+    title: str
+    data: bytes
+
+    def text(self) -> str:
+        """Return it as text. Raises LoadError where it is not UTF-8."""
+        try:
+            return self.data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise LoadError(
+                f"{self.title} is not UTF-8 text (at byte {error.start + 1}), so it cannot be sent. A tool that takes "
+                "any bytes takes them in base64: it annotates the parameter with pydantic.Base64Bytes."
+            ) from None
+
+    def text_for(self, place: "SchemaView") -> str:
+        """Return it in base64 where that is what *place*, or the items of a list there, admits; else as text."""
+        schemas = [form.schema for view in (place, _item(place, 0)) for form in view.alternatives]
+        words = {schema.get(key) for schema in schemas for key in ("contentEncoding", "format")}
+        if "base64url" in words:
+            return urlsafe_b64encode(self.data).decode()
+        return self.text() if words.isdisjoint(("base64", "byte")) else b64encode(self.data).decode()
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenArguments:
-    """Arguments as they were written: one JSON text, or texts by key. Files have been read."""
+    """Arguments as they were written: one JSON text, or texts and files by key."""
 
     json: str | None
-    by_key: Mapping[str, Sequence[str]]
+    by_key: Mapping[str, Sequence[str | FileContent]]
 
 
 def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
@@ -83,8 +110,8 @@ def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
     if first == "-" or first.startswith(("{", "@")):
         if len(arguments) > 1:
             raise UsageError(f"'{first[:40]}' gives all arguments at once, so nothing can be beside it.")
-        return WrittenArguments(first if first.startswith("{") else _content(first.removeprefix("@")), {})
-    by_key: dict[str, list[str]] = {}
+        return WrittenArguments(first if first.startswith("{") else _content(first.removeprefix("@")).text(), {})
+    by_key: dict[str, list[str | FileContent]] = {}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or not key or key.startswith(("{", "[", '"', "@")):
@@ -152,17 +179,18 @@ def kinds_of(place: "SchemaView") -> frozenset[str]:
     return kinds | {"integer"} if "number" in kinds else kinds
 
 
-def read_value(texts: Sequence[str], place: "SchemaView") -> Any:
+def read_value(texts: Sequence[str | FileContent], place: "SchemaView") -> Any:
     """Return the value of a key: several texts are the items of a list."""
     if len(texts) == 1:
         return _value(texts[0], place)
     return [_value(text, _item(place, index)) for index, text in enumerate(texts)]
 
 
-def _value(text: str, place: "SchemaView", *, is_item: bool = False) -> Any:
+def _value(text: str | FileContent, place: "SchemaView", *, is_item: bool = False) -> Any:
     from ..schema.json_text import JSONError, parse_json
     from ..schema.view import kind
 
+    text = text.text_for(place) if isinstance(text, FileContent) else text
     kinds = kinds_of(place)
     try:
         value = parse_json(text)
@@ -204,21 +232,17 @@ def choices_of(place: "SchemaView") -> list[str]:
     return [choice if isinstance(choice, str) else str(choice) for choice in place.choices]
 
 
-def _content(name: str, *, key: str | None = None) -> str:
-    """Return the text of a file, or of standard input for `-`."""
+def _content(name: str, *, key: str | None = None) -> FileContent:
+    """Return the content of a file, or of standard input for `-`."""
     title = "standard input" if name == "-" else f"'{name}'"
     as_json = f'\'{{"{key}": "@..."}}\''
     way_out = "" if key is None else f" To send text that begins with @, write the arguments as JSON: {as_json}."
     try:
         if name != "-":
-            content = Path(name).read_bytes()
-        elif sys.stdin is None:
+            return FileContent(title, Path(name).read_bytes())
+        if sys.stdin is None:
             raise OSError(None, "it is closed")
-        else:
-            content = sys.stdin.buffer.read()
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LoadError(f"{title} is not UTF-8 text (at byte {error.start + 1}), so it cannot be sent.") from None
+        return FileContent(title, sys.stdin.buffer.read())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LoadError(f"{title} cannot be read: {reason}.{way_out}") from None
@@ -323,7 +347,8 @@ CallWords = Annotated[
         metavar="[SOURCE...] TOOL [ARGUMENT...]",
         help=f"{SOURCE_FORMS}. An argument is key=value (text, or JSON where the tool takes no text; a key that is "
         "repeated, or numbers with commas, make a list; issue.title=... is a member of an object), key=@file for "
-        "the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
+        "a file, as text or, where the tool takes base64, in base64; or all in one: a JSON object, @file.json, or - "
+        "for standard input.",
         autocompletion=complete_words,
     ),
 ]
