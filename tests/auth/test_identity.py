@@ -685,6 +685,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "worker": [["worker", "tools.py", "--tool", name] for name in ("ada", "%")],  # it ends at once
     "dev": [["dev", "tools.py", "--stdio"]],
     "check": [["check", "--json"], ["check", "--connect", "--json"], ["check", "tools.py", "--json"]],
+    "install": [["install", name, "tools.py", "--name", "ada"] for name in ("json", "%", "../ada")],
+    "uninstall": [["uninstall", "claude-code", "--name", name] for name in ("ada", "%", "../ada")],
     "new": [["new", name] for name in ("../ada", "%", "store.db")],
     "sandbox status": [["sandbox", "status", "--json"]],
     "sandbox clear": [["sandbox", "clear", name] for name in ("../ada", "%", "")],

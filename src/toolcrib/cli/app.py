@@ -35,6 +35,8 @@ _MODULES = {
     "eval": "evals",
     "serve": "serving",
     "dev": "serving",
+    "install": "install",
+    "uninstall": "install",
     "worker": "worker",
     "check": "check",
     "new": "new",

@@ -106,7 +106,7 @@ def _serve(
         _require_loopback(host or at.host, option="--host" if host else "The host of the settings,")
     report = set_up_log(session, is_dev=is_dev)
     is_json = report is not echo
-    command = _stdio_command(sources, tools, settings.file)
+    command = stdio_command(sources, tools, settings.file)
     from ..serve import serve_http, serve_stdio
     from ..serve.authentication import configured_identify
     from ..serve.http import listening
@@ -261,9 +261,10 @@ def _client_settings(server: object) -> str:
     return json.dumps({"mcpServers": {"toolcrib": server}}, ensure_ascii=False)
 
 
-def _stdio_command(sources: Sequence[str], tools: Sequence[str], config: Path | None) -> list[str]:
-    # Absolute, since a client starts it in a folder of its own.
-    program = shutil.which("toolcrib")
+def stdio_command(sources: Sequence[str], tools: Sequence[str], config: Path | None) -> list[str]:
+    """Return the command by which a client starts the server: absolute, since it starts it in a folder of its own."""
+    # That of this environment comes first, which has what the tools import.
+    program = shutil.which("toolcrib", path=Path(sys.executable).parent) or shutil.which("toolcrib")
     start = [program] if program is not None else [sys.executable, "-m", "toolcrib"]
     options = [word for name in tools for word in ("--tool", name)]
     options += [] if config is None else ["--config", str(config.resolve())]

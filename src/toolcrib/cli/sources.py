@@ -117,9 +117,9 @@ def open_sources(
     """
     from ..workbench.config import for_loaded, load_sources
 
-    named_sources = _named(sources, settings, example)
+    listed = named_sources(sources, settings, example)
     log_fetches()
-    listings = load_sources(named_sources, settings, followed=_followed if follow else None)
+    listings = load_sources(listed, settings, followed=_followed if follow else None)
     problems = tuple(problem for source in listings for problem in source.problems)
     has_servers = any(source.is_listed_at_start for source in listings)
     is_waiting = may_wait and any(source.source != () for source in listings)
@@ -136,14 +136,15 @@ def open_sources(
     )
 
 
-def _named(sources: Sequence[str], settings: "Settings", example: str) -> "Sequence[NamedSource]":
+def named_sources(sources: Sequence[str], settings: "Settings", example: str) -> "Sequence[NamedSource]":
+    """Return *sources*, or without them those of the *settings*. Raises UsageError, showing *example*, without any."""
     from ..workbench.settings import NamedSource
 
-    named_sources = tuple(NamedSource(source, source) for source in sources) or settings.sources
-    if not named_sources:
+    listed = tuple(NamedSource(source, source) for source in sources) or settings.sources
+    if not listed:
         where = f", and {settings.file} names none" if settings.file else ""
         raise UsageError(f"No source of tools is named{where}. {SOURCE_FORMS}. {example}")
-    return named_sources
+    return listed
 
 
 def log_fetches() -> None:
