@@ -130,6 +130,33 @@ async def test_the_forms_of_an_answer_are_one(make: Make) -> None:
         assert refused.value.reason == "invalid"
 
 
+async def test_a_grant_for_a_recipient_lets_no_other_be_added(make: Make) -> None:
+    @tool
+    def mail(to: Annotated[list[str], Handle], body: str = "") -> str:
+        return f"sent to {len(to)}"
+
+    @tool
+    def people(names: list[str]) -> list[str]:
+        return names
+
+    bench = make(Rule(name="mail", tools="mail", do="ask"), tools=(mail, people), max_result_chars=1000).workbench(ADA)
+    pending = (await bench.call("mail", {"to": ["a@acme"]})).pending
+    assert pending is not None
+    answer = Approve(until="conversation", where={"/to/*": "*@acme"})
+    grant = await bench.crib.preview(pending.id, answer, by="bob")
+    assert grant is not None
+    assert 'where every /to/* is like "*@acme",' in grant.text
+    await bench.answer(pending.id, answer, by="bob")
+    many = ["a@acme"] * 200
+    handles = [(await bench.call("people", {"names": names})).metadata["handle"] for names in (many, [*many, "b@evil"])]
+    outside: Any
+    for outside in (["a@acme", "b@evil"], ["b@evil"], [], {"handle": handles[1]}):
+        assert (await bench.call("mail", {"to": outside})).status == "pending", outside
+    inside: Any
+    for inside in (["b@acme"], ["a@acme", "b@acme"], {"handle": handles[0]}):
+        assert (await bench.call("mail", {"to": inside, "body": "hi"})).status == "success", inside
+
+
 async def test_a_grant_is_listed_by_pages_and_revoked(make: Make) -> None:
     bench = make().workbench(ADA)
     ids = [await give(bench, replace(OSLO, where={"/city": city}), city=city) for city in ("Oslo", "Bergen", "Bodø")]

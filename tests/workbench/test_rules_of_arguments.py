@@ -123,8 +123,6 @@ NOON = "2030-01-01T12:00:00Z"
         ({"/packed": "YWJj"}, "YWJj\n", True),
         ({"/packed": {"in": ["YWJj"]}}, "YWJk", False),
         ({"/data": "abc"}, "abc", True),
-        ({"/counts/*": {"gt": 5}}, {"a": 1, "b": 6}, True),
-        ({"/tags/*": "b"}, ["a", "b"], True),
         ({"/anything": [1, {"a": 2}]}, [1.0, {"a": 2}], True),
         ({"/anything": [1]}, [True], False),
         ({"/anything": "*"}, None, False),
@@ -155,6 +153,28 @@ def test_values_are_compared_and_not_how_they_are_written(where: dict[str, Any],
     """By the JSON value in the document of the call."""
     (pointer,) = where
     for do in ("deny", "ask", "allow"):
+        rule = Rule(do=do, where=where)  # type: ignore[arg-type]
+        assert rule.matches(Tool(pay).spec, {pointer.split("/")[1]: value}, Caller()) is holds
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "of_any", "of_every"),
+    [
+        ({"/counts/*": {"gt": 5}}, {"a": 1, "b": 6}, True, False),
+        ({"/tags/*": "b"}, ["a", "b"], True, False),
+        ({"/tags/*": {"ne": "b"}}, ["a", "b"], True, False),
+        ({"/tags/*": "b*"}, ["b", "bc"], True, True),
+        ({"/tags/*": "b"}, [], False, False),
+        ({"/anything/*/to/*": "b"}, [{"to": ["b"]}, {"to": ["b", "a"]}], True, False),
+        ({"/anything/*/to/*": "b"}, [{"to": ["b"]}, {"to": []}], True, False),
+    ],
+)
+def test_to_allow_a_condition_holds_for_every_member(
+    where: dict[str, Any], value: Any, of_any: bool, of_every: bool
+) -> None:
+    """Else a model adds another recipient to one who is allowed."""
+    (pointer,) = where
+    for do, holds in (("deny", of_any), ("ask", of_any), ("allow", of_every)):
         rule = Rule(do=do, where=where)  # type: ignore[arg-type]
         assert rule.matches(Tool(pay).spec, {pointer.split("/")[1]: value}, Caller()) is holds
 

@@ -119,7 +119,10 @@ class Grant:
     def text(self) -> str:
         """What it allows, in words."""
         names = " or ".join(f"'{name}'" for name in self.tools)
-        wheres = [f"{pointer} {_words(condition)}" for pointer, condition in self.where.items()]
+        wheres = [
+            f"{'every ' * ('*' in pointer.split('/'))}{pointer} {_words(condition)}"
+            for pointer, condition in self.where.items()
+        ]
         which = f" where {' and '.join(wheres)}" if wheres else " with any arguments"
         until = f"{self.expires_at:%Y-%m-%d %H:%M:%S %Z}".strip()
         return (

@@ -98,8 +98,9 @@ class Rule:
     where: Annotated[
         Mapping[str, Any],
         Doc(
-            "Conditions on arguments by JSON pointer (RFC 6901), where '*' is any member. Text is a pattern, another "
-            "value is compared, a table has operators: { '/path' = '/etc/*', '/amount' = { gt = 100 } }."
+            "Conditions on arguments by JSON pointer (RFC 6901), where '*' is any member, and to allow every one. Text "
+            "is a pattern, another value is compared, a table has operators: { '/path' = '/etc/*', '/amount' = { gt = "
+            "100 } }."
         ),
     ] = field(default_factory=dict[str, Any])
     seen: Annotated[
@@ -160,7 +161,8 @@ class Rule:
 
         Raises ToolError `denied`, naming the field, where a condition can be neither true nor false of a value.
         """
-        return self.is_about(spec) and self.is_for(caller) and _meets(self.where, spec, arguments)
+        is_match = self.is_about(spec) and self.is_for(caller)
+        return is_match and _meets(self.where, spec, arguments, of_every=self.do == "allow")
 
     def is_for(self, caller: Caller) -> bool:
         """Return whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the
@@ -360,7 +362,7 @@ class Rules:
     def meets(self, where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any]) -> bool:
         """Return whether *arguments* meet the conditions of a grant, without doubt."""
         try:
-            return _meets(where, spec, arguments)
+            return _meets(where, spec, arguments, of_every=True)
         except _NotJudged:
             return False
 
@@ -403,8 +405,11 @@ class Rules:
         return f"<Rules: {len(self)}, else {self._default.do}>"
 
 
-def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any]) -> bool:
-    """Return whether *arguments* meet all conditions. Raises _NotJudged where one is neither true nor false of them."""
+def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any], *, of_every: bool) -> bool:
+    """Return whether *arguments* meet all conditions: at '*' one value, or with *of_every*, as what allows has to, all.
+
+    Raises _NotJudged where one is neither true nor false of them.
+    """
     if not where:
         return True
     # An argument that a call leaves out has its default, so that is what a condition compares.
@@ -416,7 +421,7 @@ def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any
         views = [{**spec.defaults(), **written(arguments, strict=False, other=lambda _: OPAQUE)}]
     # What was sent may not be what the tool gets of it: a condition must be the same of both.
     results = {
-        pointer: agreed(_holds(view, spec, pointer, condition) for view in views)
+        pointer: agreed(_holds(view, spec, pointer, condition, of_every) for view in views)
         for pointer, condition in where.items()
     }
     result = all_of(results.values())
@@ -486,13 +491,13 @@ def _tests(condition: Any) -> Mapping[str, Any]:
     return {"like" if isinstance(condition, str) else "eq": condition}
 
 
-def _holds(view: Any, spec: ToolSpec, pointer: str, condition: Any) -> bool | None:
+def _holds(view: Any, spec: ToolSpec, pointer: str, condition: Any, of_every: bool) -> bool | None:
     tests, place = _tests(condition), _place(spec, pointer) or ANYWHERE
 
     def holds(value: Any) -> bool | None:
         return all_of(compare(place, op, value, operand) for op, operand in tests.items())
 
-    return judge(view, steps(pointer), spec, holds)
+    return judge(view, steps(pointer), spec, holds, all_of if of_every else any_of)
 
 
 def _nearest(spec: ToolSpec, pointer: str) -> str:
@@ -798,10 +803,16 @@ def agreed(results: Iterable[bool | None]) -> bool | None:
     return values.pop() if len(values) == 1 else None
 
 
-def judge(value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any], bool | None]) -> bool | None:
+def judge(
+    value: Any,
+    parts: Sequence[str],
+    spec: ToolSpec,
+    holds: Callable[[Any], bool | None],
+    combined: Callable[[Iterable[bool | None]], bool | None],
+) -> bool | None:
     """Return what *holds* says of the value that *parts* of a pointer lead to, ABSENT where they lead to none.
 
-    Of several values at '*', one has to hold. A member that a call has by several names, which may be those of another
+    Several values at '*' are *combined*. A member that a call has by several names, which may be those of another
     object, is judged only where it is the same by all of them.
     """
     if not parts or value is OPAQUE:
@@ -815,11 +826,11 @@ def judge(value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any
             number = _number(part)
             if number is not None:
                 matches += [member for key, member in value.items() if key != part and _number(key) == number]
-            return agreed(judge(member, rest, spec, holds) for member in matches)
+            return agreed(judge(member, rest, spec, holds, combined) for member in matches)
         members = [*value.values()]
     elif isinstance(value, list):
         members = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
-    return any_of(judge(member, rest, spec, holds) for member in members) if members else holds(ABSENT)
+    return combined(judge(member, rest, spec, holds, combined) for member in members) if members else holds(ABSENT)
 
 
 def compare(place: Place, op: str, value: Any, operand: Any) -> bool | None:
