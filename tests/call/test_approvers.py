@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Result, SetupError, tool
 from toolcrib.core import AnswerError
@@ -284,6 +284,74 @@ async def test_a_masked_value_that_is_left_as_it_is_stays_what_it_was() -> None:
         assert seen == [("b", "swordfish", "hunter2hunter2", 0.5, more)]
         told = f"{result.text} {result.metadata}"
         assert "hunter2" not in told and "swordfish" not in told and "'ada' has changed" in told
+
+
+class Account(BaseModel):
+    user: str
+    password: SecretStr
+
+
+LOGINS = [("ada", "ada's"), ("bob", "bob's"), ("eve", "eve's"), ("bob", "bob's other")]
+
+
+@pytest.mark.parametrize(
+    ("order", "users", "arrived"),
+    [
+        ([2, 1, 0, 3], {}, [LOGINS[2], LOGINS[1], LOGINS[0], LOGINS[3]]),
+        ([2], {}, [LOGINS[2]]),
+        ([0, 1, 2, 3], {2: "mal"}, [*LOGINS[:2], ("mal", "eve's"), LOGINS[3]]),
+        ([1], {}, None),  # of whose two passwords?
+        ([0, 1, 2, 3], {0: "eve", 2: "ada"}, [LOGINS[2], LOGINS[1], LOGINS[0], LOGINS[3]]),
+        ([0, 1, 2, 3], {0: "mal", 2: "joe"}, None),
+        ([2, 1, 0, 3], {2: "mal"}, None),
+        ([0, 1, 2, 3, 0], {}, [*LOGINS, LOGINS[0]]),
+        ([0, 1, 2, 3, 0], {4: "mal"}, None),
+    ],
+)
+async def test_a_masked_value_stays_with_what_is_beside_it(
+    order: list[int], users: dict[int, str], arrived: list[tuple[str, str]] | None
+) -> None:
+    """Where an approver moves or removes one of several accounts, none gets the password of another."""
+    seen: list[tuple[str, str]] = []
+
+    @tool
+    def log_in(accounts: list[Account]) -> str:
+        """Log in."""
+        seen.extend((one.user, one.password.get_secret_value()) for one in accounts)
+        return "in"
+
+    async with Crib([log_in], policy=lambda *_: Ask()) as crib:
+        bench = crib.workbench(ADA)
+        call = ("log_in", {"accounts": [{"user": user, "password": password} for user, password in LOGINS]})
+        pending = (await bench.call(*call)).pending
+        assert pending is not None
+        shown = json.loads(pending.arguments)["accounts"]
+        accounts = [dict(shown[number]) for number in order]
+        for number, user in users.items():
+            accounts[number]["user"] = user
+        edit = Approve({"accounts": accounts})
+        if arrived is None:
+            with pytest.raises(AnswerError, match="stands for a value that is not shown") as refused:
+                await bench.answer(pending.id, edit)
+            assert refused.value.reason == "invalid"
+        else:
+            await bench.answer(pending.id, edit)
+            assert (await bench.call(*call)).status == "success"
+        assert seen == (arrived or [])
+
+
+@pytest.mark.parametrize("edit", [{"key": "[secret] more"}, {"key": "", "note": "[secret]"}])
+async def test_no_tool_gets_the_mask_of_a_secret_as_its_value(edit: dict[str, str]) -> None:
+    @tool
+    def send(key: str, note: str = "") -> str:
+        """Send."""
+        return key
+
+    async with Crib([send], policy=lambda *_: Ask(), secrets=["hunter2hunter2"]) as crib:
+        bench = crib.workbench(ADA)
+        id_ = await pending_id(await bench.call("send", {"key": "hunter2hunter2"}))
+        with pytest.raises(AnswerError, match="stands for a value that is not shown"):
+            await bench.answer(id_, Approve(edit))
 
 
 async def test_an_error_at_the_door_has_no_secret() -> None:

@@ -72,7 +72,8 @@ MAX_TRIES = 3
 MAX_LOOKED_AT = 1000
 """How many of all callers' questions are read for one page of those that a caller may answer."""
 _AT_ONCE = 200
-_ABSENT = object()
+_MASKS = ("**********", "[secret]")
+"""What is shown in place of a value of a secret type, and of a known secret."""
 MAX_REMEMBERED = 1000
 """How many questions, and calls that wait, are known here beside the store, of all callers."""
 
@@ -285,7 +286,13 @@ class PendingCalls:
         if tool is None:
             return f"'{pending.tool}' is not among the tools here, so other arguments cannot be checked: Approve()."
         try:
-            tool.check(json.dumps(dict(arguments)), False)
+            written = json.dumps(dict(arguments))
+            if (mask := _stray_mask(arguments, pending.arguments)) is not None:
+                return (
+                    f"'{mask}' stands for a value that is not shown, and only where it was shown: leave it, with what "
+                    "is beside it in a list, or give the value."
+                )
+            tool.check(written, False)
         except ToolError as error:
             return redacted(error.message, self.redaction)
         except (TypeError, ValueError, RecursionError):
@@ -527,9 +534,44 @@ def _unmasked(value: Any, shown: Any, original: Any) -> Any:
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple) and isinstance(shown, list) and isinstance(original, list):
-        rest = [(inner, _ABSENT, None) for inner in value[len(shown) :]]
-        return [_unmasked(*parts) for parts in [*zip(value, shown, original, strict=False), *rest]]
+        return _unmasked_items(value, shown, original)
     return value
+
+
+def _unmasked_items(items: Sequence[Any], shown: Sequence[Any], originals: Sequence[Any]) -> list[Any]:
+    """Return *items* as `_unmasked` does: one that was shown is its original, wherever it stands now.
+
+    One that was changed is taken for what was in its place, where it is the only change.
+    """
+    places: dict[str, list[int]] = {}
+    for place, item in enumerate(shown):
+        places.setdefault(json.dumps(item, sort_keys=True), []).append(place)
+
+    def place_of(number: int, item: Any) -> int | None:
+        if number < len(shown) and item == shown[number]:
+            return number
+        matches = places.get(json.dumps(item, sort_keys=True), [])
+        return matches[0] if len(matches) == 1 else None
+
+    sources = [place_of(number, item) for number, item in enumerate(items)]
+    unmasked = [item if place is None else originals[place] for item, place in zip(items, sources, strict=True)]
+    changed = [number for number, place in enumerate(sources) if place != number]
+    if len(items) == len(shown) and len(changed) == 1 and sources[changed[0]] is None:
+        number = changed[0]
+        unmasked[number] = _unmasked(items[number], shown[number], originals[number])
+    return unmasked
+
+
+def _stray_mask(arguments: Mapping[str, Any], shown: str) -> str | None:
+    """Return the mask of a value that *arguments* have elsewhere than it was *shown*; None where they have none."""
+    from ..schema import parse_json
+
+    masks = [mask for mask in _MASKS if mask in shown]
+    blank = shown
+    for mask in masks:
+        blank = blank.replace(mask, "")
+    text = json.dumps(_unmasked(arguments, parse_json(shown), parse_json(blank))) if masks else ""
+    return next((mask for mask in masks if mask in text), None)
 
 
 def _remember(memory: Shares[K, V], key: K, value: V, principal: str) -> None:
