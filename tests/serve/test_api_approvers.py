@@ -92,6 +92,19 @@ async def test_approvers_see_and_answer_what_waits_and_others_do_not(
         ]
 
 
+async def test_arguments_that_an_approver_gave_and_a_rule_denies_are_named_in_the_denial() -> None:
+    rules = Rules([Rule(where={"/number": {"gt": 9}}, do="deny", message="At most 9."), *LEADS])
+    async with client(policy=rules) as api:
+        pending = (await dropped(api, "x"))["pending"]
+        answer = {"kind": "approve", "arguments": {"name": "x", "number": 10}}
+        url = f"/api/pending/{pending['id']}/answer"
+        assert (await api.post(url, json=answer, headers={"user": "lin/leads"})).status_code == 200
+        assert (await dropped(api, "x"))["detail"].splitlines() == [
+            "Tool 'drop' is not allowed to run with these arguments: At most 9.",
+            '\'lin\' has changed the arguments of this call to: {"name": "x", "number": 10}',
+        ]
+
+
 async def test_a_page_of_what_waits_is_as_it_is_asked_for() -> None:
     async with client(policy=LEADS) as api:
         for query in ({"limit": "0"}, {"limit": "201"}, {"before": "1"}):

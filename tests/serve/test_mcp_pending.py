@@ -112,6 +112,7 @@ async def test_the_form_of_an_approval_has_the_arguments_to_change(mode: str) ->
         result = await client.call_tool("send", {"to": "ada"})
         assert ran == [("bob", 2, None)]
         assert "'local' has changed the arguments of this call" in text(result)
+        assert (result.is_error, result.structured_content) == (False, {"result": "sent"}), "else it is sent again"
         same = await client.call_tool("send", {"to": "ada"})
         assert (text(same), ran[1:]) == ("sent", [("ada", 1, None)])
         assert text(await client.call_tool("nested", {"user": {"name": "ada"}})) == "ada"

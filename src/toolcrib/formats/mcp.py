@@ -151,7 +151,8 @@ def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any
     """Return the structured content, made of what may be shown; None where that does not match *schema*."""
     kind = Data if any(isinstance(part, Data) for part in result.content) else Text
     parts = [part for part in result.content if isinstance(part, kind)]
-    if "size_chars" in result.metadata or len(parts) - (kind is Text and "headers" in result.metadata) != 1:
+    notes = ("headers" in result.metadata) + ("edited" in result.metadata.get("decision", ())) if kind is Text else 0
+    if "size_chars" in result.metadata or len(parts) - notes != 1:
         return None
     try:
         part = parts[0]

@@ -121,7 +121,9 @@ def answer_to(result: Result[Any]) -> Response:
     if "repeated" in result.metadata:
         fields["repeated"] = True
     own = {name: value for name, value in error.details.items() if name not in ("status", "title", "detail", "type")}
-    return problem(status, title, error.message, **{**own, **fields})
+    # With the note on arguments that a person has changed: these are what is denied.
+    detail = result.text if "edited" in result.metadata.get("decision", ()) else error.message
+    return problem(status, title, detail, **{**own, **fields})
 
 
 def _idempotency_key(bench: Workbench, scope: Scope) -> str | None:
