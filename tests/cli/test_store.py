@@ -93,6 +93,7 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
             "grants": 1,
             "authorizations": 0,
             "calls": 1,
+            "sessions": 0,
         },
     )
     assert data["pendings"][0]["body"]["arguments"] == '{"table": "orders"}'

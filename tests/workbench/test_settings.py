@@ -75,7 +75,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
         f"6: There is no key 'frm' in [[source]]. Did you mean 'from'? {takes}",
         "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port, public_base_url, "
         "allowed_hosts, keys, issuer, audience, scopes, groups_claim, grace_s, "
-        "workbenches.",
+        "console, workbenches.",
         f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
     ]
 
@@ -276,6 +276,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_SERVER_HOST": "localhost",
         "TOOLCRIB_SERVER_PORT": "0",
         "TOOLCRIB_SERVER_PUBLIC_BASE_URL": "https://tools.example.com",
+        "TOOLCRIB_SERVER_CONSOLE": "no",
         "TOOLCRIB_SERVER_KEYS": "true",
         "TOOLCRIB_SERVER_ISSUER": "https://id.example.com",
         "TOOLCRIB_SERVER_AUDIENCE": "tools",

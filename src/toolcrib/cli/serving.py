@@ -23,6 +23,7 @@ from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
 if TYPE_CHECKING:
+    from ..workbench import Crib
     from .sources import Opened
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -48,6 +49,9 @@ def serve(
     host: _Host = None,
     port: Port = None,
     workers: _Workers = 1,
+    console: Annotated[
+        bool | None, typer.Option("--console/--no-console", help="Serve pages for people at / (default: yes).")
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
     ] = True,
@@ -59,7 +63,9 @@ def serve(
     variables such as TOOLCRIB_TIMEOUT_S.
     """
     how = {"follow": watch, "example": "For example: toolcrib serve toolcrib.demo"}
-    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, workers=workers, how=how)
+    _serve(
+        session, sources or (), tool or (), stdio=stdio, host=host, port=port, workers=workers, console=console, how=how
+    )
 
 
 @command(app, "dev", example="toolcrib dev tools.py", takes="config store")
@@ -92,6 +98,7 @@ def _serve(
     port: int | None,
     how: dict[str, Any],
     workers: int = 1,
+    console: bool | None = None,
     is_dev: bool = False,
 ) -> None:
     """Serve until the client leaves, or a signal ends it. *how* `open_sources` opens the sources.
@@ -109,7 +116,7 @@ def _serve(
     command = stdio_command(sources, tools, settings.file)
     from ..serve import serve_http, serve_stdio
     from ..serve.authentication import configured_identify
-    from ..serve.http import listening
+    from ..serve.http import listening, url_of
 
     if stdio:
         crib = opened(session, sources, tools, report=report, is_dev=is_dev, **how).crib
@@ -129,16 +136,24 @@ def _serve(
             process = fork(workers, session.interrupts, report)
             announce = report if process.is_first else _say_nothing
 
+        crib = opened(session, sources, tools, report=announce, is_dev=is_dev, **how).crib
+        identify = configured_identify(settings, crib.database)
+        has_console = at.console if console is None else console
+        link = ""
+        if has_console and announce is not _say_nothing:
+            base_url = at.public_base_url or url_of(host, listener)
+            link = asyncio.run(_console_link(crib, identify, base_url.rstrip("/")))
+
         def ready(url: str) -> None:
             text = f"Serving MCP at {url}"
-            announce(text if is_json else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys))
+            at_text = _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys, console=link)
+            announce(text if is_json else at_text)
             if process is not None:
                 process.begin()
 
-        crib = opened(session, sources, tools, report=announce, is_dev=is_dev, **how).crib
         server = serve_http(
             crib,
-            configured_identify(settings, crib.database),
+            identify,
             host=host,
             listener=listener,
             base_url=at.public_base_url,
@@ -146,11 +161,36 @@ def _serve(
             grace_s=at.grace_s,
             workbenches=at.workbenches,
             sessions=process is None,
+            console=has_console,
+            roles=settings.roles,
             ready=ready,
         )
         # Of several processes none has the terminal for itself.
         asking = answer_as_operator(crib, report, asks=not is_json and process is None)
         session.run(_beside(asking, server))
+
+
+async def _console_link(crib: "Crib", identify: object, base_url: str) -> str:
+    """Return the address of the console: for the person at this computer, a link that lets them in."""
+    from ..serve import local_caller
+    from ..serve.console import Sessions
+
+    if identify is not local_caller or crib.database is None:
+        return f"{base_url}/"
+    return await Sessions(crib.database).link(base_url)
+
+
+@command(app, "console", example="toolcrib console", takes="config store")
+async def console(session: Session, port: Port = None) -> None:
+    """Print a link that lets you into the console of the server that runs here. It works once, for five minutes."""
+    from ..serve.console import Sessions
+
+    at = session.settings.values.server
+    if at.keys or at.issuer:
+        raise UsageError("The server of these settings is entered by a key or a login: open its address.")
+    base_url = at.public_base_url or f"http://{at.host}:{at.port if port is None else port}"
+    with session.opened_store() as store:
+        echo(await Sessions(store).link(base_url.rstrip("/")))
 
 
 async def _beside(watch: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None]) -> None:
@@ -233,14 +273,15 @@ def _require_loopback(host: str, *, option: str) -> None:
         )
 
 
-def _http_text(url: str, command: Sequence[str], *, base_url: str | None, has_keys: bool) -> str:
+def _http_text(url: str, command: Sequence[str], *, base_url: str | None, has_keys: bool, console: str) -> str:
     server: dict[str, Any] = {"type": "http", "url": url if base_url is None else f"{base_url.rstrip('/')}/mcp"}
     if has_keys:
         server["headers"] = {"Authorization": "Bearer KEY"}
     hint = "\n  with a KEY from: toolcrib keys add NAME" if has_keys else ""
     return (
         f"Serving MCP at {url} (Ctrl-C stops it)\n"
-        f"The HTTP API: {url.removesuffix('/mcp')}/api/openapi.json\n\n"
+        f"The HTTP API: {url.removesuffix('/mcp')}/api/openapi.json\n"
+        f"{f'The console: {console}' if console else ''}\n"
         "In the settings of an MCP client:\n"
         f"  {_client_settings(server)}{hint}\n\n"
         "Or let the client start it, over stdio:\n"

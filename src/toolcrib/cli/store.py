@@ -31,10 +31,11 @@ def _store(session: Session) -> "Generator[Store]":
     from .. import auth as auth  # before its file: it says which extra is missing
     from ..auth.sealed import AUTH
     from ..record.database import RECORD
+    from ..serve.console.sessions import SESSIONS
     from ..serve.keys import KEYS
 
     with session.opened_store() as database:
-        for schema in (AUTH, RECORD, KEYS):
+        for schema in (AUTH, RECORD, KEYS, SESSIONS):
             database.use(schema)
         yield database
 

@@ -9,8 +9,8 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from starlette._utils import get_route_path
 from starlette.applications import Starlette
@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..machinery import log_failure, redacted_data
-from ..workbench import Crib
+from ..workbench import Crib, Role
 from .api import api_routes
 from .authentication import PUBLIC, Authentication
 from .authorization import authorization_routes, name_pages
@@ -32,6 +32,10 @@ from .mcp import server_of
 from .mcp_streams import Sessions
 from .messages import ExactMessages
 from .problems import Refused, http_problem, problem, refused, unexpected
+from .wire import encoded_path
+
+if TYPE_CHECKING:
+    from .console import Console
 
 GRACE_S = 10.0
 """How long calls may go on when the application is stopped."""
@@ -52,6 +56,8 @@ def asgi_app(
     grace_s: float = GRACE_S,
     workbenches: int = DEFAULT_WORKBENCHES,
     sessions: bool = True,
+    console: bool = False,
+    roles: Sequence[Role] = (),
     name: str = "toolcrib",
     version: str | None = None,
 ) -> "Application":
@@ -64,14 +70,17 @@ def asgi_app(
     At most so many *workbenches* of callers are open, and a tenth of them of one principal. Without *sessions*, each
     request of a client of 2025-11-25 and before stands alone, as where requests come to any of several processes.
 
+    With *console*, it has pages for people at `/`; that needs a store. *routes* at the same paths win. *roles* open
+    more to their members than their own calls and keys.
+
     Requests for other hosts than loopback, that of *base_url* and *allowed_hosts*, as in the `Host` header
     (`"crib.example:8642"`; `:*` for any port), and from web pages of other origins, are refused (DNS rebinding).
     """
     # A public name without identification would let every computer in.
     public = [] if base_url is None or identify is local_caller else [urlsplit(base_url).netloc]
     hosts = Hosts([*allowed_hosts, *public])
-    callers = Callers(crib, identify, workbenches)
-    return Application(callers, path, base_url, hosts, routes, grace_s, sessions, name, version)
+    callers = Callers(crib, identify, workbenches, roles)
+    return Application(callers, path, base_url, hosts, routes, grace_s, sessions, console, name, version)
 
 
 class Application:
@@ -86,6 +95,7 @@ class Application:
         routes: Sequence[BaseRoute],
         grace_s: float,
         has_sessions: bool,
+        has_console: bool,
         name: str,
         version: str | None,
     ) -> None:
@@ -106,11 +116,16 @@ class Application:
             name_pages(crib, base_url)
         health = [Route("/livez", _alive), Route("/readyz", self._ready)]
         self._web = Starlette(
-            routes=[*api_routes(callers), *recorded_routes(crib, identify), *health, *routes, *pages],
+            routes=[*api_routes(callers), *recorded_routes(crib, identify, callers.may), *health, *routes, *pages],
             exception_handlers={Refused: refused, HTTPException: http_problem, Exception: unexpected},
             lifespan=lambda _: self.lifespan(),
         )
         self._entered = Authentication(self._enter, identify, base_url=base_url, path=path, public=PUBLIC)
+        self._console: Console | None = None
+        if has_console:
+            from .console import Console as Pages  # its templates need Jinja
+
+            self._console = Pages(callers, self._enter, base_url=base_url, routes=routes)
         self._web.router.redirect_slashes = False  # it would lead to whatever host the request names
 
     @asynccontextmanager
@@ -137,6 +152,8 @@ class Application:
             await self._web(scope, receive, send)
         elif (refusal := self._hosts.refusal(scope)) is not None:
             await refuse(refusal, scope, receive, send)
+        elif self._console is not None and self._console.takes(scope):
+            await self._console(scope, receive, send)
         else:
             await self._entered(scope, receive, send)
 
@@ -156,7 +173,7 @@ class Application:
             await self._mcp(scope, receive, send)
             return
         if path.startswith("/api/tools/"):
-            scope = {**scope, "path": scope.get("root_path", "") + _encoded(path, scope)}
+            scope = {**scope, "path": scope.get("root_path", "") + encoded_path(scope)}
         await self._web(scope, receive, send)
 
     async def _answer_work(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -274,14 +291,3 @@ def _stopping() -> Response:
 def _listens(scope: Scope) -> bool:
     """Return whether this is a stream of notices, which lasts until one side ends it."""
     return (b"mcp-method", b"subscriptions/listen") in scope["headers"]
-
-
-def _encoded(path: str, scope: Scope) -> str:
-    """Return *path* as it was sent: only there a `/` in the name of a tool differs from one between names."""
-    raw_path: str = scope.get("raw_path", b"").decode("latin-1")
-    at = raw_path.find("/")
-    while at >= 0:
-        if unquote(raw_path[at:]) == path:
-            return raw_path[at:]
-        at = raw_path.find("/", at + 1)
-    return quote(path)

@@ -6,7 +6,7 @@ What it knows goes to the application, as a Caller in the scope. Neither a key n
 import logging
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -65,6 +65,10 @@ class Authenticator:
         self._tokens = {issuer.issuer: issuer for issuer in tokens}
         if keys is None and not self._tokens:
             raise SetupError("An Authenticator needs keys, or the tokens of an issuer.")
+
+    @property
+    def keys(self) -> "AccessKeys | None":
+        return self._keys
 
     @property
     def issuers(self) -> Mapping[str, "AccessTokens"]:
@@ -184,7 +188,7 @@ class Authentication:
             await refuse(_too_many(tries.wait_s), scope, receive, send)
         else:
             scope = {**scope, CALLER: caller, "user": _user(caller)}
-            await self._app(scope, receive, self._rechecked(headers, caller, send))
+            await self._app(scope, receive, rechecked(send, lambda: self._is_let_in(headers, caller)))
 
     def _wants_caller(self, path: str, headers: Headers) -> bool:
         return path == READY and ("authorization" in headers or self._identify is local_caller)
@@ -219,29 +223,11 @@ class Authentication:
             log_unidentified(error)
             raise AuthenticationError("The caller of this request could not be identified.") from None
 
-    def _rechecked(self, headers: Headers, caller: Caller, send: Send) -> Send:
-        """Return *send*, which ends the answer where *caller* is not let in any more."""
-        identified_at_s, has_ended = time.monotonic(), False
-
-        async def checked(message: Message) -> None:
-            nonlocal identified_at_s, has_ended
-            if has_ended:
-                return
-            if time.monotonic() - identified_at_s > _RETRY_INTERVAL_S:
-                try:
-                    has_ended = await self._caller(headers) != caller
-                except AuthenticationError as refused:
-                    has_ended = refused.status != 503
-                identified_at_s = time.monotonic()
-                if has_ended:
-                    _log.info("An answer was ended, since its caller is not let in any more")
-                    if message["type"] == "http.response.start":
-                        await send({"type": "http.response.start", "status": 401, "headers": []})
-                    is_socket = message["type"].startswith("websocket.")
-                    message = _CLOSED if is_socket else {"type": "http.response.body", "body": b"", "more_body": False}
-            await send(message)
-
-        return checked
+    async def _is_let_in(self, headers: Headers, caller: Caller) -> bool:
+        try:
+            return await self._caller(headers) == caller
+        except AuthenticationError as refused:
+            return refused.status == 503
 
     def _refusal(self, refused: AuthenticationError, scope: Scope) -> Response:
         _log.info("A request was refused: %s", refused)
@@ -278,6 +264,28 @@ class Authentication:
             "bearer_methods_supported": ["header"],
         }
         return JSONResponse(document, headers={"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"})
+
+
+def rechecked(send: Send, is_let_in: Callable[[], Awaitable[bool]]) -> Send:
+    """Return *send*, which ends an answer that goes on where its caller *is_let_in* no more."""
+    checked_at_s, has_ended = time.monotonic(), False
+
+    async def send_checked(message: Message) -> None:
+        nonlocal checked_at_s, has_ended
+        if has_ended:
+            return
+        if time.monotonic() - checked_at_s > _RETRY_INTERVAL_S:
+            has_ended = not await is_let_in()
+            checked_at_s = time.monotonic()
+            if has_ended:
+                _log.info("An answer was ended, since its caller is not let in any more")
+                if message["type"] == "http.response.start":
+                    await send({"type": "http.response.start", "status": 401, "headers": []})
+                is_socket = message["type"].startswith("websocket.")
+                message = _CLOSED if is_socket else {"type": "http.response.body", "body": b"", "more_body": False}
+        await send(message)
+
+    return send_checked
 
 
 _CLOSED: Message = {"type": "websocket.close", "code": 1008}

@@ -5,7 +5,7 @@ A thread is a conversation of one principal: two principals that name the same o
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, cast
@@ -17,7 +17,7 @@ from starlette.types import Scope
 from ..call import require_key
 from ..core import Caller, SetupError, ToolcribError, ToolError
 from ..machinery import Shares
-from ..workbench import Crib, Workbench
+from ..workbench import Crib, Right, Role, Workbench
 from .hosts import is_loopback
 from .mcp_pending import asking
 from .wire import header
@@ -156,11 +156,14 @@ class Callers:
     while a request uses it, so there are more while more requests are open.
     """
 
-    def __init__(self, crib: Crib, identify: Identify, size: int = DEFAULT_WORKBENCHES) -> None:
+    def __init__(
+        self, crib: Crib, identify: Identify, size: int = DEFAULT_WORKBENCHES, roles: Sequence[Role] = ()
+    ) -> None:
         if size < 1:
             raise SetupError("A server has at least 1 workbench.")
         self.crib = crib
         self.identify = identify
+        self._roles = roles
         self._size = size
         self._share = max(1, size // 10)
         self._ask = asking(crib)
@@ -192,6 +195,10 @@ class Callers:
             task = asyncio.create_task(entry[0].stop())
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
+
+    def may(self, caller: Caller, right: Right) -> bool:
+        """Return whether *caller* has *right*: a role gives it, or they are the person at this computer."""
+        return self.identify is local_caller or any(role.gives(caller, right) for role in self._roles)
 
     def __iter__(self) -> Iterator[Workbench]:
         return iter([bench for bench, _ in self._benches])

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from ..core import Caller, SetupError, StoreError
 from ..machinery import log_failure
 from ..record.calls import call_data
-from ..workbench import Crib
+from ..workbench import Crib, Right
 from .callers import AuthenticationError, Identify, caller_of, local_caller, log_unidentified
 from .problems import problem
 
@@ -48,13 +48,19 @@ def call_routes(
     return [Route("/api/calls", api.list_calls), Route("/api/calls/{id}", api.show_call)]
 
 
-def recorded_routes(crib: Crib, identify: Identify) -> list[Route]:
+def recorded_routes(
+    crib: Crib, identify: Identify, may: Callable[[Caller, Right], bool] = lambda *_: False
+) -> list[Route]:
     """Return the routes for what records the calls of *crib*: of a call log, and of Metrics.
 
     None where it has neither.
     """
     kinds = {type(recorder).__name__ for recorder in crib.recorders}
-    calls = call_routes(crib, identify) if "DatabaseCalls" in kinds else []
+    calls = (
+        call_routes(crib, identify, sees_all=lambda caller: may(caller, "calls:all"))
+        if "DatabaseCalls" in kinds
+        else []
+    )
     return [*calls, metrics_route(crib)] if "Metrics" in kinds else calls
 
 

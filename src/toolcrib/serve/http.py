@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..core import SetupError
-from ..workbench import Crib
+from ..workbench import Crib, Role
 from .app import GRACE_S, Application, Health, asgi_app
 from .authorization import name_pages
 from .callers import DEFAULT_WORKBENCHES, Identify, local_caller
@@ -46,6 +46,8 @@ async def serve_http(
     grace_s: float = GRACE_S,
     workbenches: int = DEFAULT_WORKBENCHES,
     sessions: bool = True,
+    console: bool = False,
+    roles: Sequence[Role] = (),
     ready: Callable[[str], None] | None = None,
     name: str = "toolcrib",
     version: str | None = None,
@@ -79,8 +81,7 @@ async def serve_http(
             "serve on 127.0.0.1."
         )
     with listening(host, port) if listener is None else listener as listener:
-        address = _LOOPBACK_OF.get(host, host)
-        own_url = f"http://{f'[{address}]' if ':' in address else address}:{listener.getsockname()[1]}"
+        own_url = url_of(host, listener)
         app = asgi_app(
             crib,
             identify,
@@ -91,6 +92,8 @@ async def serve_http(
             grace_s=grace_s,
             workbenches=workbenches,
             sessions=sessions,
+            console=console,
+            roles=roles,
             name=name,
             version=version,
         )
@@ -158,6 +161,12 @@ class _Web(uvicorn.Server):
 def _name(host: str) -> str:
     """Return the name in *host*, which may have a port."""
     return urlsplit(f"//{host.removesuffix(':*')}").hostname or host
+
+
+def url_of(host: str, listener: socket.socket) -> str:
+    """Return the address of a server on *host* and *listener*, as its own computer reaches it."""
+    address = _LOOPBACK_OF.get(host, host)
+    return f"http://{f'[{address}]' if ':' in address else address}:{listener.getsockname()[1]}"
 
 
 def listening(host: str, port: int) -> socket.socket:

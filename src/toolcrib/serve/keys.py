@@ -201,6 +201,11 @@ class AccessKeys:
         self._note(key, now)
         return key
 
+    async def get(self, key_id: str) -> AccessKey | None:
+        """Return the key with this id; None where it was revoked or has expired. Raises StoreError."""
+        keys = [_decoded(row) for row in await self._store.read(_FIND, {"id": key_id})]
+        return next((key for key in keys if key.expires_at is None or key.expires_at > self._clock()), None)
+
     def _note(self, key: AccessKey, now: datetime) -> None:
         last = self._noted.get(key.id, key.last_used_at)
         if last is not None and now - last < _NOTED_EVERY:

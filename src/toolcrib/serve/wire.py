@@ -2,8 +2,10 @@
 
 import json
 from typing import Any
+from urllib.parse import quote, unquote
 
 from pydantic_core import from_json, to_json
+from starlette._utils import get_route_path
 from starlette.types import Receive, Scope
 
 from ..core import Content, Data, Result, Text, content_to_dict
@@ -41,6 +43,20 @@ def header(scope: Scope, name: bytes) -> str:
     longer.)
     """
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def encoded_path(scope: Scope) -> str:
+    """Return the path of a request under its root path as it was sent: only there a `/` in a name differs from one
+    between names.
+    """
+    path: str = get_route_path(scope)
+    raw_path: str = scope.get("raw_path", b"").decode("latin-1")
+    at = raw_path.find("/")
+    while at >= 0:
+        if unquote(raw_path[at:]) == path:
+            return raw_path[at:]
+        at = raw_path.find("/", at + 1)
+    return quote(path)
 
 
 class TooLarge(Exception):

@@ -18,6 +18,7 @@ from .views import View, filtered, joined, labelled, prefixed, renamed
 from .workbench import Crib, Workbench
 
 if TYPE_CHECKING:
+    from .roles import Right, Role
     from .rules import AtMost, Rule, Rules, rules_from_data
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
     "ResourceList",
     "ResultStore",
     "Retry",
+    "Right",
+    "Role",
     "Rule",
     "Rules",
     "Save",
@@ -70,6 +73,13 @@ __all__ = [
 # Not every program needs these, and `import toolcrib` is for all of them.
 __getattr__ = lazy_names(
     __name__,
-    {"AtMost": ".rules", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
+    {
+        "AtMost": ".rules",
+        "Right": ".roles",
+        "Role": ".roles",
+        "Rule": ".rules",
+        "Rules": ".rules",
+        "rules_from_data": ".rules",
+    },
     renamed={"CribRuntime": "Crib", "Retries": "Retry"},
 )

@@ -31,6 +31,7 @@ from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, MAX_THREAD_HOURS, FileOptions, Seconds
+from .roles import Role
 from .rules import Hint, Names, Rule, Rules, unknown_of_limit
 from .views import filtered, labelled, only_named, prefixed, renamed
 
@@ -259,6 +260,7 @@ class ServerTable(Strict):
         ge=0,
         description="How long calls that run may go on when it is stopped, in seconds; then they are cancelled.",
     )
+    console: bool = Field(default=True, description="Whether it has pages for people at '/'.")
     workbenches: int = Field(
         default=1000,
         ge=1,
@@ -366,6 +368,9 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
     source: list[SourceTable] = Field(default_factory=list[SourceTable], description="Where tools come from.")
     rule: list[model_from_name(Rule)] = Field(default_factory=list, description="Which calls may run.")  # type: ignore[valid-type]
     policy: PolicyTable = Field(default_factory=PolicyTable, description="What the rules leave open.")
+    role: list[model_from_name(Role)] = Field(  # type: ignore[valid-type]
+        default_factory=list, description="Who may see and change more than what is their own."
+    )
     limit: list[model_from_name(Limit)] = Field(  # type: ignore[valid-type]
         default_factory=list, description="How many calls run at a time, and how often."
     )
@@ -528,6 +533,7 @@ class Settings:
     sources: tuple[NamedSource, ...] = ()
     values: File = field(default_factory=File.model_construct, repr=False)
     rules: Rules = field(default_factory=lambda: Rules(()), repr=False)
+    roles: tuple[Role, ...] = ()
     limits: tuple[Limit, ...] = ()
     retries: tuple[Retry, ...] = ()
     webhooks: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
@@ -674,6 +680,7 @@ class _Reader:
                     default=values.policy.default,
                     mark_untrusted=values.policy.mark_untrusted,
                 ),
+                roles=tuple(self._make("role", values.role, Role)),
                 limits=tuple(self._make("limit", values.limit, Limit)),
                 retries=tuple(self._make("retry", values.retry, Retry)),
                 webhooks=dict(self._webhooks(values)),

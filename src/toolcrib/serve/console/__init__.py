@@ -1,0 +1,10 @@
+"""The console: pages for people, on the HTTP API.
+
+A page shows what the API answers to its visitor; its `.json` is that answer. What it changes, it changes by the API.
+So there is nothing here that the API does not allow its caller.
+"""
+
+from .app import Console
+from .sessions import Sessions
+
+__all__ = ["Console", "Sessions"]

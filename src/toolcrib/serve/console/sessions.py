@@ -1,0 +1,137 @@
+"""Who is at a browser: sessions, and the links that begin one. Both are rows of the store, which can be revoked.
+
+A browser has a token of 256 random bits in a cookie. The store has its hash, and whose it is, sealed.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, bindparam
+
+from ...core import Caller, StoreError
+from ...machinery import log_failure
+from ...store import Store
+from ...store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
+
+SESSION_AGE = timedelta(hours=12)
+LINK_AGE = timedelta(minutes=5)
+THREAD = "console"
+"""The thread of the calls that a person makes by hand."""
+
+TABLE = table("toolcrib_sessions", *("id", "principal", "expires_at", "envelope"), key=("id",))
+
+
+def _of_session(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return "session", *(str(row[name]) for name in ("id", "principal", "expires_at"))
+
+
+SESSIONS = Schema(
+    "sessions",
+    [
+        (
+            """CREATE TABLE toolcrib_sessions (
+                id TEXT PRIMARY KEY, principal TEXT NOT NULL, expires_at BIGINT NOT NULL, envelope {bytes} NOT NULL)""",
+        ),
+    ],
+    sealed=(Sealed(TABLE, "envelope", _of_session, is_secret=True),),
+    principals={TABLE: "principal"},
+)
+_FIND = TABLE.select().where(TABLE.c.id == bindparam("id"))
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser in which *caller* has logged in, at the server of *origin*, by the key *key_id* if it was one."""
+
+    caller: Caller
+    origin: str
+    key_id: str | None
+    expires_at: datetime
+
+
+class Sessions:
+    """The sessions and links in *store*, for all processes that share it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        store.use(SESSIONS)
+
+    async def link(self, base_url: str) -> str:
+        """Return a URL of the console at *base_url* that lets in the person at this computer, once, for 5 minutes."""
+        token = await self._add(Session(Caller(), base_url, None, datetime.now(UTC) + LINK_AGE), "link")
+        return f"{base_url}/login?link={token}"
+
+    async def begin(
+        self, caller: Caller, origin: str, *, key_id: str | None = None, expires_at: datetime | None = None
+    ) -> str:
+        """Return the token of a new session."""
+        latest = datetime.now(UTC) + SESSION_AGE
+        return await self._add(Session(caller, origin, key_id, min(expires_at or latest, latest)), "session")
+
+    async def find(self, token: str, origin: str) -> Session | None:
+        """Return the session with *token* at the server of *origin*; None where there is none. Raises StoreError."""
+        rows = await self._store.read(_FIND, {"id": _id("session", token)})
+        return self._opened(rows[0], origin) if rows else None
+
+    async def follow_link(self, token: str, origin: str) -> Session | None:
+        """Return the session that a link begins, which is used by that; None where there is no such link."""
+        row = await self._remove(_id("link", token))
+        return None if row is None else self._opened(row, origin)
+
+    async def end(self, token: str) -> None:
+        await self._remove(_id("session", token))
+
+    async def _add(self, session: Session, kind: str) -> str:
+        token = token_urlsafe(32)
+        caller = session.caller
+        data = {
+            "groups": sorted(caller.groups),
+            "claims": sorted(caller.claims),
+            "origin": session.origin,
+            "key": session.key_id,
+        }
+        row: dict[str, Any] = {
+            "id": _id(kind, token),
+            "principal": encode_name(caller.principal),
+            "expires_at": encode_time(session.expires_at),
+        }
+        row["envelope"] = self._store.keys.seal(json.dumps(data).encode(), *_of_session(row))
+
+        def insert(connection: Connection) -> None:
+            connection.execute(TABLE.delete().where(TABLE.c.expires_at <= encode_time(datetime.now(UTC))))
+            connection.execute(TABLE.insert(), row)
+
+        await self._store.transact(insert)
+        return token
+
+    async def _remove(self, id: str) -> RowMapping | None:  # noqa: A002
+        def remove(connection: Connection) -> RowMapping | None:
+            row = connection.execute(_FIND, {"id": id}).mappings().one_or_none()
+            removed = connection.execute(TABLE.delete().where(TABLE.c.id == id)).rowcount
+            return row if removed else None
+
+        return await self._store.transact(remove)
+
+    def _opened(self, row: Any, origin: str) -> Session | None:
+        try:
+            data = json.loads(self._store.keys.unseal(decode_bytes(row["envelope"]), *_of_session(row)))
+            claims = frozenset((str(name), str(value)) for name, value in data["claims"])
+            principal, groups = decode_name(row["principal"]), frozenset(map(str, data["groups"]))
+            caller = Caller(principal, thread=THREAD, groups=groups, claims=claims)
+            session = Session(caller, data["origin"], data["key"], decode_time(row["expires_at"]))
+        except (StoreError, ValueError, TypeError, KeyError) as error:
+            log_failure("A session of the console in the store cannot be opened", error, None)
+            return None
+        return session if session.origin == origin and session.expires_at > datetime.now(UTC) else None
+
+    def __repr__(self) -> str:
+        return f"<Sessions in {self._store.place}>"
+
+
+def _id(kind: str, token: str) -> str:
+    return sha256(f"toolcrib {kind}\0{token}".encode(errors="replace")).hexdigest()

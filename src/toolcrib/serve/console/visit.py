@@ -1,0 +1,244 @@
+"""One request of a person's browser, what is asked of the API for it, and how the answer is shown."""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...machinery import escaped
+from ...workbench import Right
+from ..callers import Callers
+from ..wire import encoded_path, header, to_bytes
+from .sessions import Session
+
+_FOLDER = Path(__file__).parent
+STATIC = _FOLDER / "static"
+MAX_FORM_BYTES = 16 * 1024 * 1024
+_MAX_FIELDS = 2000
+_ROOMS: Sequence[tuple[str, str, Right | None]] = [("", "Home", None), ("tools", "Tools", None)]
+
+Answer = ASGIApp
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What answers at *path*, where `*` is any one name. *handler* gets those names in percent-encoding.
+
+    *api* is the path of the API that its `.json` passes on, with `{}` for each name.
+    """
+
+    path: str
+    handler: Callable[..., Awaitable[Answer]]
+    api: str | None = None
+    method: str = "GET"
+
+
+class Problem(Exception):
+    """What ends a visit with a page that says why, and with *status*."""
+
+    def __init__(self, status: int, title: str, detail: str, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.data = data or {}
+
+
+@dataclass
+class Visit:
+    """A request. `session` is there once the browser is known, `form` once that of a POST was read."""
+
+    request: Request
+    nonce: str
+    base_url: str
+    """The address of the console, without a slash at its end."""
+    callers: Callers
+    inner: ASGIApp = field(repr=False)
+    session: Session | None = None
+    form: FormData = field(default_factory=FormData)
+
+    @property
+    def root(self) -> str:
+        """What the links of pages begin with."""
+        return quote(self.request.scope.get("root_path", "").rstrip("/"))
+
+    @property
+    def rooms(self) -> Sequence[tuple[str, str]]:
+        """What the menu of pages has: the first part of a path, and its title."""
+        return [(room, title) for room, title, right in _ROOMS if right is None or self.may(right)]
+
+    @property
+    def room(self) -> str:
+        return encoded_path(self.request.scope).split("/")[1]
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def cookie_name(self) -> str:
+        parts = urlsplit(self.base_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"{'__Host-' if parts.scheme == 'https' else ''}toolcrib-{port}"
+
+    @property
+    def cookie(self) -> str:
+        return self.request.cookies.get(self.cookie_name, "")
+
+    @property
+    def token(self) -> str:
+        """What shows that a form is one of this session's pages."""
+        return sha256(f"toolcrib form\0{self.cookie}".encode(errors="replace")).hexdigest()
+
+    def has_token(self) -> bool:
+        token = self.form.get("token") or self.request.headers.get("toolcrib-token", "")
+        return isinstance(token, str) and hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
+
+    async def read_form(self) -> None:
+        """Read the body as a form. Raises Problem where it is none, or too large."""
+        received = 0
+
+        async def receive() -> Message:
+            nonlocal received
+            message = await self.request.receive()
+            received += len(message.get("body", b""))
+            if received > MAX_FORM_BYTES:
+                raise Problem(413, "Too large", f"A form has at most {MAX_FORM_BYTES} bytes.")
+            return message
+
+        try:
+            self.form = await Request(self.request.scope, receive).form(
+                max_fields=_MAX_FIELDS, max_part_size=MAX_FORM_BYTES
+            )
+        except HTTPException as error:
+            raise Problem(error.status_code, "Not a form", str(error.detail)) from None
+
+    def may(self, right: Right) -> bool:
+        """Return whether a role gives this person *right*, such as "calls:all"."""
+        return self.session is not None and self.callers.may(self.session.caller, right)
+
+    async def get(self, path: str, **query: object) -> Any:
+        """Return the JSON that the API answers. Raises Problem where it refuses."""
+        return await self._api("GET", path, query, b"")
+
+    async def post(self, path: str, data: Any = None) -> Any:
+        return await self._api("POST", path, {}, to_bytes({} if data is None else data))
+
+    async def delete(self, path: str) -> Any:
+        return await self._api("DELETE", path, {}, b"")
+
+    def passed_on(self, method: str, path: str, body: bytes | None = None, *, accept: str = "") -> Answer:
+        """Return the application that answers as the API does: the request's own query, and *body* if there is one."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            query = scope["query_string"]
+            its_receive = receive if body is None else _receiving(body, receive)
+            await self.inner(self._scope(method, path, query, accept=accept), its_receive, send)
+
+        return answer
+
+    def _scope(self, method: str, path: str, query: bytes, *, accept: str = "") -> Scope:
+        """Return the scope of a request for *path*, in percent-encoding, for the person of this visit."""
+        scope, root = self.request.scope, self.request.scope.get("root_path", "")
+        raw_path = f"{quote(root)}{path}".encode()
+        headers = [(b"content-type", b"application/json"), (b"host", header(scope, b"host").encode("latin-1"))]
+        headers += [(b"accept", accept.encode())] if accept else []
+        return {
+            **scope,
+            "method": method,
+            "path": f"{root}{unquote(path)}",
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": headers,
+        }
+
+    async def _api(self, method: str, path: str, query: Mapping[str, object], body: bytes) -> Any:
+        status, parts = 500, list[bytes]()
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                parts.append(message.get("body", b""))
+
+        text = urlencode({name: value for name, value in query.items() if value not in (None, "")})
+        await self.inner(self._scope(method, path, text.encode()), _receiving(body, self.request.receive), send)
+        data = json.loads(b"".join(parts) or b"null")
+        if status >= 400:
+            raise Problem(status, data.get("title", "Refused"), data.get("detail", ""), data)
+        return data
+
+
+def is_own_request(visit: Visit) -> bool:
+    """Return whether a browser sent this from a page of this origin. (Other ports of a machine are the same site.)"""
+    site, origin = (header(visit.request.scope, name) for name in (b"sec-fetch-site", b"origin"))
+    return site == "same-origin" if site else origin == visit.origin
+
+
+def render(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
+    """Return *template* as a page for *visit*."""
+    text = _environment().get_template(template).render(visit=visit, root=visit.root, nonce=visit.nonce, **values)
+    return HTMLResponse(text, status)
+
+
+def redirect(visit: Visit, path: str) -> Response:
+    """Return the answer that leads to *path* of the console, as after a change."""
+    return RedirectResponse(f"{visit.root}{path}", 303)
+
+
+def _receiving(body: bytes, receive: Receive) -> Receive:
+    """Return what gives *body* as that of a request, and then what *receive* gives."""
+    is_sent = False
+
+    async def receive_body() -> Message:
+        nonlocal is_sent
+        if is_sent:
+            return await receive()
+        is_sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_body
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    )
+    environment.filters["segment"] = lambda text: quote(str(text), safe="")
+    environment.filters["pretty"] = lambda data: json.dumps(data, indent=2, ensure_ascii=False)
+    environment.filters["moment"] = _moment
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    """Return *value* with what cannot be seen in it escaped: others wrote most of what is shown."""
+    return escaped(value, invisible=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _moment(text: str | None) -> Markup:
+    """Return the moment *text*, in ISO 8601, as an element that a script shows in the zone of the browser."""
+    if text is None:
+        return Markup("<span class=faint>never</span>")
+    shown = text[:19].replace("T", " ")
+    return Markup('<time datetime="{}">{} UTC</time>').format(text, shown)
