@@ -139,15 +139,22 @@ async def test_old_events_leave_a_stub(store: Store, monkeypatch: pytest.MonkeyP
         {"status": "error"},
         {"decision": "allow", "answered_by": "eve"},
         {"started_at": 0},
+        {"call_id": "d"},
+        {"profile": "admin"},
+        {"thread": "t"},
+        {"duration_us": 1},
+        {"repeated": 0},
         {"id": "run_x"},
     ],
 )
 async def test_a_listed_call_that_is_not_as_its_event_says_is_named(store: Store, change: dict[str, Any]) -> None:
     log, now = DatabaseCalls(store), datetime.now(UTC) + timedelta(minutes=2)
     for name in ("ada\\x", "bob"):
-        await log.started(CallRecord("c", "pay", Caller(name), now, id=f"run_{name}1"))
-        await log.finished(CallRecord("c", "pay", Caller(name), now, "success", code="\0x", id=f"run_{name}1"))
-        await log.started(CallRecord("c", "pay", Caller(name), now, id=f"run_{name}2"))
+        caller = Caller(name, "p\\x", "t\\x")
+        await log.started(CallRecord("c\0", "pay", caller, now, id=f"run_{name}1"))
+        ended = CallRecord("c\0", "pay", caller, now, "success", code="\0x", id=f"run_{name}1", repeated=True)
+        await log.finished(ended)
+        await log.started(CallRecord("c", "pay", caller, now, id=f"run_{name}2"))
     await log.flush()
     assert (await verified(store)).problems == []
     update = CALLS.update().where(CALLS.c.id == "run_bob1").values(change)

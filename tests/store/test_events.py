@@ -354,6 +354,35 @@ async def test_what_was_changed_is_not_trimmed_under_a_signature(stores: tuple[S
         await update(store, row["number"], at=row["at"])
 
 
+async def test_a_stub_of_a_file_hides_nothing_in_the_store(stores: tuple[Store, Store]) -> None:
+    """Who has a file, and writes the database, has signed stubs of all that was before a time."""
+    store, rows = stores[0], await rows_of(stores[0])
+    lines = await exported(store, datetime.fromtimestamp(rows[6]["at"] / 1e6, UTC))
+    stubs = [line for line in map(json.loads, lines[1:-1]) if line.get("stub")]
+    assert audit.verify_lines(lines).problems == [] and len(stubs) == 3
+    for stub in stubs:
+        of_chain = {"chain": stub["chain"], "place": stub["position"]}
+        await execute(store, "DELETE FROM toolcrib_events WHERE chain = :chain AND position < :place", **of_chain)
+        (row,) = (row for row in rows if (row["chain"], row["position"]) == (stub["chain"], stub["position"]))
+        await update(store, row["number"], **{**dict.fromkeys(COLUMNS), **stub})
+        assert names(await verified(store), row)
+
+
+async def test_a_file_does_not_leave_out_what_was_written_anew_as_old(stores: tuple[Store, Store]) -> None:
+    """Without a key: each event of a chain is dated back, with hashes that fit, and one more ends it."""
+    store, rows = stores[0], await rows_of(stores[0])
+    ours, day, head = [row for row in rows if row["chain"] == rows[0]["chain"]], 24 * 3600 * 1_000_000, ""
+    for row in ours:
+        forged = {**row, "at": row["at"] - 2 * day}
+        head = events.hash_of(head, forged)
+        await update(store, row["number"], at=forged["at"], hash=head)
+    last = {**ours[-1], "position": ours[-1]["position"] + 1, "at": ours[-1]["at"] - 2 * day, "number": 1000}
+    last["hash"] = events.hash_of(head, last)
+    await store.transact(lambda connection: connection.execute(events.EVENTS.insert().values(last)))
+    lines = await exported(store, NOW - timedelta(days=1))
+    assert all(names(audit.verify_lines(lines), row) for row in ours)
+
+
 async def exported(store: Store, since: datetime | None = None) -> list[str]:
     return await store.transact(lambda c: [f"{line}\n" for line in audit.lines(store, c, since, at=NOW)], write=False)
 

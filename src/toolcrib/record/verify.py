@@ -14,7 +14,8 @@ from .database import CALLS
 
 _SKEW_US = 60_000_000
 """By how much the clocks of two machines may differ."""
-_FIELDS = {"decision": "decision", "rule": "rule", "by": "answered_by", "code": "code", "pending": "pending"}
+_NAMES = ("call_id", "tool", "profile", "thread")
+_FIELDS = {name: name for name in ("decision", "rule", "code", "pending", "duration_us")} | {"by": "answered_by"}
 """The fields of an event that a row has, too, and by which names."""
 
 
@@ -52,9 +53,10 @@ def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> None:
     try:
         fields = json.loads(row["fields"])
         if fields["kind"] in ("started", "ended"):
-            names = (row["principal"], encode_name(fields["tool"]), fields.get("status", "started"))
-            values = (fields.get(name) for name in _FIELDS)
-            calls[encode_name(fields["id"])] = (*names, *values, fields.get("started_at"))
+            names = (encode_name(fields[name]) for name in _NAMES)
+            state = (fields.get("status", "started"), fields.get("repeated", False))
+            values = (fields.get(name) for name in (*_FIELDS, "started_at"))
+            calls[encode_name(fields["id"])] = (row["principal"], *names, *state, *values)
     except (ValueError, TypeError, KeyError, RecursionError):
         return
 
@@ -66,4 +68,4 @@ def _is_before(started_at: Any, moment: Any) -> bool:
 
 def _facts_of(row: Mapping[Any, Any], expected: tuple[Any, ...]) -> tuple[Any, ...]:
     started_at = None if expected[-1] is None else row["started_at"]  # the event of a start has none
-    return (*(row[name] for name in ("principal", "tool", "status", *_FIELDS.values())), started_at)
+    return (*(row[name] for name in ("principal", *_NAMES, "status", "repeated", *_FIELDS.values())), started_at)

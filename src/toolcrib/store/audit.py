@@ -62,15 +62,19 @@ class _State:
     hashes: Sequence[str] = ("",)
     left_out: int = 0
     """The last position of a stub."""
+    left_out_at: int = 0
     end: int = 0
     """The last position that a checkpoint has."""
 
 
 class Verifier:
-    """Verifies rows of events, in the order in which they were written, with the *public_keys* that may sign."""
+    """Verifies rows of events, in the order in which they were written, with the *public_keys* that may sign.
 
-    def __init__(self, public_keys: Sequence[bytes]) -> None:
-        self._keys = public_keys
+    *of_file*: those of a file, in which stubs may be of what was before it.
+    """
+
+    def __init__(self, public_keys: Sequence[bytes], *, of_file: bool = False) -> None:
+        self._keys, self._of_file = public_keys, of_file
         self._chains: dict[str, _State] = {}
         self.audit = Audit([fingerprint(key) for key in public_keys])
 
@@ -106,7 +110,7 @@ class Verifier:
             hashes = ()  # what it follows is not known
         state.position = position
         if row["stub"] is not None:
-            state.hashes, state.left_out = (row["hash"],), position
+            state.hashes, state.left_out, state.left_out_at = (row["hash"],), position, row["at"]
             self.audit.left_out += count if row["chain"] != CHECKPOINTS else 0
             if row["fields"] is not None or row["principal"] is not None or not self._is_signed(row):
                 self.problem(f"{_name(row)} was changed: its signature is not of it")
@@ -140,10 +144,13 @@ class Verifier:
             self.problem(f"{places} were written anew: {_name(row)} has another hash of the last one")
         elif state.left_out < position < state.position:
             self.problem(f"{_name(row)} was moved: the chain {chain} is further already")
+        elif position < state.left_out and row["at"] > state.left_out_at:
+            self.problem(f"Event {position} of the chain {_short(chain)} was left out: by {_name(row)} it is newer")
         state.end = max(state.end, position)
 
     def _is_signed(self, row: Mapping[Any, Any]) -> bool:
-        return is_signed(signed_part(row), row["signature"], self._keys)
+        parts = (signed_part(row, of_file=of_file) for of_file in {False, self._of_file})
+        return any(is_signed(part, row["signature"], self._keys) for part in parts)
 
     def _missing(self, chain: str, first: int, last: int) -> None:
         noun, where = ("Checkpoint", "") if chain == CHECKPOINTS else ("Event", f" of the chain {_short(chain)}")
@@ -209,7 +216,7 @@ def verify_lines(file: Iterable[str], pinned: Sequence[str] = ()) -> Audit:
     rows = iter(file)
     line = next(rows, "")
     keys = pinned_keys(_keys_of(line), pinned)
-    verifier = Verifier(keys)
+    verifier = Verifier(keys, of_file=True)
     digest, count = hashlib.sha256(), 0
     for next_line in rows:  # the last one is not an event
         if count:

@@ -92,11 +92,11 @@ def hash_of(previous: str, row: Mapping[Any, Any]) -> str:
     return event_hash(previous, *(row[name] for name in ("chain", "position", "at", "principal", "fields")))
 
 
-def signed_part(row: Mapping[Any, Any]) -> bytes:
-    """Return what the signature in *row*, a checkpoint or a stub, is of."""
+def signed_part(row: Mapping[Any, Any], *, of_file: bool = False) -> bytes:
+    """Return what the signature in *row*, a checkpoint or a stub, is of. A stub *of_file* is none in a store."""
     if row["stub"] is None:
         return signed_checkpoint(row["hash"])
-    parts = ("toolcrib stub", row["chain"], row["position"], row["at"], row["stub"], row["hash"])
+    parts = (f"toolcrib {'export ' * of_file}stub", row["chain"], row["position"], row["at"], row["stub"], row["hash"])
     return "\0".join(map(str, parts)).encode(errors="surrogateescape")
 
 
@@ -252,17 +252,17 @@ class Events:
                 firsts.setdefault(chain, end + 1)
                 row = connection.execute(_ROW, {"of": chain, "place": firsts[chain] - 1}).mappings().first()
                 if row is not None and self._is_sound(connection, row):
-                    yield {**row, **stub_of(self._keys, row, row["position"])}
+                    yield {**row, **stub_of(self._keys, row, row["position"], of_file=True)}
         query = EVENTS.select().order_by(_t.number).execution_options(stream_results=True, yield_per=1_000)
         for row in connection.execute(query).mappings():
             if row["chain"] not in firsts or row["position"] >= firsts[row["chain"]]:
                 yield dict(row)
 
 
-def stub_of(keys: Keys, row: Mapping[Any, Any], count: int) -> dict[str, Any]:
+def stub_of(keys: Keys, row: Mapping[Any, Any], count: int, *, of_file: bool = False) -> dict[str, Any]:
     """Return what of *row* becomes another value where it becomes a stub of *count* events."""
     values = {"principal": None, "fields": None, "stub": count}
-    return values | {"signature": keys.sign(signed_part({**row, **values})).hex()}
+    return values | {"signature": keys.sign(signed_part({**row, **values}, of_file=of_file)).hex()}
 
 
 class _Chain:
