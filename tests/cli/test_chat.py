@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_lines_of_standard_input_are_turns_of_one_conversation(toolcrib: Run, sc
         {"error": "limited", "message": "Slowly."},
         "Never said.",
     )
-    done = toolcrib("chat", "--model", model, typed=b"What is 1 + 2?\n\n/tols\n /tools\nWipe it.\nMore\nAgain")
+    done = toolcrib("chat", "--model", model, typed=b"What is 1 + 2?\n\n/tols x\n /tools\nWipe it.\nMore\nAgain")
     assert (done.returncode, done.stdout) == (3, "I add.\r\nIt is 3.\nIt waits.\n")
     assert timeless(done.stderr) == (
         '[add {"a": "1", "b": 2}] 3 (TIME, 1 repaired)\n'
@@ -317,6 +318,41 @@ def test_a_question_that_was_left_unanswered_is_asked_again_in_the_next_turn(
             session.read_past(b"\r\n> ")
         session.press(b"/quit\r")
         assert session.read_to_end()[0] == 0
+
+
+FAILS = """
+import asyncio
+from pathlib import Path
+from toolcrib import tool
+
+@tool
+async def fail() -> None:
+    while not Path("asked").exists():
+        await asyncio.sleep(0.01)
+    Path("failed").touch()
+    raise RuntimeError("the detail")
+"""
+
+
+def test_the_question_stays_the_last_line_and_a_failure_beside_it_is_shown_with_its_detail(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    (folder / "fails.py").write_text(FAILS)
+    model = scripted(calls(("wipe", {"disk": "a"}), ("fail", {})), "It failed.")
+    with at_terminal(folder, environment, "chat", "tools.py", "fails.py", "-m", model) as session:
+        session.read_to(b"> ")
+        session.press(b"/tmp/a/b: wipe it.\r")
+        session.read_past(b"to deny it] ")
+        (folder / "asked").touch()
+        while not (folder / "failed").exists():
+            time.sleep(0.01)
+        session.press(b"y\r")
+        session.read_to(b"It failed.\r\n")
+        session.press(b"/quit\r")
+        status, shown = session.read_to_end()
+    assert (status, shown[0]) == (0, "y")
+    assert "RuntimeError: the detail\r\n" in shown
+    assert "[fail] error (failed): Tool 'fail' failed: RuntimeError (reference " in shown
 
 
 DOZE = """

@@ -63,6 +63,21 @@ def test_words_are_written_as_they_come_and_a_call_begins_a_line(capsys: pytest.
     ]
 
 
+def test_what_comes_while_a_person_is_asked_is_shown_after_their_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = text_transcript()
+    call = Call("look", None, id="1")
+    with transcript.held():
+        transcript.show(CallStarted(call))
+        assert transcript.holds(lambda: print("A line of the log."))
+        transcript.show(CallFinished(call, ended("found")))
+        transcript.show_event(Progress(1, 2, "half"))
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == ("", "")
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("A line of the log.\n", "[look] found (1.23 s)\n")
+    assert not transcript.holds(print)
+
+
 def test_a_program_gets_each_event_as_an_object(capsys: pytest.CaptureFixture[str]) -> None:
     transcript = ChatTranscript(Output(), Redactor(["hush-hush"]), as_json=True, is_over=lambda: False)
     call = Call("hush-hush", {"a": ["hush-hush", 1]}, id="1")

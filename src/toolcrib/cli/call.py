@@ -75,8 +75,8 @@ def call(
         _require_key(key)
     transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
     # At a terminal sits the developer, who is shown where the tool failed.
-    log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause)
-    prompter = Prompter(transcript.pause)
+    log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause, holds=transcript.holds)
+    prompter = Prompter(transcript.held)
     sources = session.open(
         [*read.sources, *(source or ())],
         example=f"To call '{name}', name its source: toolcrib call tools.py {name}",

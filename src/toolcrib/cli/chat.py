@@ -34,7 +34,7 @@ _COMMANDS: Mapping[str, str] = {
     "/tools": "list the tools",
     "/quit": "exit; so does Ctrl-D",
 }
-_COMMAND = re.compile(r"/\w+")
+_COMMAND = re.compile(r"/\w+(?=\s|$)")
 _FAILED, _PENDING = 1, 3
 """Exit statuses: a turn that did not finish, and one that waits for an answer."""
 
@@ -71,12 +71,13 @@ def chat(
     one line of JSON for each event.
     """
     interrupts = session.interrupts
-    log_to_stderr(tracebacks=session.shows_errors)
     output = session.output
     provider = _model(model)
     redactor = Redactor(session.settings.secrets)
     transcript = ChatTranscript(output, redactor, as_json=session.as_json, is_over=lambda: interrupts.came)
-    prompter = Prompter(transcript.pause)
+    # To the person; the model reads that the tool failed.
+    log_to_stderr(tracebacks=True, prepare=transcript.pause, holds=transcript.holds)
+    prompter = Prompter(transcript.held)
     tools = session.open(
         sources,
         only=tool or (),
@@ -180,7 +181,8 @@ class Chat:
         text = line.strip()
         if not text:
             return 0
-        return self._command(text) if _COMMAND.fullmatch(text) else await self.turn(text)
+        command = _COMMAND.match(text)
+        return await self.turn(text) if command is None else self._command(command[0])
 
     def _command(self, name: str) -> int | None:
         match name:

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, time, timedelta
 from functools import partial
 from getpass import getuser
@@ -38,13 +38,13 @@ _OMITTED = object()
 
 
 class Prompter:
-    """Asks the person at the terminal one question at a time, after *prepare*.
+    """Asks the person at the terminal one question at a time, each within a *frame*.
 
     Once they leave one unanswered, with Ctrl-D, no more.
     """
 
-    def __init__(self, prepare: Callable[[], None]) -> None:
-        self._prepare = prepare
+    def __init__(self, frame: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._frame = frame
         self._gave_up = False
         self._lock = asyncio.Lock()
 
@@ -62,10 +62,10 @@ class Prompter:
         """Ask whether the person at the terminal grants what *pending* asks for, now."""
         if self._gave_up or not has_person():
             return False
-        self._prepare()
-        _discard_typeahead()
-        echo(f"\nTool '{pending.tool}' waits: {pending.message}.", wrap=True)
-        line = await read_line("Grant it now? [Y/n] ")
+        with self._frame():
+            _discard_typeahead()
+            echo(f"\nTool '{pending.tool}' waits: {pending.message}.", wrap=True)
+            line = await read_line("Grant it now? [Y/n] ")
         self._gave_up = line is None
         return line is not None and line.strip().lower() in ("", *_YES)
 
@@ -79,10 +79,10 @@ class Prompter:
     async def ask(self, pending: Pending) -> Answer | None:
         """Return the answer of the person; None where they leave the question unanswered."""
         async with self._lock:
-            self._prepare()
-            _discard_typeahead()
-            _show(pending)
-            answer = await (_approval(pending) if pending.kind == "approval" else _input(pending))
+            with self._frame():
+                _discard_typeahead()
+                _show(pending)
+                answer = await (_approval(pending) if pending.kind == "approval" else _input(pending))
             self._gave_up = answer is None
             return answer
 
@@ -185,7 +185,7 @@ async def answer_as_operator(crib: "Crib", report: Callable[[str], None], *, ask
     They answer as the user of the operating system, who is not one of the callers.
     """
     queue, operator = asyncio.Queue[Pending](MAX_QUESTIONS), Caller(_os_user())
-    prompter = Prompter(lambda: None)
+    prompter = Prompter()
 
     def opened(pending: Pending) -> None:
         if pending.kind in ("approval", "input"):

@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -136,14 +137,21 @@ def _redirected(stream: TextIO, redirect: Callable[[TextIO], None]) -> Generator
         os.close(before)
 
 
-def log_to_stderr(*, tracebacks: bool, prepare: Callable[[], None] = lambda: None) -> None:
-    """Write warnings and errors to standard error, cleaned, each after *prepare*.
+def log_to_stderr(
+    *,
+    tracebacks: bool,
+    prepare: Callable[[], None] = lambda: None,
+    holds: Callable[[Callable[[], object]], bool] = lambda show: False,
+) -> None:
+    """Write warnings and errors to standard error, cleaned, each after *prepare*, or when what *holds* it shows it.
 
     Without *tracebacks*, those of tools that failed are left out.
     """
 
     def begin(record: logging.LogRecord) -> bool:
         if not tracebacks and getattr(record, "reference", None) is not None:
+            return False
+        if holds(partial(handler.handle, record)):
             return False
         prepare()
         return True

@@ -7,7 +7,10 @@ call of a model that has ended, and on a terminal what runs now. Known secrets a
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import Call, Content, Data, Emitted, Progress, Result
@@ -36,8 +39,30 @@ class CallTranscript:
         self._as_json = as_json
         self._is_over = is_over
         self._status_chars = 0
+        self._is_asking = False
+        self._held = deque[Callable[[], object]]()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Hold back what comes inside: the question to a person stays the last line."""
+        self.pause()
+        self._is_asking = True
+        try:
+            yield
+        finally:
+            self._is_asking = False
+            while self._held:
+                self._held.popleft()()
+
+    def holds(self, show: Callable[[], object]) -> bool:
+        """Return whether *show* is called later, as a question is open."""
+        if self._is_asking:
+            self._held.append(show)
+        return self._is_asking
 
     def show_event(self, event: "TaskEvent") -> None:
+        if self.holds(partial(self.show_event, event)):
+            return
         if isinstance(event, Progress):
             self.status(_progress_text(event))
         elif isinstance(event, Emitted) and not self._is_over():
@@ -92,6 +117,8 @@ class ChatTranscript(CallTranscript):
     def show(self, event: "RunEvent") -> None:
         from ..formats import TextDelta
 
+        if self.holds(partial(self.show, event)):
+            return
         if isinstance(event, TextDelta):
             super().pause()
             self._write_words(self._words.feed(event.text))
