@@ -1,15 +1,18 @@
 """`toolcrib list` and `toolcrib show`, and what is said of sources and command lines that do not work."""
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from toolcrib import Workbench
+from toolcrib import Source, Tool, Workbench
+from toolcrib.cli.sources import Opened
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -221,3 +224,68 @@ def test_a_tool_of_a_server_is_shown_with_its_source(toolcrib: Run, folder: Path
     shown = toolcrib("show", "mcp.json", "add")
     assert "\nSource    crib\n" in shown.stdout, shown.stderr
     assert "Defined" not in shown.stdout
+
+
+class Late(Source):
+    """A server that starts once a person was told that it is waited for."""
+
+    listed_at_start, required = True, False
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+        self.told = ""
+        self.runs = False
+
+    async def start(self) -> None:
+        while "\n" not in self.told:
+            await asyncio.sleep(0.01)
+            self.told += self.capsys.readouterr().err
+        self.runs = True
+
+    def tools(self) -> Sequence[Any]:
+        return [Tool(lambda a: a, name="late")] if self.runs else []
+
+
+def test_a_server_that_takes_long_to_start_is_waited_for_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("toolcrib.workbench.lifespan.PATIENCE_S", 0.01)
+    monkeypatch.setattr("toolcrib.cli.sources.SAY_AFTER_S", 0.1)
+    late = Late(capsys)
+    opened = Opened([late], {}, (), has_servers=True)
+    assert [spec.name for spec in opened.listed().specs()] == ["late"]
+    assert (late.told, opened.problems) == ("Waiting for Late to start, for at most 60 seconds ...\n", ())
+
+
+def test_only_the_servers_that_the_tool_can_be_in_are_started(
+    toolcrib: Run, folder: Path, environment: dict[str, str]
+) -> None:
+    serves = [environment["PROGRAM"], "serve", "tools.py", "--stdio"]
+    commands = {name: ["sh", "-c", f'touch {name}; exec "$0" "$@"', *serves] for name in ("first", "second", "third")}
+    (folder / "toolcrib.toml").write_text(
+        f"""[[source]]
+from = "tools.py"
+[[source]]
+command = {json.dumps(commands["first"])}
+prefix = "first_"
+[[source]]
+command = {json.dumps(commands["second"])}
+tools = "much"
+rename = {{ much = "many" }}
+[[source]]
+command = {json.dumps(commands["third"])}
+tools = "absent*"
+"""
+    )
+
+    def started() -> list[str]:
+        names = [name for name in commands if (folder / name).exists()]
+        for name in names:
+            (folder / name).unlink()
+        return names
+
+    for name, servers in ({"add": [], "first_add": ["first"], "many": ["second"], "absent": ["third"]}).items():
+        shown = toolcrib("show", name)
+        assert (shown.returncode, started()) == (0 if name != "absent" else 1, servers), shown.stderr
+    assert toolcrib("list").returncode == 0
+    assert started() == list(commands)

@@ -26,6 +26,7 @@ from ..core import (
 )
 from ..machinery import named_approvers
 from ..workbench.results import READERS
+from ..workbench.search import FINDERS
 from .app import Session, command, group
 from .arguments import CallWords, Source, ToolName, read_arguments, read_words, require_tool, to_json
 from .interrupts import DEFAULT_GRACE_S
@@ -85,6 +86,7 @@ def call(
         ask=prompter.ask_at_once,
         caller=session.caller,
         # A preview and `read_result` are calls of two processes.
+        tool=None if name in FINDERS else name,
         needs_store=key is not None or name in READERS or bool(session.call_options["max_result_chars"]),
     )
     sources.echo_problems()
@@ -93,7 +95,7 @@ def call(
         raise UsageError("--key needs a store, and its packages are missing: pip install 'toolcrib[auth]'.")
 
     async def work() -> int:
-        async with bench:
+        async with sources.started():
             if sources.has_servers and name not in bench.registry:
                 await _connect(bench, prompter, transcript)
             # `read_result` is not in the registry: there, what is no text is repaired.

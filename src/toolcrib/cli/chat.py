@@ -90,7 +90,7 @@ def chat(
     agent = Agent(provider, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
 
     async def work() -> int:
-        async with bench:
+        async with tools.started():
             conversation = Chat(agent, transcript, prompter, interrupts)
             try:
                 if prompt is not None:

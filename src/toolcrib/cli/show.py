@@ -78,7 +78,7 @@ def show(
         raise UsageError(f"Unexpected argument '{read.arguments[0][:60]}'. Write: toolcrib show SOURCE TOOL")
     output = session.output
     example = f"To show '{name}', name its source: toolcrib show tools.py {name}"
-    entries = session.open([*read.sources, *(source or ())], example=example)
+    entries = session.open([*read.sources, *(source or ())], tool=name, example=example)
     entry = entries.listed().registry.get(name)
     entries.echo_problems()
     if provider is not None:

@@ -6,7 +6,8 @@ The one file of the command that reads settings into a workbench; `check` report
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ..core import LoadError, ToolcribError
 from ..tools import load
 from ..workbench import Crib, Workbench
-from ..workbench.views import only_named
+from ..workbench.lifespan import name_of
+from ..workbench.views import known_names, only_named, prefixes_of
 from .arguments import SOURCE_FORMS
 from .terminal import LogFormatter, UsageError, echo, no_such
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ..workbench.settings import NamedSource, Settings
 
 CONNECT_TIMEOUT_S = 60.0
+SAY_AFTER_S = 2.0
+"""How long a server may take to start before a person is told what is waited for."""
 
 
 class Opened:
@@ -51,13 +55,33 @@ class Opened:
         crib.own(self.options.get("store"))
         return crib
 
+    @asynccontextmanager
+    async def started(self) -> AsyncGenerator[Workbench]:
+        """Start the workbench, and wait for its servers as long as the first start by `npx -y` may take."""
+        lifespan = self.bench.crib.lifespan
+        lifespan.patience_s = CONNECT_TIMEOUT_S
+
+        def say() -> None:
+            if names := ", ".join(map(name_of, lifespan.unlisted())):
+                echo(
+                    self.bench.redacted(f"Waiting for {names} to start, for at most {CONNECT_TIMEOUT_S:g} seconds ...")
+                )
+
+        timer = asyncio.get_running_loop().call_later(SAY_AFTER_S, say)
+        try:
+            async with self.bench as bench:
+                timer.cancel()
+                yield bench
+        finally:
+            timer.cancel()
+
     def listed(self) -> Workbench:
         """Return the workbench, with the tools of servers: they are known only once these have been connected to."""
         bench = self.bench
         if self.has_servers:
 
             async def connect() -> None:
-                async with bench:
+                async with self.started():
                     self.problems += tuple(map(bench.redacted, map(str, bench.problems)))
 
             logging.getLogger("toolcrib").setLevel(logging.ERROR)  # what cannot be loaded is in the problems
@@ -100,6 +124,7 @@ def open_sources(
     *,
     example: str,
     only: Sequence[str] = (),
+    tool: str | None = None,
     defaults: Mapping[str, Any] | None = None,
     follow: bool = False,
     needs_store: bool = False,
@@ -108,6 +133,8 @@ def open_sources(
     **options: Any,
 ) -> Opened:
     """Open all tools of *sources*, or where there are none, of the *settings*; of these *only* the named.
+
+    Servers that the *tool* cannot be in are left out, where one is named.
 
     *store* and *options* go before the settings, and these before *defaults*. With *follow* the workbench keeps up with
     what is saved in files; with *needs_store* there is a store for what waits.
@@ -121,9 +148,11 @@ def open_sources(
     log_fetches()
     listings = load_sources(listed, settings, followed=_followed if follow else None)
     problems = tuple(problem for source in listings for problem in source.problems)
-    has_servers = any(source.is_listed_at_start for source in listings)
     is_waiting = may_wait and any(source.source != () for source in listings)
-    settings = for_loaded(settings, listings, is_part=bool(only))
+    needed = listings if tool is None else _with_tool(tool, listings)
+    settings = for_loaded(settings, listings, is_part=bool(only) or needed != listings)
+    listings = needed
+    has_servers = any(source.is_listed_at_start for source in listings)
     if only:
         listings = _only(only, listings, is_complete=not (problems or has_servers))
     if problems and not is_waiting and not any(source.tools for source in listings):
@@ -197,6 +226,19 @@ def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_comple
         )
         for source in listings
         if source.is_listed_at_start or any(tool.spec.name in names for tool in source.tools)
+    ]
+
+
+def _with_tool(name: str, listings: "Sequence[LoadedSource]") -> "list[LoadedSource]":
+    """Return *listings* without the servers that the tool *name* cannot be in."""
+    is_known = any(tool.spec.name == name for source in listings for tool in source.tools)
+    owners = [source for source in listings if any(map(name.startswith, prefixes_of(source.source)))]
+    endings = {name[at:] for at in range(len(name))}  # one of them is the name of the tool at its server
+    return [
+        source
+        for source in listings
+        if not source.is_listed_at_start
+        or (not is_known and source in (owners or listings) and name in known_names(source.source, endings))
     ]
 
 

@@ -91,6 +91,7 @@ class Lifespan:
         self._starts: dict[int, SharedTask] = {}
         self._left: list[SourceLife] = []  # of an event loop that has ended
         self._is_closed = False
+        self.patience_s = PATIENCE_S
 
     @property
     def lives(self) -> "list[SourceLife]":
@@ -126,7 +127,7 @@ class Lifespan:
         """Wait for the first attempt of each source that is not required, but not for long."""
         attempts = [life.attempt for life in self._lives.values() if not life.attempt.done()]
         if attempts:
-            await asyncio.wait(attempts, timeout=PATIENCE_S)
+            await asyncio.wait(attempts, timeout=self.patience_s)
 
     async def run(self, source: Any) -> None:
         """Wait until *source* runs. Raises SetupError: at once where it has failed, and is being tried again."""
@@ -292,7 +293,7 @@ class SourceLife:
             await self._close(PATIENCE_S)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - it protects nothing
         while not self.is_running:
-            impatience = asyncio.get_running_loop().call_later(PATIENCE_S, self._report_slow)
+            impatience = asyncio.get_running_loop().call_later(self._lifespan.patience_s, self._report_slow)
             try:
                 await self.start(START_TIMEOUT_S)
             except Exception as error:

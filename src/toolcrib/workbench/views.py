@@ -168,11 +168,14 @@ def loaded_from(source: Any) -> Loaded:
     return joined(*source).load() if isinstance(source, list | tuple) else load(source)
 
 
-def known_names(source: Any) -> set[str]:
-    """Return the names that tools of *source* are known to have, also where it has not started."""
+def known_names(source: Any, assumed: Iterable[str] = ()) -> set[str]:
+    """Return the names that tools of *source* are known to have, also where it has not started.
+
+    Those at servers are the ones that these expect, and the *assumed*.
+    """
     if not isinstance(source, View):
-        return set(getattr(source, "expected", ()))
-    return source.known({name for part in source.sources for name in known_names(part)})
+        return {*getattr(source, "expected", ()), *assumed}
+    return source.known({name for part in source.sources for name in known_names(part, assumed)})
 
 
 def prefixes_of(source: Any) -> list[str]:
