@@ -246,7 +246,14 @@ async def arguments(world: World) -> None:
         world.see(await asyncio.to_thread(bench.call_sync, "read", {"profile": "ada"}))
 
 
-@door("Workbench.specs", "Workbench.check", "Workbench.needs_approval", "Workbench.would_ask", "Workbench.is_started")
+@door(
+    "Workbench.specs",
+    "Workbench.check",
+    "Workbench.dry_run",
+    "Workbench.needs_approval",
+    "Workbench.would_ask",
+    "Workbench.is_started",
+)
 async def profiles(world: World) -> None:
     with pytest.raises(AttributeError, match="is now"):
         world.crib.workbench(BOB).would_ask("use", {"profile": "work"})
@@ -257,6 +264,7 @@ async def profiles(world: World) -> None:
         for profile in ("work", "default", *NAMES):
             world.see(await bench.call("read", {"profile": profile}), await bench.check("use", {"profile": profile}))
             world.see(await bench.needs_approval("use", {"profile": profile}), bench.is_started)
+            world.see(await bench.dry_run("use", {"profile": profile}))
 
 
 @door("Crib.workbench", "Workbench.caller")

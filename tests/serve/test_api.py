@@ -19,7 +19,7 @@ from toolcrib.record import CallLog
 from toolcrib.serve import asgi_app
 from toolcrib.testing import doubles
 from toolcrib.tools.function import from_work
-from toolcrib.workbench import Ask, Limit
+from toolcrib.workbench import Ask, Limit, Rule, Rules
 
 ODD = "files/read a%2F?b#é"
 
@@ -102,6 +102,58 @@ def conforms(answer: httpx2.Response, schema: str, document: Any) -> bool:
     return jsonschema_rs.Draft202012Validator(whole).is_valid(answer.json())
 
 
+async def test_a_check_says_what_would_become_of_a_call_and_runs_nothing() -> None:
+    policy = Rules(
+        [
+            Rule(do="ask", tools="drop", where={"/name": "prod*"}),
+            Rule(do="deny", tools="drop", where={"/name": "/"}),
+            Rule(do="deny", tools="rows"),
+        ]
+    )
+    async with client(policy=policy) as api:
+        document = (await api.get("/api/openapi.json")).json()
+
+        async def check(name: str, arguments: Any) -> httpx2.Response:
+            return await api.post(f"/api/tools/{name}/check", json=arguments)
+
+        repaired = await check("add", {"a": 1, "b": "2"})
+        assert repaired.json() == {
+            "tool": "add",
+            "decision": "allow",
+            "repairs": [{"path": "/b", "from": "string", "to": "integer"}],
+        }
+        assert conforms(repaired, "Verdict", document)
+        decisions = [(await check("drop", {"name": name})).json()["decision"] for name in ("x", "prod 1", "/")]
+        assert decisions == ["allow", "ask", "deny"]
+        wrong = await check("drop", {"nam": "x"})
+        assert (wrong.status_code, wrong.json()["problems"][0]["path"]) == (422, "/nam")
+        assert [(await check(name, {})).status_code for name in ("rows", "none")] == [403, 404]
+        assert (await api.get("/api/tools/drop")).json()["rules"] == [
+            {"do": "ask", "always": False},
+            {"do": "deny", "always": False},
+        ]
+        assert (await api.get("/api/pending")).json()["pending"] == []
+
+
+async def test_checks_and_formats_count_as_lists_of_tools() -> None:
+    async with client(limits=[Limit(per="principal", rate="2/h", wait_s=0)]) as api:
+        assert (await api.post("/api/tools/add/check", json={"a": 1, "b": 2})).status_code == 200
+        assert (await api.get("/api/tools/add/formats")).status_code == 200
+        assert (await api.post("/api/tools/add/check", json={"a": 1, "b": 2})).status_code == 429
+
+
+async def test_a_tool_is_shown_as_each_provider_gets_it() -> None:
+    async with client() as api:
+        document = (await api.get("/api/openapi.json")).json()
+        by_name = {entry["format"]: entry for entry in (await api.get("/api/tools/add/formats")).json()["formats"]}
+        assert [*by_name] == ["openai", "openai_responses", "anthropic", "gemini", "bedrock", "mcp"]
+        assert by_name["anthropic"]["definition"]["input_schema"]["required"] == ["a", "b"]
+        assert all(entry["tokens"] > 10 for entry in by_name.values())
+        whole = {"$ref": "#/components/schemas/Definition", "components": document["components"]}
+        validator = jsonschema_rs.Draft202012Validator(whole)
+        assert all(map(validator.is_valid, by_name.values()))
+
+
 async def test_tools_are_listed_shown_and_called_under_any_name() -> None:
     async with client(odd_tool()) as api:
         document = (await api.get("/api/openapi.json")).json()
@@ -155,6 +207,8 @@ async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
         "/api/tools",
         "/api/tools/{name}",
         "/api/tools/{name}/call",
+        "/api/tools/{name}/check",
+        "/api/tools/{name}/formats",
         "/livez",
         "/readyz",
     ]

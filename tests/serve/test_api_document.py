@@ -22,7 +22,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
                 assert not takes(one["schema"], "") or one["name"] == "pointer"
                 assert takes(one["schema"], "a") or one["name"] in ("offset", "limit")
     assert found == {
-        "/api/tools/{name}": [("name", True)],
+        **{f"/api/tools/{{name}}{rest}": [("name", True)] for rest in ("", "/check", "/formats")},
         "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
         "/api/pending": [("after", False), ("limit", False)],
         "/api/pending/{id}/answer": [("id", True)],

@@ -43,6 +43,8 @@ async def test_a_grant_is_shown_given_listed_and_revoked() -> None:
         assert (code, refused["reason"]) == (422, "invalid")
         assert (await send("bob", "POST", f"{at}/answer", GRANT))[0] == 200
         assert [await status(city) for city in ("Oslo", "Oslo S", "Bergen")] == ["success", "success", "pending"]
+        checks = [await send("ada", "POST", "/api/tools/weather/check", {"city": city}) for city in ("Oslo", "Bergen")]
+        assert [check["decision"] for _, check in checks] == ["allow", "ask"]
         _, page = await send("ada", "GET", "/api/grants?limit=1")
         (grant,) = page["grants"]
         assert (grant["given_by"], grant["tools"], page["next"]) == ("bob", ["weather"], None)

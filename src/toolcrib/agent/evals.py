@@ -24,7 +24,6 @@ from .model import Model, ModelError, model_from_name, require_model
 from .outcome import Outcome, Trace
 from .scenarios import ExpectedCall, Scenario, ScenarioFile, read_scenarios
 
-_CHARS_PER_TOKEN = 4
 _REPLY_TOKENS = 100
 _MAX_SHOWN_CHARS = 300
 _FORMATS = {"responses": "openai_responses", **{name: name for name in ("openai", "anthropic", "gemini", "bedrock")}}
@@ -237,7 +236,7 @@ class _Eval:
         for name, of_tools in tool_tokens.items():
             usage = Usage()
             for scenario in self.values.scenario * runs:
-                text = (len(self.values.instructions) + len(scenario.prompt)) // _CHARS_PER_TOKEN
+                text = (len(self.values.instructions) + len(scenario.prompt)) // formats.CHARS_PER_TOKEN
                 steps = len(scenario.call) + 1
                 # Each request repeats what came before it.
                 before = _REPLY_TOKENS * steps * (steps - 1) // 2
@@ -334,7 +333,7 @@ def _assigned(matches: Sequence[Sequence[str]]) -> set[int]:
 
 def _tool_tokens(model: str, specs: Sequence[ToolSpec]) -> int:
     form = getattr(formats, _FORMATS.get(model.partition(":")[0], "openai"))
-    return len(json.dumps(form.tools(specs), ensure_ascii=False)) // _CHARS_PER_TOKEN
+    return len(json.dumps(form.tools(specs), ensure_ascii=False)) // formats.CHARS_PER_TOKEN
 
 
 def _sum(prices: Sequence[float | None]) -> float | None:

@@ -7,7 +7,7 @@ from .grants import Grants
 from .labels import UNTRUSTED, marked
 from .once import TASK_LIFE, lost, require_key, restored, settle, stored
 from .pending import PendingCalls, caller_names, is_approver
-from .pipeline import check, error_result, needs_approval, resolved, run
+from .pipeline import check, dry_run, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime, current_trail
 from .task import Patient, StepLog, TaskRun, caller_data, caller_of
 
@@ -33,6 +33,7 @@ __all__ = [
     "stored",
     "check",
     "current_trail",
+    "dry_run",
     "error_result",
     "keep",
     "lost",

@@ -224,6 +224,18 @@ async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
     return await _check_only(call, runtime, Trail())
 
 
+async def dry_run(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
+    """Do the same as `check`, and note in the metadata what the policy decides."""
+    trail = Trail()
+    result = await _check_only(call, runtime, trail, asks=True)
+    if result.error is None and trail.decision is not None and trail.decision.do == "ask":
+        assert trail.arguments is not None
+        if (grant := await _granted(trail.decision, trail.arguments, runtime)) is not None:
+            trail.decision = replace(trail.decision, do="allow", grant=grant.id)
+    _add_metadata(result, trail, runtime.redaction)
+    return result
+
+
 async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     """Return what `run` would ask a person for before the work, by the policy.
 

@@ -26,7 +26,7 @@ from .terminal import Line, Output, UsageError, no_such, one_line
 if TYPE_CHECKING:
     from ..workbench.settings import Settings
 
-FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mcp")
+FORMATS = tuple(name.replace("_", "-") for name in formats.PROVIDERS)
 
 _DESCRIBED = frozenset(
     {"type", "$ref", *UNIONS, "enum", "const", "items", "properties", "required", "default", "description"}

@@ -61,12 +61,15 @@ __all__ = [
     "turn_to_dict",
 ]
 
-# Most programs use one provider or two, so each module is imported on first use.
-_PROVIDERS = ("anthropic", "bedrock", "gemini", "mcp", "openai", "openai_responses")
+PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock", "mcp")
+"""The modules of providers. Most programs use one or two, so each is imported on first use."""
+
+CHARS_PER_TOKEN = 4
+"""By how many characters a token is estimated."""
 __getattr__ = lazy_names(
     __name__,
     {
-        **{name: f".{name}" for name in _PROVIDERS},
+        **{name: f".{name}" for name in PROVIDERS},
         "Accepts": ".accepts",
         "GEMINI": ".accepts",
         "RESPONSES": ".accepts",
@@ -83,4 +86,4 @@ __getattr__ = lazy_names(
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PROVIDERS})
+    return sorted({*globals(), *PROVIDERS})

@@ -3,29 +3,33 @@
 Everything is for the caller of the request: tools are those that they see, results are their own.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from .. import formats
 from ..call import settle
-from ..core import AnswerError, Pending, ToolError, ToolSpec
+from ..core import AnswerError, Call, Pending, ToolError, ToolSpec
 from ..machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
 from ..schema.json_text import JSONError, parse_json
-from ..workbench import Workbench
+from ..workbench import Rules, Workbench
+from ..workbench.lifespan import name_of
 from ..workbench.read_result import ResultContent, read_part
-from .api_calls import CallEndpoint, bench_for
+from .api_calls import CallEndpoint, answer_to, bench_for, read_arguments
 from .api_document import document
 from .api_tasks import invalid, page_of, task_routes
 from .callers import Callers
 from .problems import Refused
 from .wire import TooLarge, part_bytes, read_body, to_bytes
+
+R = TypeVar("R")
 
 _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_PART_CHARS = 256 * 1024
@@ -51,6 +55,8 @@ def api_routes(callers: Callers) -> Sequence[BaseRoute]:
     api = _API(callers)
     return [
         Route("/api/tools/{name}/call", CallEndpoint(callers), methods=["POST"]),
+        Route("/api/tools/{name}/check", api.check, methods=["POST"]),
+        Route("/api/tools/{name}/formats", api.formats),
         Route("/api/tools/{name}", api.tool),
         Route("/api/tools", api.tools),
         Route("/api/pending", api.pendings),
@@ -81,16 +87,30 @@ class _API:
         self._callers = callers
 
     async def tools(self, request: Request) -> Response:
-        specs = await self._specs(request)
-        return _json({"tools": [spec.to_dict() for spec in specs]})
+        bench, specs = await self._specs(request)
+        return _json({"tools": [_tool_data(spec, bench) for spec in specs]})
 
     async def tool(self, request: Request) -> Response:
-        name = unquote(request.path_params["name"])
-        specs = await self._specs(request)
-        match = next((spec for spec in specs if spec.name == name), None)
-        if match is None:
-            raise Refused(404, "Unknown tool", f"There is no tool '{name[:100]}'.", code="unknown_tool")
-        return _json(match.to_dict())
+        bench, spec = await self._spec(request)
+        policy = bench.crib.options["policy"]
+        rules = policy if isinstance(policy, Rules) else ()
+        about = [rule for rule in rules if rule.is_about(spec) and rule.is_for(bench.caller)]
+        decisions = [{"do": rule.do, "always": not rule.where and not rule.remembers} for rule in about]
+        return _json({**_tool_data(spec, bench), **({"rules": decisions} if decisions else {})})
+
+    async def formats(self, request: Request) -> Response:
+        _, spec = await self._spec(request)
+        return _json({"formats": [_definition(spec, name) for name in formats.PROVIDERS]})
+
+    async def check(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        call = Call(unquote(request.path_params["name"]), await read_arguments(request.scope, request.receive))
+        result = await self._counted(bench, lambda: bench.dry_run(call))
+        if result.error is not None:
+            return answer_to(result)
+        do = result.metadata.get("decision", {}).get("do", "allow")
+        repairs = result.to_dict(with_content=False).get("repairs", [])
+        return _json({"tool": result.tool, "decision": do, "repairs": repairs})
 
     async def pendings(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -196,7 +216,15 @@ class _API:
     async def openapi(self, request: Request) -> Response:
         return _json(document(request.scope.get("root_path", "")))
 
-    async def _specs(self, request: Request) -> Sequence[ToolSpec]:
+    async def _spec(self, request: Request) -> tuple[Workbench, ToolSpec]:
+        name = unquote(request.path_params["name"])
+        bench, specs = await self._specs(request)
+        match = next((spec for spec in specs if spec.name == name), None)
+        if match is None:
+            raise Refused(404, "Unknown tool", f"There is no tool '{name[:100]}'.", code="unknown_tool")
+        return bench, match
+
+    async def _specs(self, request: Request) -> tuple[Workbench, Sequence[ToolSpec]]:
         """Return what the caller sees, as it counts in the limits. Raises Refused."""
         bench = await self._bench(request)
 
@@ -204,13 +232,32 @@ class _API:
             await bench.results.look()
             return bench.specs(deferred=True)
 
+        return bench, await self._counted(bench, specs)
+
+    async def _counted(self, bench: Workbench, work: Callable[[], Awaitable[R]]) -> R:
+        """Return the value of *work*, which counts in the limits as a list of tools. Raises Refused."""
         try:
-            return await bench.count("tools/list", specs)
+            return await bench.count("tools/list", work)
         except ToolError as error:
             raise Refused(429, "Too many calls", error.message, code=error.code, **error.details) from None
 
     async def _bench(self, request: Request) -> Workbench:
         return await bench_for(self._callers, request.scope)
+
+
+def _tool_data(spec: ToolSpec, bench: Workbench) -> dict[str, Any]:
+    """Return *spec* as JSON data, with the name of its source if it is of one."""
+    source = bench.registry[spec.name].source if spec.name in bench.registry else None
+    return {**spec.to_dict(), **({} if source is None else {"source": name_of(source)})}
+
+
+def _definition(spec: ToolSpec, name: str) -> dict[str, Any]:
+    """Return what the models of a provider get of a tool, what is lost in it, and its tokens, about."""
+    form = getattr(formats, name)
+    (definition,) = form.tools([spec])
+    losses = [loss.to_dict() for loss in form.losses([spec]).get(spec.name, ())]
+    tokens = len(to_bytes(definition).decode()) // formats.CHARS_PER_TOKEN
+    return {"format": name, "definition": definition, "losses": losses, "tokens": tokens}
 
 
 async def _may_see(bench: Workbench, pending: Pending) -> bool:

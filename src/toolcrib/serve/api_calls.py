@@ -56,7 +56,7 @@ class CallEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         bench = await bench_for(self._callers, scope)
         try:
-            body = await _arguments(scope, receive)
+            body = await read_arguments(scope, receive)
         except EOFError:
             return
         trace, key = header(scope, b"traceparent") or None, _idempotency_key(bench, scope)
@@ -135,7 +135,7 @@ def _idempotency_key(bench: Workbench, scope: Scope) -> str | None:
         raise Refused(400, "Invalid idempotency key", error.message, code=error.code, retry=error.retry) from None
 
 
-async def _arguments(scope: Scope, receive: Receive) -> bytes | None:
+async def read_arguments(scope: Scope, receive: Receive) -> bytes | None:
     """Return the arguments of a call, JSON; None without a body.
 
     Raises Refused, and EOFError where the client leaves.

@@ -97,8 +97,37 @@ _SCHEMAS: _Object = {
             version=_TEXT,
             timeout_s={"type": "number"},
             deferred={"type": "boolean", "description": "Models have to search for it."},
+            source={"type": "string", "description": "The name of the source that it is of, such as a server."},
+            rules={
+                "type": "array",
+                "items": _object(do={"enum": ["allow", "deny", "ask"]}, always={"type": "boolean"}),
+                "description": "Of one tool: what the rules about it decide for the caller, the first that matches; "
+                "`always` where its arguments and what came before are nothing to the rule.",
+            },
         ),
         "description": "What a tool promises. Its schemas are JSON Schema 2020-12.",
+    },
+    "Definition": {
+        **_object(
+            format={"enum": ["openai", "openai_responses", "anthropic", "gemini", "bedrock", "mcp"]},
+            definition=_ANY,
+            losses={
+                "type": "array",
+                "items": _object(
+                    ["path", "keyword", "meaning"], **dict.fromkeys(("path", "keyword", "meaning"), _TEXT)
+                ),
+            },
+            tokens=_COUNT,
+        ),
+        "description": "A tool as a provider's models get it, what is lost in it, and about how many tokens it is.",
+    },
+    "Verdict": {
+        **_object(
+            tool=_TEXT,
+            decision={"enum": ["allow", "deny", "ask"]},
+            repairs={"type": "array", "items": _object(path=_TEXT, **{"from": _TEXT, "to": _TEXT})},
+        ),
+        "description": "What would become of a call whose arguments fit.",
     },
     "Content": {
         "oneOf": [
@@ -243,6 +272,29 @@ _PATHS: _Object = {
             "summary": "One tool.",
             "parameters": [_TOOL],
             "responses": _answer("The tool.", _ref("Tool")),
+        }
+    },
+    "/api/tools/{name}/formats": {
+        "get": {
+            "operationId": "show_formats",
+            "summary": "One tool as each provider's models get it.",
+            "parameters": [_TOOL],
+            "responses": _answer(
+                "A definition for each.", _object(formats={"type": "array", "items": _ref("Definition")})
+            ),
+        }
+    },
+    "/api/tools/{name}/check": {
+        "post": {
+            "operationId": "check_call",
+            "summary": "Whether arguments fit, and what would be decided. Nothing runs; it counts as a list of tools.",
+            "parameters": [_TOOL],
+            "requestBody": {
+                "description": "The arguments. Without a body there are none.",
+                "required": False,
+                "content": _json({"type": "object"}),
+            },
+            "responses": _answer("They fit. Where they do not, the problem has `problems`.", _ref("Verdict")),
         }
     },
     "/api/tools/{name}/call": {

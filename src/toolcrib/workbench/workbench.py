@@ -26,6 +26,7 @@ from ..call import (
     Runtime,
     TaskRun,
     check,
+    dry_run,
     error_result,
     keep,
     needs_approval,
@@ -817,6 +818,15 @@ class Workbench(Startable):
         """
         self._require_open()
         return await check(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
+
+    @at_home
+    async def dry_run(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[dict[str, Any]]:
+        """Do the same as `check`, with what the policy decides in `metadata["decision"]`, if there is a policy.
+
+        Grants count, answers do not: a call that a person has approved is one to ask about until it is made.
+        """
+        self._require_open()
+        return await dry_run(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
     @at_home
     async def needs_approval(self, tool: Any, /, *args: Any, **kwargs: Any) -> PendingKind | None:
