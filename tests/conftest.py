@@ -32,6 +32,8 @@ CleanEnv = Callable[..., Path]
 
 _skips: Counter[str] = Counter()
 _outcomes: Counter[str] = Counter()
+TESTS_PER_FREEZE = 100
+_tests: list[str] = []
 
 
 # Hypothesis asks no machine about time, and tries the same examples in every run.
@@ -76,6 +78,18 @@ def pytest_collection() -> Iterator[object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Keep what tests leave in caches out of later collections of garbage, too: it grows to millions of objects."""
+    try:
+        return (yield)
+    finally:
+        _tests.append(item.nodeid)
+        if len(_tests) % TESTS_PER_FREEZE == 0:
+            gc.collect()
+            gc.freeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
