@@ -57,6 +57,7 @@ def serve(path: str, process: int) -> None:
     import toolcrib.cli.lock
     import toolcrib.cli.serving
     import toolcrib.cli.show
+    import toolcrib.cli.worker
     import toolcrib.schema
     import toolcrib.serve
     import toolcrib.store

@@ -78,8 +78,12 @@ class Bench:
         return pending.id
 
     @contextmanager
-    def worker(self, name: str, *options: str, source: str = "tools.py") -> Generator["subprocess.Popen[str]"]:
-        command = [sys.executable, "-m", "toolcrib", "worker", source, "--store", self.url, *options]
+    def worker(
+        self, name: str, *options: str, source: str = "tools.py", is_forked: bool = True
+    ) -> Generator["subprocess.Popen[str]"]:
+        """Run a worker; one that is killed or frozen is not forked: only the signals that can be handled reach that."""
+        program = [self.environment["PROGRAM"]] if is_forked else [sys.executable, "-m", "toolcrib"]
+        command = [*program, "worker", source, "--store", self.url, *options]
         process = subprocess.Popen(
             command, cwd=self.folder, env={**self.environment, "WORKER": name}, stderr=subprocess.PIPE, text=True
         )
@@ -140,7 +144,7 @@ async def bench(tmp_path: Path, environment: dict[str, str], url: str) -> AsyncG
 
 
 async def test_where_a_worker_is_killed_another_one_goes_on_with_its_task(bench: Bench) -> None:
-    with bench.worker("A") as first:
+    with bench.worker("A", is_forked=False) as first:
         id = await bench.submit("dig")
         await bench.sees("dig begins at A")
         with bench.worker("B"):
@@ -242,7 +246,7 @@ async def test_a_task_whose_definition_is_gone_goes_to_another_after_a_minute(be
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 async def test_a_worker_that_was_frozen_and_overtaken_cannot_write(bench: Bench) -> None:
-    with bench.worker("A") as frozen:
+    with bench.worker("A", is_forked=False) as frozen:
         id = await bench.submit("dig")
         await bench.sees("dig begins at A")
         frozen.send_signal(signal.SIGSTOP)

@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -375,19 +374,19 @@ async def test_what_a_tool_says_itself_is_its_result(path: Path) -> None:
     assert (error.code, error.message) == ("unavailable", "Out of coal.")
 
 
-def started(path: Path, job: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, str(Path(__file__).with_name("night.py")), str(path), f"{path}.effects", job]
+def started(path: Path, job: str, python: str) -> "subprocess.Popen[str]":
+    command = [python, str(Path(__file__).with_name("night.py")), str(path), f"{path}.effects", job]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path) -> None:
-    process = started(path, "hang")
+async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path, forked_python: str) -> None:
+    process = started(path, "hang", forked_python)
     assert process.stdout is not None
     lines = [await asyncio.to_thread(process.stdout.readline) for _ in range(4)]
     process.kill()
     process.communicate()
     night, pay = [line.strip() for line in lines if line.startswith("task_")]
-    process = started(path, "go on")
+    process = started(path, "go on", forked_python)
     try:
         async with Crib([], store=path) as crib:
             pending = await question(crib)

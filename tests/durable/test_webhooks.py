@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from toolcrib.workbench import Rule, Rules
 from .receiver import SECRET, Receiver
 
 PROGRAM = Path(__file__).with_name("hooked.py")
+Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
 
 
 @tool(task=True, idempotent=True)
@@ -82,17 +83,23 @@ async def came(receiver: Receiver, count: int) -> list[dict[str, Any]]:
     return await asyncio.to_thread(receiver.wait, count)
 
 
-@contextmanager
-def started(path: Path, receiver: Receiver, lease_s: float = 30) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, str(PROGRAM), str(path), receiver.url, SECRET, str(lease_s)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+@pytest.fixture
+def started(path: Path, forked_python: str) -> Started:
+    """Runs `hooked.py` in a process, which is dead after the block."""
+
+    @contextmanager
+    def start(receiver: Receiver, lease_s: float = 30) -> Iterator["subprocess.Popen[str]"]:
+        command = [forked_python, str(PROGRAM), str(path), receiver.url, SECRET, str(lease_s)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    return start
 
 
 async def test_the_end_of_a_task_is_announced_and_not_what_is_in_it(path: Path) -> None:
@@ -188,51 +195,53 @@ async def test_a_slow_receiver_holds_up_no_task(path: Path) -> None:
     assert len({*receiver.ids()}) == len(ids)
 
 
-async def test_a_process_that_is_killed_before_the_receiver_has_it_leaves_it_to_the_next(path: Path) -> None:
+async def test_a_process_that_is_killed_before_the_receiver_has_it_leaves_it_to_the_next(
+    path: Path, started: Started
+) -> None:
     answer = threading.Event()
     with Receiver(lambda *_: 200 if answer.wait(60) else 500) as receiver:
         async with Crib([], store=Store(path)) as crib:
-            with started(path, receiver, lease_s=1):
+            with started(receiver, lease_s=1):
                 async with Crib([dig], store=store_at(path, receiver)) as submitting:
                     await submitting.tasks.stop()
                     id = await submitted(submitting, "dig", {"depth": 1})
                 await came(receiver, 1)
             answer.set()  # the first process is dead
-            with started(path, receiver):
+            with started(receiver):
                 messages = await came(receiver, 2)
             assert (await crib.tasks.get(id)).state == "ended"
     assert len({*receiver.ids()}) == 1
     assert [message["data"]["id"] for message in messages] == [id, id]
 
 
-async def test_of_two_processes_one_sends(path: Path) -> None:
+async def test_of_two_processes_one_sends(path: Path, started: Started) -> None:
     with Receiver() as receiver:
         async with Crib([dig], store=store_at(path, receiver)) as crib:
             await crib.tasks.stop()
-            with started(path, receiver), started(path, receiver):
+            with started(receiver), started(receiver):
                 ids = [await submitted(crib, "dig", {"depth": depth}) for depth in range(30)]
                 messages = await came(receiver, len(ids))
     assert sorted(message["data"]["id"] for message in messages) == sorted(ids)
     assert len(receiver.ids()) == len(ids)
 
 
-async def test_a_lost_task_is_announced_once_and_its_settlement_again(path: Path) -> None:
+async def test_a_lost_task_is_announced_once_and_its_settlement_again(path: Path, started: Started) -> None:
     with Receiver() as receiver:
         store = store_at(path, receiver)
         async with Crib([dig, pay], store=store) as crib:
             await crib.tasks.stop()
             id = await submitted(crib, "pay")
-            with started(path, receiver) as process:
+            with started(receiver) as process:
                 assert process.stdout is not None
                 assert await asyncio.to_thread(process.stdout.readline) == "hangs\n"
             await state(crib, id, "lost")
             for _ in range(2):
-                with started(path, receiver):
+                with started(receiver):
                     await came(receiver, 1)
             (entry,) = await store.ledger.lost()
             stored_result = {"content": [], "error": None, "metadata": {}, "times": [entry.started_at.isoformat()] * 2}
             assert await store.ledger.settle(entry, stored_result)
-            with started(path, receiver):
+            with started(receiver):
                 first, second = await came(receiver, 2)
         store.close()
     assert (first["type"], first["data"]["id"], first["data"]["state"]) == ("task.lost", id, "lost")

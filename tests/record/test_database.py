@@ -642,18 +642,19 @@ def run(path: Path, job: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture
-def start(path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+def start(path: Path, forked_python: str) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(job: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, str(WORKER), job, str(path)]
+        command = [forked_python, str(WORKER), job, str(path)]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         return started[-1]
 
     yield start
     for process in started:
-        process.kill()
-        process.communicate()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(25, marks=pytest.mark.full)])
@@ -667,7 +668,7 @@ async def test_kill_9_leaves_no_effect_without_its_start(
         assert process.stdout.readline() == "begun\n"
         await asyncio.sleep(moments.uniform(0.05, 0.5))
         process.kill()
-        process.wait()
+        process.communicate()
     store = Store(path)
     later = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + timedelta(seconds=database.LOST_TIMEOUT_S + 1))
     found = {one.call_id: one for one in await rows(later, limit=1_000_000)}
@@ -710,7 +711,7 @@ async def test_calls_of_other_processes_are_followed_and_one_that_died_is_lost(
         while ("c1", "started") not in followed:
             await asyncio.sleep(0.01)
         process.kill()
-        process.wait()
+        process.communicate()
         now += timedelta(hours=1)
         while ("c1", "lost") not in followed:
             await asyncio.sleep(0.01)

@@ -173,12 +173,11 @@ async def test_that_all_events_were_removed_is_named(store: Store) -> None:
     assert problem.startswith("Calls are listed (1), and there is no event at all: all were removed")
 
 
-def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path) -> None:
+def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path, forked_python: str) -> None:
     path = tmp_path / "store.db"
     for _ in range(2):
         workers = [
-            subprocess.Popen([sys.executable, WORKER, "work", path], stdout=subprocess.PIPE, text=True)
-            for _ in range(2)
+            subprocess.Popen([forked_python, WORKER, "work", path], stdout=subprocess.PIPE, text=True) for _ in range(2)
         ]
         for worker in workers:
             assert worker.stdout is not None

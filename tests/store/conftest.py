@@ -1,7 +1,6 @@
 """Stores in real databases: SQLite files, and, in `make test-all`, a PostgreSQL server of this run."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,12 +45,15 @@ Race = Callable[..., list[str]]
 
 
 @pytest.fixture
-def start(url: str, tmp_path: Path) -> Iterator[StartWorker]:
-    """Starts a process of `worker.py` on the database; it is ready when it has printed a line."""
+def start(url: str, tmp_path: Path, forked_python: str) -> Iterator[StartWorker]:
+    """Starts a process of `worker.py` on the database; it is ready when it has printed a line.
+
+    One that was killed is dead once `communicate` has returned.
+    """
     started: list[subprocess.Popen[str]] = []
 
-    def start(job: str, argument: str = "") -> "subprocess.Popen[str]":
-        command = [sys.executable, str(WORKER), job, url, str(tmp_path / "store.key"), argument]
+    def start(job: str, argument: str = "", python: str = forked_python) -> "subprocess.Popen[str]":
+        command = [python, str(WORKER), job, url, str(tmp_path / "store.key"), argument]
         started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         return started[-1]
 

@@ -157,7 +157,7 @@ async def test_a_store_that_another_process_has_open_is_not_replaced(tmp_path: P
     with pytest.raises(StoreError, match="is in use"):
         restore(store, file, ignore, replace=True)
     worker.kill()
-    worker.wait()
+    worker.communicate()
     restore(store, file, ignore, replace=True)
     assert await names(store) == ["one"]
     store.close()

@@ -339,7 +339,7 @@ async def test_a_process_that_is_killed_loses_only_what_it_had_not_stored(store:
     process.stdin.flush()
     assert process.stdout.readline() == "deleted\n"
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     assert [p.id for p in await pendings.waiting(now=NOW)] == ids
     assert await pendings.answer(ids[0], Approve(), by="alice", now=NOW)
 

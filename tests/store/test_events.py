@@ -278,7 +278,7 @@ async def test_what_a_killed_process_has_signed_verifies(store: Store, start: St
             process.stdout.readline()
     for process in processes:
         process.kill()
-        process.wait()
+        process.communicate()
     result = await verified(store)
     assert (result.problems, result.unsigned) == ([], 0)
     assert result.events >= 30

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -163,7 +164,7 @@ async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is
     start: StartWorker, store: Store
 ) -> None:
     ledger = store.ledger
-    process = start("hold key", "k")
+    process = start("hold key", "k", sys.executable)  # what is forked cannot be frozen
     assert process.stdout is not None
     assert process.stdin is not None
     assert process.stdout.readline() == "ready\n"
