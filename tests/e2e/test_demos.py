@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.full  # `make demo` runs them, and fails where one does not end as it says
 @pytest.mark.parametrize(
     ("script", "shown"),
     [
