@@ -2,9 +2,8 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -17,6 +16,7 @@ _LINK = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
 _CODE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page, as GitHub makes them of its headings."""
     text = _CODE.sub("", page.read_text())
@@ -39,14 +39,13 @@ def links(page: Path) -> list[str]:
     return [to for to in local if not re.match(r"[a-z]+:", to)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_the_links_of_the_pages_lead_somewhere() -> None:
     broken = []
-    for to in links(page):
+    for page, to in ((page, to) for page in PAGES for to in links(page)):
         path, _, anchor = to.partition("#")
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(to)
+            broken.append((str(page.relative_to(ROOT)), to))
     assert broken == []
 
 

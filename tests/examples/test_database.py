@@ -65,35 +65,33 @@ async def test_a_query_takes_parameters_and_says_when_there_is_more(ask: Ask) ->
     assert (await ask("query", sql=sql, parameters=[1], limit=2)).unwrap().more is False
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "DELETE FROM authors",
-        "INSERT INTO authors (name) VALUES ('x') RETURNING id",
-        "WITH x AS (SELECT 9) INSERT INTO authors (id, name) SELECT 9, 'x' FROM x",
-        "DROP TABLE authors",
-        "CREATE TABLE t (a)",
-        "CREATE TEMP TABLE t (a)",
-        "CREATE TEMP TABLE t AS SELECT 1",
-        "SELECT load_extension('x')",
-        "PRAGMA query_only = OFF",
-        "PRAGMA writable_schema = ON",
-        "PRAGMA journal_mode = WAL",
-        "BEGIN",
-        "VACUUM",
-        "ATTACH ? AS other",
-        "VACUUM INTO ?",
-    ],
-)
-async def test_what_does_more_than_read_is_denied(ask: Ask, database: Path, tmp_path: Path, sql: str) -> None:
+WRITES = """
+DELETE FROM authors
+INSERT INTO authors (name) VALUES ('x') RETURNING id
+WITH x AS (SELECT 9) INSERT INTO authors (id, name) SELECT 9, 'x' FROM x
+DROP TABLE authors
+CREATE TABLE t (a)
+CREATE TEMP TABLE t (a)
+CREATE TEMP TABLE t AS SELECT 1
+SELECT load_extension('x')
+PRAGMA query_only = OFF
+PRAGMA writable_schema = ON
+PRAGMA journal_mode = WAL
+BEGIN
+VACUUM
+ATTACH ? AS other
+VACUUM INTO ?
+"""
+
+
+async def test_what_does_more_than_read_is_denied(ask: Ask, database: Path, tmp_path: Path) -> None:
     before = database.read_bytes()
-    parameters = [str(tmp_path / "new.db")] if "?" in sql else []
-    assert failure(await ask("query", sql=sql, parameters=parameters)) == (
-        "denied",
-        "Statements here may only read: send one SELECT.",
-    )
-    assert database.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [database]
+    for sql in WRITES.strip().splitlines():
+        parameters = [str(tmp_path / "new.db")] if "?" in sql else []
+        refused = "denied", "Statements here may only read: send one SELECT."
+        assert failure(await ask("query", sql=sql, parameters=parameters)) == refused, sql
+        assert database.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [database]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from time import thread_time
 
 import pytest
@@ -23,14 +24,13 @@ from .. import fuzz
 from .encodings import ENCODINGS, ESCAPES, check_at_random, some_secrets, some_text
 
 
-@pytest.mark.parametrize("before", ["", "a", "ab", "abc", "user:"])
-@pytest.mark.parametrize("after", ["", "x", "xy", ":more"])
-def test_a_secret_inside_longer_base64_does_not_survive(before: str, after: str) -> None:
+def test_a_secret_inside_longer_base64_does_not_survive() -> None:
     secret = "hunter2-and-some-more"
-    encoded = base64.b64encode(f"{before}{secret}{after}".encode()).decode()
-    redacted = Redactor([secret]).redact(f"Authorization: Basic {encoded}")
-    assert "[secret]" in redacted
-    assert not any(encoded[start : start + 12] in redacted for start in range(len(encoded) - 11))
+    for before, after in product(("", "a", "ab", "abc", "user:"), ("", "x", "xy", ":more")):
+        encoded = base64.b64encode(f"{before}{secret}{after}".encode()).decode()
+        redacted = Redactor([secret]).redact(f"Authorization: Basic {encoded}")
+        assert "[secret]" in redacted
+        assert not any(encoded[start : start + 12] in redacted for start in range(len(encoded) - 11))
 
 
 def test_secrets_show_in_no_repr_and_short_ones_are_refused() -> None:
@@ -89,16 +89,15 @@ SECRETS = (
 )
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-@pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_is_redacted_in_each_encoding(name: str, secret: str) -> None:
-    redactor, rnd = Redactor([secret]), random.Random(1)
-    for _ in range(20):
-        encoded = ENCODINGS[name](secret, rnd)
-        shown = redactor.redact(f"(|{encoded}|)")
-        assert "[secret]" in shown
-        if name in ESCAPES:
-            assert shown == "(|[secret]|)"
+def test_a_secret_is_redacted_in_each_encoding() -> None:
+    for secret in SECRETS:
+        redactor, rnd = Redactor([secret]), random.Random(1)
+        for name, encode in ENCODINGS.items():
+            for _ in range(5):
+                encoded = encode(secret, rnd)
+                shown = redactor.redact(f"(|{encoded}|)")
+                assert "[secret]" in shown, (name, encoded)
+                assert shown == "(|[secret]|)" or name not in ESCAPES, (name, encoded)
 
 
 def test_what_is_added_to_a_copy_is_not_in_the_other() -> None:
