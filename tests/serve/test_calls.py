@@ -55,7 +55,9 @@ async def test_a_principal_sees_their_own_calls_page_by_page(crib: Crib) -> None
         wrong = (await http.get("/api/calls", params={"status": "error", "tool": "add"})).json()["calls"]
         assert [one["id"] for one in wrong] == [page["calls"][0]["id"]]
         one = (await http.get(f"/api/calls/{wrong[0]['id']}")).json()
+        events = one.pop("events")
         assert one == wrong[0] | {"arguments": None, "result": None}
+        assert [(event["kind"], event["id"], event["status"]) for event in events] == [("ended", one["id"], "error")]
         hour_ago = datetime.now(UTC) - timedelta(hours=1)
         for since, count in [
             ("2100-01-01T00:00:00Z", 0),

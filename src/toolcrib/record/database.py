@@ -25,9 +25,10 @@ from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
 from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
-from ..store.events import CHECKPOINT_INTERVAL_S, Event, fields_json
+from ..store.events import CHECKPOINT_INTERVAL_S, EVENTS, Event, fields_json
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
 from .calls import ASKED_FIRST, NEVER_RAN, had_effect, in_order_to_drop
+from .statistics import statistics
 
 _log = logging.getLogger("toolcrib")
 
@@ -37,6 +38,7 @@ _START_TIMEOUT_S = 2.0
 _FLUSH_TIMEOUT_S = 5.0
 _NOT_WRITTEN = "The call log cannot be written now"
 _LOOK_INTERVAL_S = 0.25
+_EVENTS_LOOKED_AT = 20_000
 _OVERLAP = 1_000
 """So many of the newest are looked at again: on PostgreSQL, rows can appear after some that have a higher number."""
 BATCH_INTERVAL_S = 0.1
@@ -682,21 +684,52 @@ class DatabaseCalls(Recorder):
         tool: str | None = None,
         principal: str | None = None,
         status: str | None = None,
+        rule: str | None = None,
         since: datetime | None = None,
+        until: datetime | None = None,
         before: str | None = None,
         limit: int = 100,
     ) -> Sequence[CallRecord]:
         """Return the newest calls first, at most *limit*; *before* is the id of the last one that was seen.
 
-        *tool* and *principal* are whole names; *since* is when the call began. Raises StoreError.
+        *tool*, *principal* and *rule* are whole names. Calls began from *since* on, and before *until*. Raises
+        StoreError.
         """
         query = CALLS.select().where(*self._filters(tool, principal, status, since))
+        if rule is not None:
+            query = query.where(_t.rule == encode_name(rule))
+        if until is not None:
+            query = query.where(_t.started_at < encode_time(until))
         if before is not None:
             # Of the same principal: that another's id is known here would be seen.
             last = select(_t.number).where(_t.id == encode_name(before), *self._filters(None, principal, None, None))
             query = query.where(_t.number < last.scalar_subquery())
         records = await self._select(query.order_by(_t.number.desc()).limit(limit))
         return [record for _, record in records]
+
+    async def statistics(
+        self, *, since: datetime, until: datetime, count: int, principal: str | None = None
+    ) -> dict[str, Any]:
+        """Return what `toolcrib.record.statistics` says of the calls in *count* parts of a time. Raises StoreError."""
+        work = partial(statistics, calls=CALLS, since=since, until=until, count=count, principal=principal)
+        return await self._store.transact(work, write=False)
+
+    async def events(self, record: CallRecord) -> Sequence[Mapping[str, Any]]:
+        """Return the events of *record* among the newest of the store, the oldest first. Raises StoreError.
+
+        Each has the names of its chain, its position there and its hash, and what it says.
+        """
+        newest = EVENTS.select().order_by(EVENTS.c.number.desc()).limit(_EVENTS_LOOKED_AT).subquery()
+        mark = json.dumps({"id": record.id})[1:-1].replace(": ", ":", 1)
+        its = select(newest).where(
+            newest.c.principal == encode_name(record.caller.principal), newest.c.fields.contains(mark, autoescape=True)
+        )
+        rows = await self._store.read(its.order_by(newest.c.number))
+        return [
+            {name: row[name] for name in ("chain", "position", "hash")}
+            | {"at": decode_time(row["at"]).isoformat(), **json.loads(row["fields"])}
+            for row in rows
+        ]
 
     async def follow(
         self, *, tool: str | None = None, principal: str | None = None, status: str | None = None

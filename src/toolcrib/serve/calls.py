@@ -5,11 +5,11 @@ as one that never was.
 """
 
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 _MAX_COUNT = 500
 _COUNT_INTERVAL_S = 5.0
 """How often tasks are counted at most."""
-_PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limit"})
+_PARAMETERS = frozenset({"tool", "principal", "status", "rule", "since", "until", "before", "limit"})
+_DEFAULT_AGE = timedelta(days=1)
+_DEFAULT_PARTS, _MAX_PARTS = 24, 200
 
 
 def call_routes(
     crib: Crib, identify: Identify = local_caller, *, sees_all: Callable[[Caller], bool] = lambda _: False
 ) -> list[Route]:
-    """Return `GET /api/calls` and `GET /api/calls/{id}`, of the call log of *crib*.
+    """Return `GET /api/calls`, `GET /api/calls/{id}` and `GET /api/stats`, of the call log of *crib*.
 
-    A page has `calls`, the newest first, and `next`, the `before` of the next page, or null. A caller for whom
+    A page has `calls`, the newest first, and `next`, the `before` of the next page, or null. Figures are of the calls
+    from `since` on, and before `until`, counted in so many `parts`: by default of a day, by the hour. A caller for whom
     *sees_all* holds sees all calls, and may filter by `principal`. Raises SetupError where the crib has no call log.
     """
     from ..record import DatabaseCalls
@@ -45,7 +48,11 @@ def call_routes(
     if not logs:
         raise SetupError("This crib has no call log. Give it a store: Crib(store=...), or [store] in the settings.")
     api = _Calls(logs[0], identify, sees_all)
-    return [Route("/api/calls", api.list_calls), Route("/api/calls/{id}", api.show_call)]
+    return [
+        Route("/api/calls", api.list_calls),
+        Route("/api/calls/{id}", api.show_call),
+        Route("/api/stats", api.show_statistics),
+    ]
 
 
 def recorded_routes(
@@ -95,43 +102,64 @@ class _Calls:
         self._sees_all = sees_all
 
     async def list_calls(self, request: Request) -> Response:
-        try:
-            principal = await self._principal(request)
-            query = request.query_params
-            if unknown := query.keys() - _PARAMETERS:
-                raise ValueError(f"There is no parameter '{min(unknown)[:60]}'. There are: {_names()}.")
-            limit = _limit(query.get("limit", "100"))
+        async def page(principal: str | None, query: Mapping[str, str]) -> Any:
+            limit = _count("limit", query.get("limit", "100"), _MAX_COUNT)
             if principal is not None and query.get("principal", principal) != principal:
-                return JSONResponse({"calls": [], "next": None})
+                return {"calls": [], "next": None}
             rows = await self._log.newest(
                 tool=query.get("tool"),
                 principal=query.get("principal") if principal is None else principal,
                 status=_status(query.get("status")),
-                since=_moment(query.get("since")),
+                rule=query.get("rule"),
+                since=_moment("since", query),
+                until=_moment("until", query),
                 before=query.get("before"),
                 limit=limit + 1,
             )
+            return {"calls": [*map(call_data, rows[:limit])], "next": rows[limit - 1].id if len(rows) > limit else None}
+
+        return await self._answer(request, page, _PARAMETERS)
+
+    async def show_call(self, request: Request) -> Response:
+        async def call(principal: str | None, _: Mapping[str, str]) -> Any:
+            record = await self._log.find(request.path_params["id"])
+            if record is None or principal not in (None, record.caller.principal):
+                raise _Refused(problem(404, "Unknown call", "There is no call with this id."))
+            return call_data(record, with_content=True) | {"events": await self._log.events(record)}
+
+        return await self._answer(request, call, None)
+
+    async def show_statistics(self, request: Request) -> Response:
+        async def figures(principal: str | None, query: Mapping[str, str]) -> Any:
+            until = _moment("until", query) or datetime.now(UTC)
+            since = _moment("since", query) or until - _DEFAULT_AGE
+            if since >= until:
+                raise ValueError("since is before until.")
+            count = _count("parts", query.get("parts", str(_DEFAULT_PARTS)), _MAX_PARTS)
+            return await self._log.statistics(since=since, until=until, count=count, principal=principal)
+
+        return await self._answer(request, figures, frozenset({"since", "until", "parts"}))
+
+    async def _answer(
+        self,
+        request: Request,
+        look: Callable[[str | None, Mapping[str, str]], Awaitable[Any]],
+        parameters: frozenset[str] | None,
+    ) -> Response:
+        """Return what *look* finds of whose calls may be seen; None for *parameters* takes any, and reads none."""
+        query = request.query_params
+        try:
+            principal = await self._principal(request)
+            if parameters is not None and (unknown := query.keys() - parameters):
+                names = ", ".join(sorted(parameters))
+                raise ValueError(f"There is no parameter '{min(unknown)[:60]}'. There are: {names}.")
+            return JSONResponse(await look(principal, query))
         except ValueError as error:
             return problem(400, "Invalid parameter", str(error))
         except _Refused as refused:
             return refused.response
         except StoreError:
-            return _unavailable()
-        page = rows[:limit]
-        is_last = len(rows) <= limit
-        return JSONResponse({"calls": [*map(call_data, page)], "next": None if is_last else page[-1].id})
-
-    async def show_call(self, request: Request) -> Response:
-        try:
-            principal = await self._principal(request)
-            record = await self._log.find(request.path_params["id"])
-        except _Refused as refused:
-            return refused.response
-        except StoreError:
-            return _unavailable()
-        if record is None or principal not in (None, record.caller.principal):
-            return problem(404, "Unknown call", "There is no call with this id.")
-        return JSONResponse(call_data(record, with_content=True))
+            return problem(503, "Call log unavailable", "The call log cannot be read now. The detail is in the log.")
 
     async def _principal(self, request: Request) -> str | None:
         """Return whose calls may be seen; None for everybody's."""
@@ -151,18 +179,10 @@ class _Refused(Exception):
         self.response = response
 
 
-def _unavailable() -> Response:
-    return problem(503, "Call log unavailable", "The call log cannot be read now. The detail is in the log.")
-
-
-def _names() -> str:
-    return ", ".join(sorted(_PARAMETERS))
-
-
-def _limit(text: str) -> int:
-    if re.fullmatch("[0-9]{1,8}", text) and 1 <= int(text) <= _MAX_COUNT:
+def _count(name: str, text: str, most: int) -> int:
+    if re.fullmatch("[0-9]{1,8}", text) and 1 <= int(text) <= most:
         return int(text)
-    raise ValueError(f"limit is a number from 1 to {_MAX_COUNT}.")
+    raise ValueError(f"{name} is a number from 1 to {most}.")
 
 
 def _status(text: str | None) -> str | None:
@@ -173,11 +193,11 @@ def _status(text: str | None) -> str | None:
     return text
 
 
-def _moment(text: str | None) -> datetime | None:
-    if text is None:
+def _moment(name: str, query: Mapping[str, str]) -> datetime | None:
+    if (text := query.get(name)) is None:
         return None
     try:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError("since is a time in ISO 8601, such as 2026-01-31T12:00:00Z.") from None
+        raise ValueError(f"{name} is a time in ISO 8601, such as 2026-01-31T12:00:00Z.") from None

@@ -35,5 +35,7 @@ class Role:
 
     def gives(self, caller: Caller, right: Right) -> bool:
         """Return whether *caller* has *right* by this role."""
-        members: Approvers = {"groups": self.groups, "principals": self.principals}
+        members: Approvers = {"groups": self.groups} if self.groups else {}
+        if self.principals:
+            members = {**members, "principals": self.principals}
         return right in self.may and is_approver(caller, members)

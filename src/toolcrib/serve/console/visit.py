@@ -28,7 +28,12 @@ _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
 MAX_FORM_BYTES = 16 * 1024 * 1024
 _MAX_FIELDS = 2000
-_ROOMS: Sequence[tuple[str, str, Right | None]] = [("", "Home", None), ("tools", "Tools", None)]
+_ROOMS: Sequence[tuple[str, str, Right | None]] = [
+    ("", "Home", None),
+    ("tools", "Tools", None),
+    ("calls", "Calls", None),
+    ("stats", "Figures", None),
+]
 
 Answer = ASGIApp
 
@@ -227,6 +232,8 @@ def _environment() -> Environment:
     )
     environment.filters["segment"] = lambda text: quote(str(text), safe="")
     environment.filters["pretty"] = lambda data: json.dumps(data, indent=2, ensure_ascii=False)
+    environment.filters["json_text"] = _json_text
+    environment.filters["query"] = urlencode
     environment.filters["moment"] = _moment
     return environment
 
@@ -234,6 +241,16 @@ def _environment() -> Environment:
 def _visible(value: Any) -> Any:
     """Return *value* with what cannot be seen in it escaped: others wrote most of what is shown."""
     return escaped(value, invisible=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _json_text(text: str | None) -> str:
+    """Return recorded JSON for people; what is not JSON (it may have been cut off) as it is."""
+    if text is None:
+        return "Not recorded."
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
 
 
 def _moment(text: str | None) -> Markup:

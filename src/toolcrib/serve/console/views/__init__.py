@@ -1,8 +1,9 @@
 """The pages of the console, by what they are about."""
 
+from .calls import PAGES as _CALLS
 from .home import PAGES as _HOME
 from .tools import PAGES as _TOOLS
 
-PAGES = (*_HOME, *_TOOLS)
+PAGES = (*_HOME, *_TOOLS, *_CALLS)
 
 __all__ = ["PAGES"]

@@ -1,0 +1,130 @@
+"""`/calls`: the log of calls, which goes on by itself; `/calls/ID`: one call; `/stats`: figures of many."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from ...callers import local_caller
+from ..visit import Answer, Page, Visit, redirect, render
+
+_FILTERS = ("tool", "principal", "status", "rule", "since", "until")
+_STATUSES = ("started", "success", "error", "pending", "lost")
+_GOOD = ("success", "started", "pending")
+_AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
+_PARTS = 24
+_HEIGHT = 120
+
+
+async def show_list(visit: Visit) -> Answer:
+    query = visit.request.query_params
+    filters = {name: query[name] for name in _FILTERS if query.get(name)}
+    before = query.get("before")
+    page = await visit.get("/api/calls", **filters, before=before, limit=50)
+
+    def address(**changes: str | None) -> str:
+        """Return the query of this list with other filters: a value, or None for none."""
+        return urlencode({name: value for name, value in {**filters, **changes}.items() if value is not None})
+
+    return render(
+        visit,
+        "calls.html",
+        calls=page["calls"],
+        following=page["next"],
+        filters=filters,
+        address=address,
+        before=before,
+        statuses=_STATUSES,
+        sees_all=visit.may("calls:all"),
+    )
+
+
+async def show_call(visit: Visit, id: str) -> Answer:  # noqa: A002
+    call = await visit.get(f"/api/calls/{id}")
+    related = []
+    if call["traceparent"]:
+        began = datetime.fromisoformat(call["started_at"])
+        near = {"since": (began - _AGES["hour"]).isoformat(), "until": (began + _AGES["hour"]).isoformat()}
+        page = await visit.get("/api/calls", **near, principal=call["principal"], limit=200)
+        trace = call["traceparent"].split("-")[1]
+        related = [other for other in page["calls"] if trace in (other["traceparent"] or "")]
+        related.sort(key=lambda other: other["started_at"])
+    return render(visit, "call.html", call=call, bars=_bars(related), curl=_curl(visit, call), test=_test(call))
+
+
+async def call_again(visit: Visit, id: str) -> Answer:  # noqa: A002
+    """Make a recorded call once more, and show the new one."""
+    call = await visit.get(f"/api/calls/{id}")
+    result = await visit.post(f"/api/tools/{call['tool']}/call", json.loads(call["arguments"] or "{}"))
+    page = await visit.get("/api/calls", tool=call["tool"], limit=20)
+    own = next((other["id"] for other in page["calls"] if other["call_id"] == result.get("call_id")), id)
+    return redirect(visit, f"/calls/{own}")
+
+
+async def show_statistics(visit: Visit) -> Answer:
+    age = visit.request.query_params.get("age", "day")
+    until = datetime.now(UTC)
+    since = until - _AGES.get(age, _AGES["day"])
+    figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat(), parts=_PARTS)
+    return render(visit, "stats.html", figures=figures, chart=_chart(figures["parts"]), ages=[*_AGES], age=age)
+
+
+def _bars(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return *calls* with where each begins and ends, in percent of the time that all of them took."""
+    moments = [datetime.fromisoformat(call["started_at"]) for call in calls]
+    ends = [at + timedelta(seconds=call["duration_s"] or 0) for at, call in zip(moments, calls, strict=True)]
+    if not calls:
+        return []
+    first, whole_s = min(moments), max((max(ends) - min(moments)).total_seconds(), 1e-6)
+    return [
+        {
+            **call,
+            "left": round(100 * (at - first).total_seconds() / whole_s, 2),
+            "width": round(max(0.5, 100 * (call["duration_s"] or 0) / whole_s), 2),
+        }
+        for at, call in zip(moments, calls, strict=True)
+    ]
+
+
+def _chart(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the columns of a chart of calls over time: heights in pixels of successes and of what failed."""
+    sums = [(sum(part["calls"].get(name, 0) for name in _GOOD), sum(part["calls"].values())) for part in parts]
+    most = max((total for _, total in sums), default=0) or 1
+    columns = [
+        {
+            "since": part["since"],
+            "calls": total,
+            "failed": total - good,
+            "height": round(_HEIGHT * total / most, 1),
+            "bad_height": round(_HEIGHT * (total - good) / most, 1),
+        }
+        for part, (good, total) in zip(parts, sums, strict=True)
+    ]
+    return {"columns": columns, "most": most, "height": _HEIGHT, "total": sum(total for _, total in sums)}
+
+
+def _curl(visit: Visit, call: dict[str, Any]) -> str:
+    arguments = (call.get("arguments") or "{}").replace("'", "'\\''")
+    key = "" if visit.callers.identify is local_caller else "  -H 'Authorization: Bearer KEY' \\\n"
+    return (
+        f"curl {visit.base_url}/api/tools/{call['tool']}/call \\\n{key}"
+        f"  -H 'Content-Type: application/json' \\\n  -d '{arguments}'"
+    )
+
+
+def _test(call: dict[str, Any]) -> str:
+    """Return a test that makes this call, and expects that it ends as it did."""
+    arguments = json.dumps(json.loads(call["arguments"])) if call.get("arguments") else "{}"
+    return (
+        f"async def test_{call['tool'].replace('-', '_')}(bench):\n"
+        f"    result = await bench.call({call['tool']!r}, {arguments!r})\n"
+        f"    assert result.status == {call['status']!r}\n"
+    )
+
+
+PAGES = (
+    Page("/calls", show_list, api="/api/calls"),
+    Page("/calls/*", show_call, api="/api/calls/{}"),
+    Page("/calls/*/again", call_again, method="POST"),
+    Page("/stats", show_statistics, api="/api/stats"),
+)
