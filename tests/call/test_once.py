@@ -387,6 +387,27 @@ async def test_a_verify_that_fails_leaves_it_unknown(path: Path) -> None:
     assert (result.error.code, result.error.retry) == ("lost", "never")
 
 
+async def test_what_was_approved_before_a_crash_is_asked_again_where_the_rule_asks_others_by_now(path: Path) -> None:
+    bank, leads = bank_open(), {"groups": ["leads"]}
+    for rule, is_asked in (
+        (Rule(do="ask", approvers=leads), False),
+        (Rule(do="ask", approvers={"groups": ["chiefs"]}), True),
+        (Rule(do="ask"), True),
+        (Rule(do="ask", approvers=leads, others_only=True), True),
+    ):
+        async with Workbench([bank], store=path, policy=Rules([rule])) as bench:
+            waiting = await bench.call("put", {"amount": 3}, idempotency_key="other")
+            assert waiting.pending is not None
+        who: Any = {"approved_by": "local", "approval": waiting.pending.digest, "approvers": leads}
+        async with (
+            after_a_crash(path, "put", **who),
+            Workbench([bank], store=path, policy=Rules([rule])) as bench,
+        ):
+            result = await bench.call("put", {"amount": 3}, idempotency_key="k")
+        assert (result.pending is not None) is is_asked, rule
+        path.unlink()
+
+
 async def test_what_a_person_has_approved_is_not_asked_again_unless_the_tool_has_changed(path: Path) -> None:
     bank = bank_open()
     rules = Rules([Rule(tools="put", do="ask")])

@@ -55,9 +55,14 @@ def keyed(key: object) -> Any:
     return {"toolcrib/idempotencyKey": key}
 
 
+def caller(headers: Any) -> Caller:
+    name, _, group = headers["user"].partition("/")
+    return Caller(name, groups=frozenset({group} if group else ()))
+
+
 @asynccontextmanager
 async def client(bank: Bank, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
-    app = asgi_app(Crib([bank], **options), lambda headers: Caller(headers["user"]))
+    app = asgi_app(Crib([bank], **options), caller)
     transport, headers = httpx2.ASGITransport(app), {"user": "ada"}
     async with (
         app.lifespan(),
@@ -206,6 +211,31 @@ async def test_over_mcp_a_key_needs_a_store_and_survives_an_approval(bank: Bank,
 
 async def settle(api: httpx2.AsyncClient, id: str, data: Any, user: str) -> httpx2.Response:
     return await api.post(f"/api/calls/{id}/settle", json=data, headers={"user": user})
+
+
+async def test_approvers_of_the_rule_list_and_settle_a_lost_call_and_others_do_not(bank: Bank, tmp_path: Path) -> None:
+    path, rules = tmp_path / "s.db", Rules([Rule(do="ask", approvers={"groups": ["leads"]})])
+    async with Crib([bank], store=path, policy=rules) as crib:
+        ada = crib.workbench(Caller("ada"))
+        waiting = (await ada.call("pay", {"amount": 3}, idempotency_key="k")).pending
+        assert waiting is not None
+        await crib.answer(waiting.id, Approve(), by=Caller("lin", groups=frozenset({"leads"})))
+        bank.hold.clear()
+        running = asyncio.create_task(ada.call("pay", {"amount": 3}, idempotency_key="k"))
+        while not bank.paid:
+            await asyncio.sleep(0.01)
+        entry = await crib.store.ledger.find("ada", "k")
+        bank.hold.set()
+        await running
+    assert entry is not None
+    assert (entry.approved_by, entry.approvers) == ("lin", {"groups": ["leads"]})
+    await leave_lost(tmp_path / "lost.db", "ada", approved_by="lin", approvers=entry.approvers)
+
+    async with client(bank, store=tmp_path / "lost.db", policy=rules) as api:
+        for user, count, status in (("eve", 0, 403), ("ada", 1, 403), ("lin", 0, 403), ("joe/leads", 1, 200)):
+            lost = (await api.get("/api/calls/lost", headers={"user": user})).json()["lost"]
+            assert len(lost) == count, user
+            assert (await settle(api, "run_1", {"done": True}, user)).status_code == status, user
 
 
 @pytest.mark.parametrize("is_done", [True, False])

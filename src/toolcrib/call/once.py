@@ -67,16 +67,16 @@ class Recalled(Exception):
 class Claim:
     """The claim of one call with an idempotency key. *document* is what it runs with.
 
-    `approved_by` is who has approved it already: its process died before it ended, and another run is the same call.
+    `approved` is the run that a person has approved already: its process died, and another run is the same call.
     """
 
-    __slots__ = ("approved_by", "document", "entry", "ledger", "runtime")
+    __slots__ = ("approved", "document", "entry", "ledger", "runtime")
     kind = "run"
 
     def __init__(self, document: CheckedArguments, runtime: Runtime, ledger: Ledger) -> None:
         call, caller = document.call, runtime.caller
         self.document, self.runtime, self.ledger = document, runtime, ledger
-        self.approved_by: str | None = None
+        self.approved: LedgerEntry | None = None
         own_id = f"{self.kind}_{token_hex(16)}"
         self.entry = LedgerEntry(
             id=own_id,
@@ -95,7 +95,7 @@ class Claim:
         if entry is not None:
             entry = await self._wait_for(entry)
         if entry is not None and entry.is_abandoned and entry.approval == self._approval():
-            self.approved_by = entry.approved_by
+            self.approved = entry
 
     async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:
         """Claim the call, so that it runs here and now. Raises as `recall` does.
@@ -117,7 +117,8 @@ class Claim:
 
         self.entry = replace(self.entry, arguments=await in_thread_if_long(arguments, document.call.arguments))
         if decision is not None and decision.by is not None:
-            self.entry = replace(self.entry, approved_by=decision.by, approval=self._approval())
+            approvers, approval = decision.approvers, self._approval()
+            self.entry = replace(self.entry, approved_by=decision.by, approval=approval, approvers=approvers)
 
     def _approval(self) -> str | None:
         """Return what an approval is bound to; None where it does not hold for another run."""

@@ -380,9 +380,11 @@ async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtim
     """
     if decision.do == "deny":
         raise _denied_by(decision, checked.tool)
-    if trail.lookup is not None and trail.lookup.approved_by is not None:
-        trail.decision = replace(decision, by=trail.lookup.approved_by)
-        return
+    if trail.lookup is not None and (approved := trail.lookup.approved) is not None:
+        is_own = decision.others_only and approved.approved_by == runtime.caller.principal
+        if not is_own and approved.approvers == decision.approvers:  # else the policy asks others by now
+            trail.decision = replace(decision, by=approved.approved_by)
+            return
     trail.decision = await _approve(decision, checked, runtime, trail, outer)
 
 

@@ -91,7 +91,7 @@ class TaskRun(Claim):
 
     def __init__(self, entry: LedgerEntry, steps: "StepLog") -> None:
         self.entry, self.steps = entry, steps
-        self.approved_by = None
+        self.approved = None
 
     @property
     def number(self) -> int:
@@ -102,7 +102,7 @@ class TaskRun(Claim):
         """Return it, for the arguments of this run. What was approved is not asked again, if it is still the same."""
         self.document, self.runtime = document, runtime
         if self.entry.approval is not None and self.entry.approval == self._approval():
-            self.approved_by = self.entry.approved_by
+            self.approved = self.entry
         return self
 
     async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:

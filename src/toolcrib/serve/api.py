@@ -176,7 +176,7 @@ class _API:
         if store is None or entry is None:
             raise Refused(404, "Unknown call", "There is no call with a key under this id.", reason="unknown")
         pending = _to_settle(entry)
-        if not await _may_see(bench, pending) or not await bench.crib.pending.allows(pending, by):
+        if not await _may_see(bench, pending) or not await bench.crib.pending.allows(pending, bench.caller):
             raise Refused(
                 403, "Not yours to settle", f"This is for others to settle{_WHO_MAY_ANSWER}", reason="foreign"
             )
@@ -265,14 +265,15 @@ async def _may_see(bench: Workbench, pending: Pending) -> bool:
 
 
 def _to_settle(entry: LedgerEntry) -> Pending:
-    """Return what `may_answer` is asked about a lost call: who may approve it may settle it.
+    """Return what is asked of a lost call: who may approve it may settle it.
 
     What another person has approved is not for its caller to settle.
     """
     others_only = entry.approved_by not in (None, entry.principal)
     message = f"Whether this call of '{entry.tool}' took effect is unknown."
     owner, at = (entry.principal, entry.thread), datetime.max.replace(tzinfo=UTC)
-    return Pending(entry.id, "approval", message, "", entry.tool, *owner, at, entry.arguments, others_only=others_only)
+    who = {"others_only": others_only, "approvers": entry.approvers}
+    return Pending(entry.id, "approval", message, "", entry.tool, *owner, at, entry.arguments, **who)
 
 
 async def _json_object(request: Request) -> dict[str, Any]:

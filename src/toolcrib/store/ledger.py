@@ -71,7 +71,7 @@ def _compile_now(_element: Now, compiler: Any, **_: Any) -> str:
     return DATABASE_NOW[compiler.dialect.name]
 
 
-_IN_BODY = ("arguments", "approved_by", "approval", "call")
+_IN_BODY = ("arguments", "approved_by", "approval", "approvers", "call")
 
 _t = LEDGER.c
 _COLUMNS = [column.name for column in LEDGER.columns]
@@ -299,7 +299,7 @@ class DatabaseLedger:
 
     def _row(self, entry: LedgerEntry, owner: str) -> dict[str, Any]:
         row = clear_columns(entry)
-        body = json.dumps({name: getattr(entry, name) for name in _IN_BODY})
+        body = json.dumps({name: value for name in _IN_BODY if (value := getattr(entry, name)) is not None})
         return row | {
             "state": entry.state,
             "owner": owner,
