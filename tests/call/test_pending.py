@@ -594,7 +594,7 @@ async def test_what_only_the_type_knows_is_checked_too_here_and_in_another_proce
     pending = waiting(await bench.call("pick"))
     assert (await refusal(bench, pending.id, Input(3))) == (
         "invalid",
-        f"'{pending.id}' waits for something else. The answer: it is odd.",
+        f"'{pending.id}' does not take this answer. The answer: it is odd.",
     )
     # Another workbench knows the JSON Schema only; what it let through is asked anew.
     await Workbench([pick], store=store).answer(pending.id, Input(3), by="alice")

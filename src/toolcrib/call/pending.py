@@ -145,7 +145,7 @@ class PendingCalls:
                 "foreign",
             )
         if (problem := await self._problem(pending, answer)) is not None:
-            raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
+            raise AnswerError(f"'{pending.id}' does not take this answer. {problem}", "invalid")
         grant = self.grants.proposed(pending, answer, by)
         if is_preview:
             return pending, grant

@@ -15,7 +15,7 @@ import typer
 from ..core import Answer, Approve, Caller, CallRecord, Deny, Pending, ToolcribError
 from ..schema.toml import to_toml
 from .app import Session, command, group
-from .prompts import outcome_of
+from .prompts import moment, outcome_of
 from .terminal import UsageError, counted, echo, one_line
 
 if TYPE_CHECKING:
@@ -78,32 +78,45 @@ async def approve(
     where: Annotated[
         str | None, typer.Option("--where", metavar="JSON", help='Conditions of these: \'{"/city": "Oslo*"}\'.')
     ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--tools", metavar="PATTERN", help="Tools of these, in place of the call's; repeatable."),
+    ] = None,
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="Run it with these arguments, all of them.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Grant what was shown without it.")] = False,
 ) -> None:
     """Approve a call: it runs, once, when it is made again. With --until, later ones run without a question."""
-    if until is None and where is None:
+    if until is None and where is None and not tools and arguments is None:
         await _answer(session, pending_id, Approve(), by, group)
         return
-    answer, person = _grant(until, where), Caller(by, groups=frozenset(group or ()))
+    answer, person = _approval(until, where, tools, arguments), Caller(by, groups=frozenset(group or ()))
     from .sources import open_sources
 
     sources = open_sources((), session.settings, example=_EXAMPLE, store=session.store, needs_store=True)
-    async with sources.crib as crib:  # with the tools: what is granted is bound to them
+    async with sources.crib as crib:  # with the tools: what is granted is bound to them, and they check arguments
         if not yes and (grant := await crib.preview(pending_id, answer, by=person)) is not None:
             raise UsageError(f"{one_line(grant.text)} Say so with --yes.")
         pending = await crib.answer(pending_id, answer, by=person)
     session.show(pending.to_dict(), text=outcome_of(answer, pending))
 
 
-def _grant(until: str | None, where: str | None) -> Approve:
-    try:
-        end = "conversation" if until == "conversation" else datetime.fromisoformat(until or "").astimezone()
-        conditions = json.loads(where or "{}")
-    except (ValueError, OverflowError):
-        raise UsageError(
-            "--until takes 'conversation', or a time as in 2026-01-31T18:00, and --where a JSON object."
-        ) from None
-    return Approve(until=end, where=conditions)  # type: ignore[arg-type]
+def _approval(until: str | None, where: str | None, tools: Sequence[str] | None, arguments: str | None) -> Approve:
+    end = until if until in (None, "conversation") else moment(until)
+    if end is None and (until is not None or where is not None or tools):
+        raise UsageError("--until takes 'conversation', or a time as in 18:00 or 2026-01-31T18:00.")
+    values = None if arguments is None else _json_object("--arguments", arguments)
+    return Approve(values, end, _json_object("--where", where or "{}"), tools or ())  # type: ignore[arg-type]
+
+
+def _json_object(option: str, text: str) -> dict[str, Any]:
+    from ..schema import parse_json
+
+    with suppress(ValueError):
+        if isinstance(value := parse_json(text), dict):
+            return value
+    raise UsageError(f"{option} takes a JSON object, each name once.")
 
 
 @command(grants, "list", takes=TAKES)

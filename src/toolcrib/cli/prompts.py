@@ -128,7 +128,7 @@ async def _approval(pending: Pending) -> Answer | None:
 
 async def _grant(pending: Pending, end: str) -> Approve | None:
     """Return the approval of this call and the next ones until *end*, once the person has seen what that means."""
-    until = end if end == "conversation" else _moment(end)
+    until = end if end == "conversation" else moment(end)
     if until is None:
         echo("That is not a time, such as 18:00 or 2026-01-31T18:00, nor 'conversation'.", wrap=True)
         return None
@@ -142,7 +142,7 @@ async def _grant(pending: Pending, end: str) -> Approve | None:
     return Approve(until=until) if line is not None and line.strip().lower() in _YES else None  # type: ignore[arg-type]
 
 
-def _moment(text: str) -> datetime | None:
+def moment(text: str) -> datetime | None:
     """Return the moment that a person has written, in their time zone: of a time alone, the next one."""
     now = datetime.now().astimezone()
     with suppress(ValueError, OverflowError):

@@ -21,9 +21,9 @@ class LedgerEntry:
     *is_idempotent*: another run changes nothing more. *fence* counts its runs. *is_own*: it was claimed just now, to be
     run here. *is_abandoned*: its process has not been heard of within its lease, so it is not known how far it came.
     *approved_by* is the person who approved it, as one of *approvers* where these are named, and *approval* the digest
-    of what they approved. *arguments* are JSON text, secrets redacted. Of a task, *call* is what runs, and its caller; *definition* the digest of what its tool
-    takes and returns, empty where any will do; *attempts* counts the runs whose process died. Treat it as a value. (Not
-    frozen: each call with a key makes two, and freezing costs 4 µs each.)
+    of what they approved. *arguments* are JSON text, secrets redacted. Of a task, *call* is what runs, and its caller;
+    *definition* the digest of what its tool takes and returns, empty where any will do; *attempts* counts the runs
+    whose process died. Treat it as a value. (Not frozen: each call with a key makes two, and freezing costs 4 µs each.)
     """
 
     id: str
