@@ -388,7 +388,8 @@ async def test_a_verify_that_fails_leaves_it_unknown(path: Path) -> None:
 
 
 async def test_what_was_approved_before_a_crash_is_asked_again_where_the_rule_asks_others_by_now(path: Path) -> None:
-    bank, leads = bank_open(), {"groups": ["leads"]}
+    bank = bank_open()
+    leads: Any = {"groups": ["leads"]}
     for rule, is_asked in (
         (Rule(do="ask", approvers=leads), False),
         (Rule(do="ask", approvers={"groups": ["chiefs"]}), True),

@@ -272,7 +272,7 @@ def _to_settle(entry: LedgerEntry) -> Pending:
     others_only = entry.approved_by not in (None, entry.principal)
     message = f"Whether this call of '{entry.tool}' took effect is unknown."
     owner, at = (entry.principal, entry.thread), datetime.max.replace(tzinfo=UTC)
-    who = {"others_only": others_only, "approvers": entry.approvers}
+    who: dict[str, Any] = {"others_only": others_only, "approvers": entry.approvers}
     return Pending(entry.id, "approval", message, "", entry.tool, *owner, at, entry.arguments, **who)
 
 
