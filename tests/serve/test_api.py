@@ -197,6 +197,7 @@ async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
         "/api/grants/{id}",
         "/api/openapi.json",
         "/api/pending",
+        "/api/pending/{id}",
         "/api/pending/{id}/answer",
         "/api/pending/{id}/preview",
         "/api/results/{handle}",

@@ -9,7 +9,9 @@ import httpx2
 import pytest
 
 from toolcrib import Caller, Crib, tool
+from toolcrib.record import DatabaseCalls
 from toolcrib.serve import asgi_app
+from toolcrib.store import Store
 from toolcrib.workbench import Ask, Rule, Rules
 
 LEADS = Rules([Rule(do="ask", approvers={"groups": ["leads"], "principals": ["alice"]})])
@@ -122,3 +124,39 @@ def test_what_others_wait_for_is_read_for_those_alone_who_may_be_approvers() -> 
     lead = Caller("lin", groups=frozenset({"leads"}))
     assert [LEADS.has_approver(one) for one in (lead, Caller("alice"), Caller("eve"))] == [True, True, False]
     assert not Rules([Rule(do="ask")]).has_approver(lead)
+
+
+async def test_a_question_says_who_answered_it_and_what_was_approved_before(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    log = DatabaseCalls(store, with_content=True)
+    async with client(policy=LEADS, store=store, recorder=log) as api:
+
+        async def question(id_: str, user: str) -> dict[str, Any]:
+            answer = await api.get(f"/api/pending/{id_}", headers={"user": user})
+            return {"status": answer.status_code, **answer.json()}
+
+        first = (await dropped(api, "old"))["pending"]
+        assert [(await question(first["id"], user))["status"] for user in ("ada", "eve", "alice")] == [200, 404, 200]
+        seen = await question(first["id"], "alice")
+        assert (seen["pending"], seen["state"], seen["may_answer"], seen["last_approved"]) == (
+            first,
+            "open",
+            True,
+            None,
+        )
+        assert (await question(first["id"], "ada"))["may_answer"] is False
+        url = f"/api/pending/{first['id']}/answer"
+        for digest, status in (("of another", 409), (1, 409), (first["digest"], 200)):
+            sent = await api.post(url, json={"kind": "approve", "digest": digest}, headers={"user": "alice"})
+            assert sent.status_code == status
+            assert sent.json().get("reason") == ("changed" if status == 409 else None)
+        seen = await question(first["id"], "ada")
+        assert (seen["state"], seen["answered_by"], seen["answer"]) == ("answered", "alice", "approve")
+        await dropped(api, "old")
+        await log.flush()
+        assert (await question(first["id"], "ada"))["state"] == "taken"
+        second = (await dropped(api, "new"))["pending"]["id"]
+        for user, text in (("ada", '{"name":"old"'), ("alice", '{"name":"old"'), ("lin/leads", None)):
+            last = (await question(second, user))["last_approved"]
+            assert (last and last["arguments"].replace(" ", "")[:13]) == text
+        assert (await question("pending_none", "ada"))["status"] == 404

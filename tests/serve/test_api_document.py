@@ -25,6 +25,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
         **{f"/api/tools/{{name}}{rest}": [("name", True)] for rest in ("", "/check", "/formats")},
         "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
         "/api/pending": [("after", False), ("limit", False)],
+        "/api/pending/{id}": [("id", True)],
         "/api/pending/{id}/answer": [("id", True)],
         "/api/pending/{id}/preview": [("id", True)],
         "/api/grants": [("after", False), ("limit", False)],
@@ -56,6 +57,7 @@ def test_a_call_may_have_no_body_and_an_answer_is_one_of_three_and_nothing_more(
         {"kind": "input", "value": 1},
     ):
         assert takes(schema, answer), answer
+        assert takes(schema, {**answer, "digest": "of what was shown"}), answer
         assert not takes(schema, {**answer, "more": 1}), answer
     assert body["required"] is True
     assert not takes(schema, {"kind": "input"})

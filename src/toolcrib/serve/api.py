@@ -18,6 +18,7 @@ from .. import formats
 from ..call import settle
 from ..core import AnswerError, Call, Pending, ToolError, ToolSpec
 from ..machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
+from ..record.calls import call_data
 from ..schema.json_text import JSONError, parse_json
 from ..workbench import Rules, Workbench
 from ..workbench.lifespan import name_of
@@ -32,6 +33,9 @@ from .wire import TooLarge, part_bytes, read_body, to_bytes
 R = TypeVar("R")
 
 _MAX_ANSWER_BYTES = 1024 * 1024
+_MAX_COMPARED = 50
+"""In so many of the newest calls of a tool the last is looked for that was approved."""
+_OF_LAST = ("id", "started_at", "answered_by", "arguments")
 _MAX_PART_CHARS = 256 * 1024
 """The most that a part of a large result has."""
 _WHO_MAY_ANSWER = (
@@ -60,6 +64,7 @@ def api_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/tools/{name}", api.tool),
         Route("/api/tools", api.tools),
         Route("/api/pending", api.pendings),
+        Route("/api/pending/{id}", api.question),
         Route("/api/pending/{id}/answer", api.answer, methods=["POST"]),
         Route("/api/pending/{id}/preview", api.preview, methods=["POST"]),
         Route("/api/grants", api.grants),
@@ -124,6 +129,42 @@ class _API:
             raise invalid("'after' is `next` of the page before.") from None
         return _json({"pending": [pending.to_dict() for pending in visible], "next": following})
 
+    async def question(self, request: Request) -> Response:
+        """Return one pending call, who has answered it, and the last call of its tool that a person approved."""
+        bench = await self._bench(request)
+        entry = await bench.crib.pending.store.get(request.path_params["id"])
+        if entry is None or not await _may_see(bench, entry.pending):
+            raise Refused(404, "Unknown pending call", "Nothing waits for you under this id.", reason="unknown")
+        pending, is_open = (
+            entry.pending,
+            entry.state == "open" and entry.pending.expires_at > bench.crib.pending.clock(),
+        )
+        data: dict[str, Any] = {
+            "pending": pending.to_dict(),
+            "state": "expired" if entry.state == "open" and not is_open else entry.state,
+            "answered_by": entry.by,
+            "answer": entry.answer and entry.answer.to_dict()["kind"],
+            "may_answer": is_open and await bench.crib.pending.allows(pending, bench.caller),
+            "last_approved": await self._last_approved(bench, pending) if pending.kind == "approval" else None,
+        }
+        return _json(data)
+
+    async def _last_approved(self, bench: Workbench, pending: Pending) -> dict[str, Any] | None:
+        """Return the last call like *pending* that was approved, where the log has arguments and the caller may see it:
+        they made it, or approved it, or see all calls.
+        """
+        log: Any = next((log for log in bench.crib.recorders if hasattr(log, "newest")), None)
+        if log is None or not log.with_content:
+            return None
+        caller = bench.caller
+        sees_all = caller.principal == pending.principal or self._callers.may(caller, "calls:all")
+        for call in await log.newest(
+            tool=pending.tool, principal=pending.principal, status="success", limit=_MAX_COMPARED
+        ):
+            if call.answered_by is not None and (sees_all or call.answered_by == caller.principal):
+                return {name: value for name, value in call_data(call, with_content=True).items() if name in _OF_LAST}
+        return None
+
     async def answer(self, request: Request) -> Response:
         bench, answer = await self._answer(request)
         with _refusals():
@@ -158,6 +199,10 @@ class _API:
         if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]
             raise Refused(status, title, f"This is for others to answer{_WHO_MAY_ANSWER}", reason="foreign")
+        digest = answer.pop("digest", None)
+        if waits is not None and digest not in (None, waits.pending.digest):
+            detail = "What waits is not what was shown: it has another `digest`. Look at it again, and answer that."
+            raise Refused(409, "Changed meanwhile", detail, reason="changed")
         return bench, answer
 
     async def lost(self, request: Request) -> Response:

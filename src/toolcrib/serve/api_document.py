@@ -62,6 +62,7 @@ _MOMENT: _Object = {"type": "string", "format": "date-time"}
 _TEXTS: _Object = {"type": "array", "items": {"type": "string"}}
 _COUNT: _Object = {"type": "integer", "minimum": 0}
 _ANY: _Object = {"type": "object"}
+_DIGEST: _Object = {"type": "string", "description": "That of what was shown: another one is a conflict, 409."}
 
 _SCHEMAS: _Object = {
     "Problem": {
@@ -79,7 +80,7 @@ _SCHEMAS: _Object = {
             retry_after_s={"type": "number"},
             reason={
                 "description": "Why an answer was not accepted.",
-                "enum": ["unknown", "expired", "replayed", "foreign", "invalid"],
+                "enum": ["unknown", "expired", "replayed", "foreign", "invalid", "changed"],
             },
         ),
         "description": "Problem details (RFC 9457).",
@@ -180,12 +181,32 @@ _SCHEMAS: _Object = {
         ),
         "description": "What a call waits for.",
     },
+    "Question": _object(
+        pending=_ref("Pending"),
+        state={"enum": ["open", "answered", "taken", "expired"]},
+        answered_by={"type": ["string", "null"]},
+        answer={"enum": ["approve", "deny", "input", None], "description": "Its kind, until the call has used it."},
+        may_answer={"type": "boolean", "description": "Whether the caller may answer it now."},
+        last_approved={
+            "oneOf": [
+                _object(
+                    **dict.fromkeys(("id", "answered_by"), _TEXT),
+                    started_at=_MOMENT,
+                    arguments={"type": ["string", "null"], "description": "JSON text, as far as the log has it."},
+                ),
+                {"type": "null"},
+            ],
+            "description": "The last call of this tool by the same principal that a person approved, where the call "
+            "log has arguments: one that the caller made or approved, or any with the right `calls:all`.",
+        },
+    ),
     "Answer": {
         "oneOf": [
             {
                 **_object(
                     ["kind"],
                     kind={"const": "approve"},
+                    digest=_DIGEST,
                     arguments=_ANY,
                     until={"anyOf": [{"const": "conversation"}, _MOMENT]},
                     where=_ANY,
@@ -195,9 +216,14 @@ _SCHEMAS: _Object = {
                 "it is a grant as well: of `tools`, where `where` holds.",
                 "additionalProperties": False,
             },
-            {**_object(["kind"], kind={"const": "deny"}, reason=_TEXT), "additionalProperties": False},
+            {**_object(["kind"], kind={"const": "deny"}, digest=_DIGEST, reason=_TEXT), "additionalProperties": False},
             {
-                **_object(kind={"const": "input"}, value={"description": "What was asked for."}),
+                **_object(
+                    ["kind", "value"],
+                    kind={"const": "input"},
+                    digest=_DIGEST,
+                    value={"description": "What was asked for."},
+                ),
                 "additionalProperties": False,
             },
         ],
@@ -334,6 +360,14 @@ _PATHS: _Object = {
                 "A page, the oldest first. It may have fewer than `limit`, or none, and be followed by another.",
                 _object(pending={"type": "array", "items": _ref("Pending")}, next={"type": ["string", "null"]}),
             ),
+        }
+    },
+    "/api/pending/{id}": {
+        "get": {
+            "operationId": "get_pending",
+            "summary": "What a call waits for, or waited for: who answered it, and what was approved last.",
+            "parameters": [_path("id", "The id of what is pending.")],
+            "responses": _answer("The question.", _ref("Question")),
         }
     },
     "/api/pending/{id}/answer": {

@@ -30,6 +30,7 @@ MAX_FORM_BYTES = 16 * 1024 * 1024
 _MAX_FIELDS = 2000
 _ROOMS: Sequence[tuple[str, str, Right | None]] = [
     ("", "Home", None),
+    ("approvals", "Approvals", None),
     ("tools", "Tools", None),
     ("calls", "Calls", None),
     ("stats", "Figures", None),

@@ -1,9 +1,10 @@
 """The pages of the console, by what they are about."""
 
+from .approvals import PAGES as _APPROVALS
 from .calls import PAGES as _CALLS
 from .home import PAGES as _HOME
 from .tools import PAGES as _TOOLS
 
-PAGES = (*_HOME, *_TOOLS, *_CALLS)
+PAGES = (*_HOME, *_APPROVALS, *_TOOLS, *_CALLS)
 
 __all__ = ["PAGES"]

@@ -1,0 +1,206 @@
+"""`/approvals`: what waits for a person, the answers to it, and what was approved for more than one call."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from starlette.responses import Response
+
+from ....schema.json_text import JSONError, parse_json
+from ..visit import Answer, Page, Problem, Visit, redirect, render
+
+_PER_PAGE = 50
+_GRANTS_BESIDE = 10
+_MAX_BOXES, _MAX_BOX_CHARS = 20, 200
+"""So many arguments have a box by which a grant is for their value alone, and so long are these."""
+_MASKS = ("**********", "[secret]")
+_SPANS = {"1": "one hour", "8": "eight hours", "24": "a day", "168": "a week", "720": "30 days"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A value of the arguments at *pointer*, and that of the last approved call: a *change* is new, changed or gone."""
+
+    pointer: str
+    name: str
+    text: str
+    before: str = ""
+    change: str = ""
+
+
+async def show_list(visit: Visit) -> Answer:
+    after = visit.request.query_params.get("after", "")
+    page = await visit.get("/api/pending", limit=_PER_PAGE, after=after)
+    if (mark := mark_of(page["pending"])) == visit.request.query_params.get("seen"):
+        return Response(status_code=204)
+    grants = await visit.get("/api/grants", limit=_GRANTS_BESIDE)
+    return render(visit, "approvals.html", page=page, grants=grants, after=after, mark=mark)
+
+
+def mark_of(pendings: Sequence[Mapping[str, Any]]) -> str:
+    """Return what tells a list of what waits from others: a page that has shown it leaves it alone."""
+    return sha256(" ".join(pending["id"] for pending in pendings).encode()).hexdigest()[:16]
+
+
+async def show_grants(visit: Visit) -> Answer:
+    grants = await visit.get("/api/grants", limit=_PER_PAGE, after=visit.request.query_params.get("after"))
+    return render(visit, "grants.html", grants=grants)
+
+
+async def revoke(visit: Visit, grant: str) -> Answer:
+    await visit.delete(f"/api/grants/{grant}")
+    return redirect(visit, "/approvals/grants")
+
+
+async def show(visit: Visit, pending: str, problem: Problem | None = None) -> Answer:
+    question = await visit.get(f"/api/pending/{pending}")
+    waits, last = question["pending"], question["last_approved"]
+    rows = rows_of(waits.get("arguments", "{}"), last and last["arguments"])
+    boxes = [row for row in rows if _has_box(row)][:_MAX_BOXES]
+    text = _pretty(waits.get("arguments", "{}"))
+    values = {
+        "question": question,
+        "pending": waits,
+        "text": text,
+        "last": last,
+        "rows": rows,
+        "boxes": boxes,
+        "spans": _SPANS,
+    }
+    status = 200 if problem is None else problem.status
+    return render(visit, "approval.html", status, problem=problem, form=visit.form, **values)
+
+
+async def preview(visit: Visit, pending: str) -> Answer:
+    """Show what an answer would grant, to whoever is to agree."""
+    try:
+        waits = (await visit.get(f"/api/pending/{pending}"))["pending"]
+        where = _data(str(visit.form.get("conditions") or "{}"), "Conditions are")
+        values = dict(_leaves(json.loads(waits.get("arguments", "{}"))))
+        names = {_pointer(path): value for path, value in values.items()}
+        where = {str(name): {"eq": names.get(str(name))} for name in visit.form.getlist("where")} | where
+        span = str(visit.form.get("until"))
+        until = (datetime.now(UTC) + timedelta(hours=int(span))).isoformat() if span in _SPANS else "conversation"
+        answer = {"kind": "approve", "until": until, **({"where": where} if where else {})}
+        digest = str(visit.form.get("digest"))
+        grant = (await visit.post(f"/api/pending/{pending}/preview", answer | {"digest": digest}))["grant"]
+    except Problem as problem:
+        return await show(visit, pending, problem)
+    return render(visit, "grant_preview.html", pending=waits, grant=grant, answer=json.dumps(answer), digest=digest)
+
+
+async def answer(visit: Visit, pending: str) -> Answer:
+    form = visit.form
+    try:
+        match form.get("kind"):
+            case "approve":
+                data: dict[str, Any] = {"kind": "approve"}
+            case "edit":
+                arguments = _data(str(form.get("arguments")), "Arguments are")
+                data = {"kind": "approve", "arguments": arguments}
+            case "grant":
+                data = _data(str(form.get("answer")), "An answer is")
+            case "input":
+                value = str(form.get("value", ""))
+                data = {"kind": "input", "value": _json(value) if form.get("as") == "json" else value}
+            case _:
+                data = {"kind": "deny", "reason": str(form.get("reason", ""))}
+        await visit.post(f"/api/pending/{pending}/answer", data | {"digest": str(form.get("digest"))})
+    except Problem as problem:
+        return await show(visit, pending, problem)
+    return redirect(visit, f"/approvals/{pending}")
+
+
+def rows_of(arguments: str, before: str | None) -> Sequence[Row]:
+    """Return the values of *arguments*, JSON text, beside those of *before*, if there is JSON in it."""
+    values = {path: _text(value) for path, value in _leaves(_exact(arguments))}
+    try:
+        last = None if before is None else {path: _text(value) for path, value in _leaves(_exact(before))}
+    except ValueError:  # the log has only its beginning
+        last = None
+    rows = list[Row]()
+    for path, text in values.items():
+        names = (_pointer(path), " / ".join(path), text)
+        if last is None or last.get(path) == text:
+            rows.append(Row(*names))
+        else:
+            rows.append(Row(*names, last.get(path, ""), "changed" if path in last else "new"))
+    # Of a list that was empty, what it has by now is new, and nothing is gone.
+    gone = {path: text for path, text in (last or {}).items() if path not in values and text not in ("[]", "{}")}
+    return rows + [Row(_pointer(path), " / ".join(path), "", text, "gone") for path, text in gone.items()]
+
+
+class _Number(str):
+    """A number as it is written: each digit of it is approved."""
+
+    __slots__ = ()
+
+
+def _exact(text: str) -> Any:
+    return json.loads(text, parse_float=_Number, parse_int=_Number)
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    if not items and path:
+        yield path, value
+    for name, member in items:
+        yield from _leaves(member, (*path, str(name)))
+
+
+def _text(value: Any) -> str:
+    """Return *value* for a person: a text in quotes where it could be taken for something else."""
+    if isinstance(value, _Number):
+        return str(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        json.loads(value)
+    except ValueError:
+        return value if value == value.strip() and value else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pretty(text: str) -> str:
+    """Return JSON *text* on several lines, where no digit of it is lost."""
+    data = json.loads(text)
+    return (
+        json.dumps(data, indent=2, ensure_ascii=False)
+        if json.loads(text, parse_float=str) == json.loads(json.dumps(data), parse_float=str)
+        else text
+    )
+
+
+def _pointer(path: Sequence[str]) -> str:
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
+
+
+def _has_box(row: Row) -> bool:
+    is_plain = row.change != "gone" and "*" not in row.pointer.split("/") and row.text not in ("{}", "[]", *_MASKS)
+    return is_plain and len(row.text) <= _MAX_BOX_CHARS
+
+
+def _json(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except JSONError as error:
+        raise Problem(422, "Not JSON", f"What you wrote is not valid JSON: {error}.") from None
+
+
+def _data(text: str, what: str) -> dict[str, Any]:
+    if not isinstance(data := _json(text), dict):
+        raise Problem(422, "Not an object", f'{what} a JSON object, as in {{"name": "value"}}.')
+    return data
+
+
+PAGES = (
+    Page("/approvals", show_list, api="/api/pending"),
+    Page("/approvals/grants", show_grants, api="/api/grants"),
+    Page("/approvals/grants/*/revoke", revoke, method="POST"),
+    Page("/approvals/*", show, api="/api/pending/{}"),
+    Page("/approvals/*/preview", preview, method="POST"),
+    Page("/approvals/*/answer", answer, method="POST"),
+)

@@ -1,0 +1,223 @@
+"""`/approvals`: what waits, what differs from before, each answer, two people at one, grants; and the first page."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from toolcrib import Caller, Context, Crib, Pending, tool
+from toolcrib.record import DatabaseCalls
+from toolcrib.serve import AuthenticationError
+from toolcrib.store import Store
+from toolcrib.workbench import Rule, Rules
+
+from .conftest import Browser, Open, fields_of
+
+RULES = Rules([Rule(name="payments", tools="pay", do="ask", message="Pay this?")], default="allow")
+LEADS = Rules([Rule(name="payments", tools="pay", do="ask", approvers={"principals": ["ann", "bob"]})], default="allow")
+
+
+@tool(destructive=True)
+def pay(to: str, amount: float, note: str = "") -> str:
+    """Pay somebody."""
+    return f"paid {amount:g} to {to}"
+
+
+@tool
+async def ship(context: Context, item: str) -> str:
+    """Ship an item."""
+    return f"{item} goes in {await context.ask('boxes', int, 'How many boxes?')} boxes"
+
+
+def identify(headers: Mapping[str, str]) -> Caller:
+    if "user" not in headers:
+        raise AuthenticationError("Log in at the host.", None)
+    return Caller(headers["user"])
+
+
+async def call(browser: Browser, name: str, **arguments: Any) -> dict[str, Any]:
+    """Call as who the browser is, at the door of programs."""
+    answer = await browser.post(f"/api/tools/{name}/call", json=arguments)
+    result: dict[str, Any] = answer.json()
+    return result
+
+
+async def waits_for(browser: Browser, name: str = "pay", **arguments: Any) -> str:
+    id_: str = (await call(browser, name, **arguments))["pending"]["id"]
+    return f"/approvals/{id_}"
+
+
+async def answer(browser: Browser, page: str, kind: str, **fields: Any) -> Any:
+    """Submit a form of *page*, as it was shown."""
+    shown = fields_of((await browser.get(page)).text)
+    return await browser.post(
+        f"{page}/answer", data={"token": shown["token"], "digest": shown["digest"], "kind": kind, **fields}
+    )
+
+
+async def test_an_approval_shows_what_will_run_and_runs_it_once(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        page = await waits_for(browser, to="bob\u200b", amount=5000)
+        listed = (await browser.get("/approvals")).text
+        assert page in listed
+        for place in ("/approvals", "/"):  # a page that shows all of it gets nothing new
+            (again,) = re.findall(r'hx-get="([^"]+)"', (await browser.get(place)).text)
+            assert (await browser.get(unescape(again))).status_code == 204
+        assert "Pay this?" in listed
+        shown = (await browser.get(page)).text
+        assert '<dd class="text">bob\\u200b</dd>' in shown
+        assert '<dd class="text">5000</dd>' in shown
+        assert "payments" in shown
+        done = await answer(browser, page, "approve")
+        assert (done.status_code, done.headers["location"]) == (303, page)
+        assert "Approved by you" in (await browser.get(page)).text
+        assert (await call(browser, "pay", to="bob\u200b", amount=5000))["status"] == "success"
+        assert "The call has gone on with it" in (await browser.get(page)).text
+
+
+async def test_what_differs_from_the_last_approved_call_is_marked(open_console: Open, tmp_path: Path) -> None:
+    store = Store(tmp_path / "console.db")
+    log = DatabaseCalls(store, with_content=True)
+    async with open_console(crib=Crib([pay], policy=RULES, store=store, recorder=log)) as browser:
+        assert "was" not in (await browser.get(await waits_for(browser, to="eve", amount=1))).text
+        await answer(browser, await waits_for(browser, to="bob", amount=5), "approve")
+        await call(browser, "pay", to="bob", amount=5)
+        await log.flush()
+        shown = (await browser.get(await waits_for(browser, to="bob", amount=5000, note="now"))).text
+        texts = unescape(re.sub("<[^>]*>", "", shown))
+        assert "5000 changed was 5" in texts
+        assert 'now changed was ""' in texts
+        assert "bob changed" not in texts
+
+
+async def test_arguments_are_changed_and_what_the_tool_does_not_take_stays_typed(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        page = await waits_for(browser, to="bob", amount=5000)
+        for text, status in (("{", 422), ("[]", 422), ('{"to": "bob", "amount": "half"}', 422)):
+            refused = await answer(browser, page, "edit", arguments=text)
+            assert refused.status_code == status
+            assert 'role="alert"' in refused.text
+            assert text.replace('"', "&#34;") in refused.text
+        assert (await answer(browser, page, "edit", arguments='{"to": "bob", "amount": 5}')).status_code == 303
+        assert "paid 5 to bob" in str(await call(browser, "pay", to="bob", amount=5000))
+
+
+async def test_a_denial_has_its_reason(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        page = await waits_for(browser, to="bob", amount=5000)
+        assert (await answer(browser, page, "deny", reason="too much")).status_code == 303
+        assert "Denied by you" in (await browser.get(page)).text
+        assert "too much" in str(await call(browser, "pay", to="bob", amount=5000))
+
+
+async def test_a_grant_is_shown_before_it_is_given_and_can_be_revoked(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        page = await waits_for(browser, to="bob", amount=5)
+        shown = fields_of((await browser.get(page)).text)
+        form = {"token": shown["token"], "digest": shown["digest"], "until": "8", "where": ["/to"]}
+        refused = await browser.post(f"{page}/preview", data={**form, "conditions": '{"/amuont": 1}'})
+        assert refused.status_code == 422
+        asked = await browser.post(f"{page}/preview", data={**form, "conditions": '{"/amount": {"le": 100}}'})
+        assert "where /to is &#34;bob&#34; and /amount is at most 100" in asked.text
+        assert (await browser.get("/api/grants")).json()["grants"] == []
+        assert (
+            await browser.post(f"{page}/answer", data={**fields_of(asked.text), "kind": "grant"})
+        ).status_code == 303
+        assert (await call(browser, "pay", to="bob", amount=7))["status"] == "success"
+        (grant,) = (await browser.get("/approvals.json")) and (await browser.get("/api/grants")).json()["grants"]
+        until = datetime.fromisoformat(grant["expires_at"])
+        assert timedelta(hours=7) < until - datetime.now(UTC) <= timedelta(hours=8)
+        assert "Revoke" in (await browser.get("/approvals")).text
+        gone = await browser.submit(f"/approvals/grants/{grant['id']}/revoke")
+        assert gone.headers["location"] == "/approvals/grants"
+        assert "Revoke" not in (await browser.get("/approvals/grants")).text
+        assert (await call(browser, "pay", to="bob", amount=8))["status"] == "pending"
+
+
+async def test_the_second_of_two_people_is_told_who_was_first(open_console: Open) -> None:
+    async with open_console(pay, policy=LEADS, identify=identify) as browser:
+        browser.headers["user"] = "eve"
+        page = await waits_for(browser, to="bob", amount=5)
+        await browser.get("/approvals")
+        assert "It is for others to answer: ann, bob" in (await browser.get(page)).text
+        sessions: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
+        for user in ("ann", "bob"):
+            browser.headers["user"] = user
+            browser.cookies.clear()
+            await browser.get(page)
+            sessions[user] = fields_of((await browser.get(page)).text), dict(browser.cookies)
+        for user, status in (("ann", 303), ("bob", 409)):
+            fields, cookies = sessions[user]
+            browser.headers["user"] = user
+            browser.cookies.clear()
+            browser.cookies.update(cookies)
+            reply = await browser.post(f"{page}/answer", data={**fields, "kind": "approve"})
+            assert reply.status_code == status
+        assert "Approved by ann" in reply.text
+        assert "Approve once" not in reply.text
+
+
+async def test_what_is_not_what_was_shown_is_not_approved(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        page = await waits_for(browser, to="bob", amount=5)
+        other = fields_of((await browser.get(await waits_for(browser, to="bob", amount=5000))).text)
+        reply = await browser.post(f"{page}/answer", data={**other, "kind": "approve"})
+        assert reply.status_code == 409
+        assert "Changed meanwhile" in reply.text
+        assert (await call(browser, "pay", to="bob", amount=5))["status"] == "pending"
+
+
+async def test_a_question_of_a_tool_is_answered(open_console: Open) -> None:
+    async with open_console(ship) as browser:
+        page = await waits_for(browser, "ship", item="a lathe")
+        assert "How many boxes?" in (await browser.get(page)).text
+        wrong = await answer(browser, page, "input", **{"as": "json", "value": '"many"'})
+        assert wrong.status_code == 422
+        assert (await answer(browser, page, "input", **{"as": "json", "value": "2"})).status_code == 303
+        assert "a lathe goes in 2 boxes" in str(await call(browser, "ship", item="a lathe"))
+
+
+async def test_what_waits_for_others_is_not_there(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES, identify=identify) as browser:
+        browser.headers["user"] = "ann"
+        page = await waits_for(browser, to="bob", amount=5)
+        browser.headers["user"] = "eve"
+        await browser.get("/")
+        for path in (page, page + ".json"):
+            assert (await browser.get(path)).status_code == 404
+        assert page not in (await browser.get("/approvals")).text
+
+
+async def test_of_thousands_that_wait_a_page_shows_some(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        store, now = browser.crib.pending.store, datetime.now(UTC)  # type: ignore[attr-defined]
+        for number in range(120):
+            about = Pending(
+                f"pending_{number}",
+                "approval",
+                "Pay this? " * 500,
+                f"d{number}",
+                "pay",
+                "local",
+                "default",
+                now + timedelta(hours=1),
+                "{}",
+            )
+            await store.open(about, now=now)
+        page = await browser.get("/approvals")
+        assert len(page.content) < 150_000
+        assert page.text.count("/approvals/pending_") == 50
+        (link,) = re.findall(r'href="(/approvals\?after=[^"]+)"', page.text)
+        assert "pending_50" in (await browser.get(link)).text
+
+
+async def test_the_first_page_has_what_waits_what_is_down_and_settings(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        page = await waits_for(browser, to="bob", amount=5)
+        shown = (await browser.get("/")).text
+        assert page in shown
+        assert "claude mcp add --transport http toolcrib http://127.0.0.1:8642/mcp</pre>" in shown
+        assert "Not available" not in shown
+        assert "YOUR_KEY" not in shown
