@@ -14,6 +14,7 @@ RUN useradd --uid 10001 --create-home toolcrib && install -d -o toolcrib -g tool
 COPY --from=build /opt/toolcrib /opt/toolcrib
 # Others reach a container, so nobody enters without a key.
 ENV PATH=/opt/toolcrib/bin:$PATH XDG_DATA_HOME=/data XDG_CACHE_HOME=/data/cache \
+    TOOLCRIB_STORE_URL=/data/toolcrib/store.db \
     TOOLCRIB_SERVER_HOST=0.0.0.0 TOOLCRIB_SERVER_KEYS=true
 WORKDIR /tools
 USER toolcrib

@@ -10,6 +10,7 @@ from ..core import Caller, ToolAuth, ToolcribError
 from .app import Session, command, group
 from .arguments import Port, Principal, complete_provider
 from .login import log_in, read_secret
+from .store import opened_stores
 from .terminal import UsageError
 
 if TYPE_CHECKING:
@@ -148,9 +149,8 @@ async def providers(session: Session) -> None:
 @command(auth, "rotate-key", takes=TAKES)
 async def rotate_key(session: Session) -> None:
     """Seal everything in the store with a new key. Servers go on meanwhile."""
-    async with session.crib() as crib:
-        assert crib.database is not None  # `Session.crib` opens one
-        count = await crib.database.rotate_key()
+    with opened_stores(session) as stores:
+        count = sum([await database.rotate_key() for database, _ in stores])
     session.show({"sealed": count}, text=f"Sealed again: {count} values.")
 
 

@@ -51,10 +51,27 @@ SettledBy = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who
 
 
 @command(pending, "list", takes=TAKES)
-async def list_pending(session: Session, principal: _Principal = None) -> None:
+async def list_pending(
+    session: Session,
+    principal: _Principal = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also those in the store of the user, which are of no project.")
+    ] = False,
+) -> None:
     """List the calls that wait, the oldest first."""
+    from ..workbench.credentials import store_of, vault_store
+
     async with session.crib(with_grants=False) as crib:
         data = [question.to_dict() for question in await crib.pendings(principal=principal)]
+    store = store_of(session.settings, session.store)
+    user_store = vault_store(session.settings, store, session.store)
+    if every and user_store is not store and user_store.file is not None and user_store.file.exists():
+        session.store = str(user_store.file)
+        async with session.crib(with_grants=False) as crib:
+            questions = await crib.pendings(principal=principal)
+        data += [{**question.to_dict(), "store": session.store} for question in questions]
+        if questions:
+            echo(f"Those in the store of the user are answered with --store {session.store}")
     session.show(data, columns=("id", "kind", "principal", "tool", "message"))
 
 

@@ -24,7 +24,7 @@ from ..tools import Permissions, Tool
 from ..tools.git import is_git_address
 from ..workbench import Workbench
 from ..workbench.config import LoadedSource, has_all, load_sources
-from ..workbench.credentials import CALLBACK_PATH, store_of
+from ..workbench.credentials import CALLBACK_PATH, store_of, vault_store
 from ..workbench.settings import (
     NAME,
     SCHEMA,
@@ -294,18 +294,23 @@ def _store_answers(settings: Settings, where: str | None) -> Iterator[Finding]:
     if find_spec("sqlalchemy") is None:
         yield Finding("missing", "pip install 'toolcrib[store]'", "store")
         return
-    subject = "store"
     try:
         store = store_of(settings, where)
     except ToolcribError as error:
-        yield Finding("problem", str(error), subject)
+        yield Finding("problem", str(error), "store")
         return
+    yield from _answers_of(store, "store")
+    if (vault := vault_store(settings, store, where)) is not store:
+        yield from _answers_of(vault, "store of the vault")
+
+
+def _answers_of(store: "Store", subject: str) -> Iterator[Finding]:
     try:
         if store.file is not None and not store.file.exists():
             yield Finding("missing", f"{store.place}: not made yet; it is when it is first used", subject)
             return
         yield Finding("ok", f"{store.place}: reachable; {_tables(store)}", subject)
-        subject = "key of the store"
+        subject = f"key of the {subject}"
         yield _key_answer(store, subject)
     except Exception as error:
         yield Finding("problem", str(error) or type(error).__name__, subject)

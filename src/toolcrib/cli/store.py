@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ from .terminal import UsageError, counted, echo, is_terminal
 
 if TYPE_CHECKING:
     from ..store import Store
+    from ..store.tables import Schema
 
 store = group("Copies of the store, and what it has of one caller.")
 
@@ -26,18 +29,25 @@ _Of = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="The caller, as in
 
 
 @contextmanager
-def _store(session: Session) -> "Generator[Store]":
-    """Open the store, with the tables of all rooms."""
+def opened_stores(session: Session) -> "Generator[list[tuple[Store, Sequence[Schema] | None]]]":
+    """Open the store, with the tables of all rooms, and where another one has the vault, that with which tables."""
     from .. import auth as auth  # before its file: it says which extra is missing
     from ..auth.sealed import AUTH
     from ..record.database import RECORD
-    from ..serve.console.sessions import SESSIONS
-    from ..serve.keys import KEYS
+    from ..workbench.credentials import vault_store
 
+    tables = [AUTH, RECORD]
+    if find_spec("mcp") is not None:  # the extra `serve`, without which there are no keys
+        from ..serve.console.sessions import SESSIONS
+        from ..serve.keys import KEYS
+
+        tables += [KEYS, SESSIONS]
     with session.opened_store() as database:
-        for schema in (AUTH, RECORD, KEYS, SESSIONS):
-            database.use(schema)
-        yield database
+        vault = vault_store(session.settings, database, session.store)
+        for store in (database, vault):
+            for schema in tables:
+                store.use(schema)
+        yield [(database, None), *([] if vault is database else [(vault, [AUTH])])]
 
 
 @contextmanager
@@ -75,12 +85,13 @@ async def backup(session: Session, file: _File) -> None:
     """
     from ..store.copies import back_up
 
-    with _store(session) as database, _progress("Pages") as progress:
+    with opened_stores(session) as ((database, _), *others), _progress("Pages") as progress:
         keys = await asyncio.to_thread(back_up, database, file, lambda done, total: progress(f"{done} of", total))
         place = database.keys.place
     data = {"file": str(file), "size_bytes": file.stat().st_size, "keys": None if keys is None else str(keys)}
     where = f"The keys stay in {place}." if keys is None else f"The keys: {keys}."
-    session.show(data, text=f"Copied: {file}. {where}")
+    vaults = [f" The vault is in another: toolcrib store backup FILE --store {vault.place}" for vault, _ in others]
+    session.show(data, text=f"Copied: {file}. {where}{''.join(vaults)}")
 
 
 @command(store, "restore", takes=TAKES)
@@ -92,7 +103,7 @@ async def restore(
     """Put a copy in the place of the store, and its keys beside those that are there."""
     from ..store import copies
 
-    with _store(session) as database, _progress("Pages") as progress:
+    with opened_stores(session) as ((database, _), *_), _progress("Pages") as progress:
         keys = await asyncio.to_thread(
             copies.restore, database, file, lambda done, total: progress(f"{done} of", total), replace=replace
         )
@@ -107,8 +118,11 @@ async def export(session: Session, principal: _Of) -> None:
     """Print what the store has of a caller, always as JSON. Keys, tokens and secrets of the vault are left out."""
     from ..store import principals
 
-    with _store(session) as database, _progress("Rows") as progress:
-        tables = await principals.export(database, principal, progress)
+    tables: dict[str, list[Any]] = {}
+    with opened_stores(session) as stores, _progress("Rows") as progress:
+        for database, schemas in stores:
+            for name, rows in (await principals.export(database, principal, progress, schemas)).items():
+                tables.setdefault(name, []).extend(rows)
     session.output.json({"principal": principal, **tables})
 
 
@@ -121,15 +135,18 @@ async def forget(
     """Delete what the store has of a caller, also while servers run. Providers are told by `toolcrib auth revoke`."""
     from ..store import principals
 
-    with _store(session) as database:
-        counts = {name: number for name, number in (await principals.count(database, principal)).items() if number}
+    with opened_stores(session) as stores:
+        counts: Counter[str] = Counter()
+        for database, schemas in stores:
+            counts += Counter(await principals.count(database, principal, schemas))
         if not counts:
             raise ToolcribError(f"The store has nothing of '{principal}'.")
         if not yes:
             await _require_consent(principal, ", ".join(f"{number} {name}" for name, number in counts.items()))
+        counts.clear()
         with _progress("Deleted") as progress:
-            counts = await principals.forget(database, principal, progress)
-    counts = {name: number for name, number in counts.items() if number}
+            for database, schemas in stores:
+                counts += Counter(await principals.forget(database, principal, progress, schemas))
     total = counted(sum(counts.values()), "row")
     session.show({"principal": principal, "deleted": counts}, text=f"Deleted: {total} of '{principal}'.")
 

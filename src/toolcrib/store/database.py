@@ -43,6 +43,9 @@ from .webhook import Topic, Webhook
 
 T = TypeVar("T")
 
+PROJECT_STORE = ".toolcrib/store.db"
+"""The file of a project's own store, beside its settings."""
+
 _BUSY_S = 10
 _PATIENCE = {
     "connect_timeout": str(_BUSY_S),
@@ -69,7 +72,7 @@ _REASONS = {
     "malformed": "the file is damaged; restore it from a copy, or move it away to begin with an empty one",
     "not a database": "the file is not a database; move it away, or name another one",
     "locked": "another process has kept it locked for too long",
-    "unable to open": "the file cannot be opened; check its folder and its permissions",
+    "unable to open": "it cannot be opened; check its folder and permissions, or name another with url in [store]",
     "has no equivalent in encoding": "its encoding lacks a character; move it to a database in UTF-8",
     "54000": "a name is too long for its index, which takes about 2,700 bytes",
 }
@@ -543,6 +546,8 @@ def make_file(path: Path) -> None:
     # For the owner alone, from the first moment; what SQLite puts beside it gets the same mode.
     with suppress(FileExistsError, PermissionError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.parent.name == Path(PROJECT_STORE).parent.name and not (ignore := path.parent / ".gitignore").exists():
+            ignore.write_text("*\n")  # neither the store nor its key is for a repository
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

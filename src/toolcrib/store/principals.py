@@ -14,7 +14,7 @@ from sqlalchemy import Column, Connection, Delete, Select, Table, func, select, 
 
 from ..core import StoreError
 from .events import EVENTS
-from .tables import Sealed, decode_bytes, decode_name, decode_time, encode_name
+from .tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name
 
 if TYPE_CHECKING:
     from .database import Database, Row
@@ -29,23 +29,25 @@ Progress = Callable[[str, int], object]
 """Is called with the name of a table and the number of rows that were done."""
 
 
-async def count(store: "Database", principal: str) -> dict[str, int]:
-    """Return how many rows of each table are of *principal*. Raises StoreError."""
+async def count(store: "Database", principal: str, schemas: Sequence[Schema] | None = None) -> dict[str, int]:
+    """Return how many rows of each table, or of those of *schemas*, are of *principal*. Raises StoreError."""
     counts: dict[str, int] = {}
-    for table, owner in _owned(store):
+    for table, owner in _owned(schemas or store.schemas):
         query = select(func.count().label("number")).select_from(table).where(owner == encode_name(principal))
         (row,) = await store.transact(partial(_rows, query), write=False)
         counts[_name(table)] = row["number"]
     return counts
 
 
-async def export(store: "Database", principal: str, progress: Progress) -> dict[str, list[dict[str, Any]]]:
+async def export(
+    store: "Database", principal: str, progress: Progress, schemas: Sequence[Schema] | None = None
+) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of *principal* as JSON data, by table, opened but for the secrets of the vault.
 
     What does not open is null, and is logged. Raises StoreError.
     """
     tables: dict[str, list[dict[str, Any]]] = {}
-    for table, owner in _owned(store):
+    for table, owner in _owned(schemas or store.schemas):
         key, data = list(table.primary_key), tables.setdefault(_name(table), [])
         query = table.select().where(owner == encode_name(principal)).order_by(*key).limit(_BATCH)
         rows = await store.transact(partial(_rows, query), write=False)
@@ -57,10 +59,12 @@ async def export(store: "Database", principal: str, progress: Progress) -> dict[
     return tables
 
 
-async def forget(store: "Database", principal: str, progress: Progress) -> dict[str, int]:
+async def forget(
+    store: "Database", principal: str, progress: Progress, schemas: Sequence[Schema] | None = None
+) -> dict[str, int]:
     """Delete the rows of *principal*, and return how many of each table they were. Raises StoreError."""
     counts: dict[str, int] = {}
-    for table, owner in _owned(store):
+    for table, owner in _owned(schemas or store.schemas):
         name, key = _name(table), list(table.primary_key)
         first_rows = select(*key).where(owner == encode_name(principal)).limit(_BATCH)
         delete, counts[name] = table.delete().where(tuple_(*key).in_(first_rows)), 0
@@ -87,8 +91,8 @@ def _delete(statement: Delete, connection: Connection) -> int:
     return connection.execute(statement).rowcount
 
 
-def _owned(store: "Database") -> Iterator[tuple[Table, Column[Any]]]:
-    for schema in store.schemas:
+def _owned(schemas: Sequence[Schema]) -> Iterator[tuple[Table, Column[Any]]]:
+    for schema in schemas:
         for table, column in schema.principals.items():
             if column is not None:
                 yield table, table.c[column]

@@ -98,12 +98,31 @@ class Credentials:
 
 
 def store_of(settings: "Settings", where: str | Path | None = None) -> "Store":
-    """Return the store at *where*, else that of *settings*, with their keys. Raises SetupError."""
+    """Return the store at *where*, else that of *settings*, which is beside their file, with their keys.
+
+    Without a file it is that of the user. Raises SetupError.
+    """
+    from ..store import Store
+    from ..store.database import PROJECT_STORE
+
+    at = settings.values.store
+    place = settings.path(at.url or (PROJECT_STORE if settings.file else None)) if where is None else where
+    return Store(place, key=settings.path(at.key), keep_keys_s=settings.values.calls.keep_keys_s)
+
+
+def vault_store(settings: "Settings", store: "Store", where: str | Path | None = None) -> "Store":
+    """Return the store of the vault: *store*, of `store_of`, if it is named; else that of the user, for all projects.
+
+    It is closed with *store*.
+    """
     from ..store import Store
 
     at = settings.values.store
-    place = settings.path(at.url) if where is None else where
-    return Store(place, key=settings.path(at.key), keep_keys_s=settings.values.calls.keep_keys_s)
+    if settings.file is None or at.url or where is not None:
+        return store
+    user_store = Store(key=settings.path(at.key))
+    store.on_close(user_store.close)
+    return user_store
 
 
 def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
@@ -137,13 +156,15 @@ def configured(
     """Return the `store`, the `broker` and the `recorder` made as *settings* say; those of *options* go before them.
 
     A store that was made is for the caller to close: see `Crib.own`. With *default_store*, there is one also where the
-    settings name none: the file in the user's data folder. Raises SetupError.
+    settings name none: that of `store_of`. Raises SetupError.
     """
     values = settings.values
     parts: dict[str, Any] = {}
     store, is_given = options.get("store"), "store" in options
+    vault = where = store
     if isinstance(store, str | Path) or (not is_given and (values.store.url or values.store.key or default_store)):
-        store = parts["store"] = store_of(settings, store)
+        store = parts["store"] = store_of(settings, where)
+        vault = vault_store(settings, store, where)
     if settings.webhooks:
         if store is None or not hasattr(store, "webhooks"):
             raise SetupError("'webhook' in [tasks] or [pending] needs a store, as in url in [store].")
@@ -152,12 +173,12 @@ def configured(
         parts["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
     if "broker" not in options and (values.auth or values.secret or values.providers or stores_grants):
-        parts["broker"] = _broker(settings, store)
+        parts["broker"] = _broker(settings, vault)
     return parts
 
 
 def _broker(settings: "Settings", store: Any) -> Broker:
-    """Return the broker that the settings describe; grants are in *store*, if there is one."""
+    """Return the broker that the settings describe; grants are in the *store* of the vault, if there is one."""
     from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
 
     values = settings.values
