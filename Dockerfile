@@ -7,7 +7,7 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md ./
 COPY src src
-RUN python -m venv /opt/toolcrib && /opt/toolcrib/bin/pip install --no-cache-dir -c constraints.txt ".[serve,auth,postgres,sandbox]"
+RUN python -m venv /opt/toolcrib && /opt/toolcrib/bin/pip install --no-cache-dir -c constraints.txt ".[serve,sandbox]"
 
 FROM python:3.13-slim
 RUN useradd --uid 10001 --create-home toolcrib && install -d -o toolcrib -g toolcrib -m 0700 /data

@@ -30,7 +30,6 @@ class Client:
     model: str
     make: Callable[..., Any]
     package: str
-    extra: str
     request: Any
     whole: Any
     pieces: tuple[Any, ...]
@@ -77,7 +76,6 @@ CLIENTS = [
         "openai:m",
         _keyed(OpenAIChat, "m"),
         "openai",
-        "openai",
         openai.ASKED,
         openai.completion({"content": "I add.", "tool_calls": [openai.tool_call()]}, "tool_calls"),
         tuple(openai.CHUNKS),
@@ -89,7 +87,6 @@ CLIENTS = [
     Client(
         "responses:m",
         _keyed(OpenAIResponses, "m"),
-        "openai",
         "openai",
         openai.ASKED,
         openai.response(openai.MESSAGE, openai.CALLED),
@@ -103,7 +100,6 @@ CLIENTS = [
         "anthropic:claude-x",
         _keyed(claude.AnthropicModel, "claude-x"),
         "anthropic",
-        "anthropic",
         claude.QUESTION,
         claude.WHOLE,
         claude.PIECES,
@@ -116,7 +112,6 @@ CLIENTS = [
         "gemini:gemini-x",
         _keyed(gemini.GeminiModel, "gemini-x"),
         "google.genai",
-        "gemini",
         gemini.QUESTION,
         gemini.WHOLE,
         gemini.PIECES,
@@ -129,7 +124,6 @@ CLIENTS = [
         "bedrock:claude-x",
         lambda **settings: bedrock.BedrockModel("claude-x", region="us-east-1", **settings),
         "boto3",
-        "bedrock",
         bedrock.QUESTION,
         bedrock.WHOLE,
         bedrock.PIECES,
@@ -310,7 +304,7 @@ def _strange(data: Any, value: Any) -> list[Any]:
 @EACH
 def test_a_missing_package_names_the_extra(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, client.package, None)
-    with pytest.raises(SetupError, match=rf"pip install 'toolcrib\[{client.extra}\]'"):
+    with pytest.raises(SetupError, match=r"pip install 'toolcrib\[models\]'"):
         client.at("http://127.0.0.1:9")
 
 

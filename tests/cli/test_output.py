@@ -165,7 +165,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(folder: Path, environ
         "calls list": "store",
         "auth list": "auth",
         "sandbox clear": "sandbox",
-        "list openapi:http://127.0.0.1:1/x.json": "net",
+        "list openapi:http://127.0.0.1:1/x.json": "openapi",
         "serve toolcrib.demo": "serve",
     }
     words = [sys.executable, "-c", BASE_INSTALL, "; ".join(commands)]

@@ -327,7 +327,7 @@ except SetupError as error:
     print(error)
 """
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert output == "HTTP requests need the package 'httpx2', which is missing: pip install 'toolcrib[net]'\n"
+    assert output == "Webhooks need the package 'httpx2', which is missing: pip install 'toolcrib[durable]'\n"
 
 
 CONFIG = """

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -83,3 +84,18 @@ def test_names_in_seconds_are_durations() -> None:
         if re.search(rf"(^|_){pattern.pattern}$", name)
     ]
     assert moments == []
+
+
+def test_what_messages_and_docs_say_to_install_is_an_extra() -> None:
+    repository = Path(__file__).parents[2]
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+    pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md"), *(repository / "examples").glob("**/*.md")]
+    texts = dict(modules().values()) | {page: page.read_text() for page in pages}
+    unknown = {
+        f"{file}: {name}"
+        for file, text in texts.items()
+        for names in re.findall(r"toolcrib\[([a-z,-]+)\]|raise_missing_extra\(missing, .*, \"([a-z-]+)\"\)", text)
+        for name in ",".join(filter(None, names)).split(",")
+        if name not in extras
+    }
+    assert unknown == set()

@@ -100,7 +100,7 @@ def served(folder: Path, environ: dict[str, str]) -> Generator[str]:
 def test_over_kills_a_call_with_a_key_runs_once_after_another_person_has_approved(
     tmp_path: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> None:
-    environ = user_environ(clean_env("--extra", "serve", "--extra", "auth"))
+    environ = user_environ(clean_env("--extra", "serve"))
     shutil.copy(HERE / "dangerous_server.py", tmp_path)
 
     def key(name: str) -> str:

@@ -112,7 +112,7 @@ class Alice:
 def alice(
     tmp_path: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> Iterator[Alice]:
-    programs = clean_env("--extra", "serve", "--extra", "auth")
+    programs = clean_env("--extra", "serve")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     shutil.copy(HERE / "interrupted.py", tmp_path)

@@ -39,7 +39,7 @@ User = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def programs(clean_env: Callable[..., Path]) -> Path:
-    return clean_env("--extra", "serve", "--extra", "openai")
+    return clean_env("--extra", "serve", "--extra", "models")
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_the_complete_example_of_sparks_document_runs_with_its_agent(
     text = (SEEDS / "spark" / "complete_example.py").read_text().replace("toolcrib.dialects.spark", "spark")
     (tmp_path / "complete_example.py").write_text(text)
     assert "toolcrib" not in text
-    programs = clean_env("--extra", "serve", "--extra", "openai")
+    programs = clean_env("--extra", "serve", "--extra", "models")
     with wire(answer(THREE), answer(completion({"content": "There are two."}))) as provider:
         environ = {**user_environ(programs), "OPENAI_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "none"}
         sed = ["sed", "-E", "-i", *(part for change in SED for part in ("-e", change)), "complete_example.py"]

@@ -134,7 +134,7 @@ def story(tmp_path: Path) -> Path:
 def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
     story: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> None:
-    programs = clean_env("--extra", "openai")
+    programs = clean_env("--extra", "models")
     with provider(TURNS) as model:
         environ = {**user_environ(programs), "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"}
         done = subprocess.run(
@@ -168,7 +168,7 @@ def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
 
 @pytest.mark.full
 def test_mypy_and_pyright_accept_the_file_strictly(story: Path, clean_env: Callable[..., Path]) -> None:
-    python = clean_env("--extra", "openai") / "python"
+    python = clean_env("--extra", "models") / "python"
     (story.parent / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict"}))
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), story.name]
     pyright = [sys.executable, "-m", "pyright", "--pythonpath", str(python), "-p", str(story.parent)]
@@ -179,7 +179,7 @@ def test_mypy_and_pyright_accept_the_file_strictly(story: Path, clean_env: Calla
 
 @pytest.mark.full
 def test_both_checkers_refuse_the_file_once_a_typed_call_is_wrong(story: Path, clean_env: Callable[..., Path]) -> None:
-    python = clean_env("--extra", "openai") / "python"
+    python = clean_env("--extra", "models") / "python"
     story.write_text(story.read_text().replace("bench.call(total, [1, 2])", 'bench.call(total, "1, 2")'))
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), story.name]
     pyright = [sys.executable, "-m", "pyright", "--pythonpath", str(python), story.name]

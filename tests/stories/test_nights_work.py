@@ -80,7 +80,7 @@ class Machines:
 def machines(
     tmp_path: Path, url: str, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> Iterator[Machines]:
-    programs = clean_env("--extra", "openai", "--extra", "serve", "--extra", "postgres")
+    programs = clean_env("--extra", "models", "--extra", "serve")
     key = base64.b64encode(b"k" * 32).decode()
     with provider(TURNS) as model:
         environ = {

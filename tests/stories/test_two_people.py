@@ -132,7 +132,7 @@ class Gateway:
 def gateway(
     tmp_path: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> Iterator[Gateway]:
-    programs = clean_env("--extra", "serve", "--extra", "auth")
+    programs = clean_env("--extra", "serve")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     shutil.copy(HERE / "gateway.py", tmp_path)

@@ -89,7 +89,7 @@ def office(
 ) -> Iterator[Office]:
     (tmp_path / "toolcrib.toml").write_text(SETTINGS)
     shutil.copy(HERE / "week_tools.py", tmp_path / "tools.py")
-    environ = user_environ(clean_env("--extra", "serve", "--extra", "auth"))
+    environ = user_environ(clean_env("--extra", "serve"))
     office = Office(tmp_path, environ)
     command = ["toolcrib", "serve", "--port", "0", "--no-watch"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True)

@@ -40,7 +40,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
     _provider: ClassVar[str] = "anthropic"
     _format: ClassVar[Any] = provider_format
-    _package = "anthropic", "anthropic"
+    _package = "anthropic"
     _key_variables = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
     _key_attributes = "api_key", "auth_token"
 

@@ -49,7 +49,7 @@ class BedrockModel(SdkModel[Any]):
 
     _provider: ClassVar[str] = "bedrock"
     _format: ClassVar[Any] = provider_format
-    _package = "boto3", "bedrock"
+    _package = "boto3"
     _key_variables = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"
 
     def __init__(
@@ -91,7 +91,7 @@ class BedrockModel(SdkModel[Any]):
         if (credentials := session.get_credentials()) is not None:
             keys = credentials.get_frozen_credentials()
             self._add_secrets(keys.access_key, keys.secret_key, keys.token)
-        config = package("botocore.config", "bedrock").Config(
+        config = package("botocore.config").Config(
             read_timeout=self._timeout_s,
             connect_timeout=min(self._timeout_s, 10),
             retries={"total_max_attempts": 1 + self._max_retries, "mode": "standard"},
@@ -139,7 +139,7 @@ class BedrockModel(SdkModel[Any]):
             yield event
 
     def _to_error(self, error: Any) -> ToolcribError | None:
-        eventstream, exceptions, parsers, urllib3 = (package(name, "bedrock") for name in _MODULES)
+        eventstream, exceptions, parsers, urllib3 = map(package, _MODULES)
         match error:
             case exceptions.ClientError():
                 return self._client_error(error)

@@ -29,7 +29,7 @@ class GeminiModel(SdkModel["Client"]):
 
     _provider: ClassVar[str] = "gemini"
     _format: ClassVar[Any] = provider_format
-    _package = "google.genai", "gemini"
+    _package = "google.genai"
     _key_variables = "GOOGLE_API_KEY", "GEMINI_API_KEY"
     # The SDK does not show the key of a client; should it move, the keys of the settings are still known.
     _key_attributes = ("_api_client.api_key",)

@@ -44,7 +44,7 @@ class _OpenAI(SdkModel["AsyncOpenAI"]):
     closes, or a function that makes one for each event loop.
     """
 
-    _package = "openai", "openai"
+    _package = "openai"
     _key_variables = ("OPENAI_API_KEY",)
     _streaming: ClassVar[Mapping[str, Any]]
 

@@ -39,8 +39,8 @@ class SdkModel(ABC, Generic[C]):
 
     _provider: ClassVar[str]
     _format: ClassVar[Any]
-    _package: ClassVar[tuple[str, str]]
-    """The SDK's module, and the extra that installs it."""
+    _package: ClassVar[str]
+    """The SDK's module."""
     _key_variables: ClassVar[Sequence[str]]
     _key_attributes: ClassVar[Sequence[str]] = ("api_key",)
     """Where a client has its keys."""
@@ -58,7 +58,7 @@ class SdkModel(ABC, Generic[C]):
     ) -> None:
         if type(max_retries) is not int or max_retries < 0:
             raise SetupError("max_retries is how often a request is made again: 0 or more.")
-        self._sdk = package(*self._package)
+        self._sdk = package(self._package)
         self._model = model
         self._api_key = api_key
         self._base_url = base_url
@@ -225,7 +225,7 @@ def _for_server(request: Request, server: str) -> Request:
     return replace(request, turns=tuple(turns))
 
 
-def package(module: str, extra: str) -> Any:
+def package(module: str) -> Any:
     """Return the module of a provider's SDK. Raises SetupError, which names the extra, where it is not installed."""
     try:
         return import_module(module)
@@ -233,7 +233,7 @@ def package(module: str, extra: str) -> Any:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
         raise SetupError(
-            f"Models of this provider need the package '{module}', which is missing: pip install 'toolcrib[{extra}]'"
+            f"Models of this provider need the package '{module}', which is missing: pip install 'toolcrib[models]'"
         ) from None
 
 

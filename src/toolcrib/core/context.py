@@ -198,7 +198,7 @@ class Context:
         else.
 
         Requests to other hosts are refused. It is closed when the call ends; the caller of it need not. Raises
-        ToolcribError where the tool does not require such credentials, and SetupError without the extra `net`.
+        ToolcribError where the tool does not require such credentials, and SetupError without the extra `auth`.
         """
         credential = self.credentials.get(provider)
         if credential is None:

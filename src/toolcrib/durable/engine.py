@@ -46,7 +46,14 @@ from ..core import (
     content_from_dict,
     content_to_dict,
 )
-from ..machinery import LedgerEntry, create_lasting_task, from_any_thread, log_failure, promise_digest
+from ..machinery import (
+    LedgerEntry,
+    create_lasting_task,
+    from_any_thread,
+    log_failure,
+    promise_digest,
+    raise_missing_extra,
+)
 from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, UnknownTaskError
 from ..workbench.sync import value_at_home
 from ..workbench.tasks import TaskState
@@ -260,7 +267,11 @@ class EmbeddedTasks:
     def _sender(self, store: "Store") -> "WebhookSender | None":
         if not store.webhooks:
             return None
-        from .webhooks import WebhookSender  # which needs the extra `net`
+        try:
+            import httpx2 as httpx2
+        except ModuleNotFoundError as missing:
+            raise_missing_extra(missing, "Webhooks need", "durable")
+        from .webhooks import WebhookSender
 
         return WebhookSender(store, self._shown, self.crib.redaction)
 

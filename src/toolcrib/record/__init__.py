@@ -17,5 +17,5 @@ __all__ = ["CallLines", "CallLog", "DatabaseCalls", "Metrics", "Redactor", "Span
 __getattr__ = lazy_names(
     __name__,
     {"DatabaseCalls": ".database", "Metrics": ".metrics", "Redactor": ".redact", "Spans": ".spans"},
-    extras={"DatabaseCalls": "store", "Metrics": "metrics", "Spans": "otel"},
+    extras={"DatabaseCalls": "store", "Metrics": "telemetry", "Spans": "telemetry"},
 )

@@ -1,4 +1,4 @@
-"""Figures of calls for Prometheus. Needs the extra `metrics`.
+"""Figures of calls for Prometheus. Needs the extra `telemetry`.
 
 The number of series is bounded: a name that is not the name of a tool is never a label, and beyond *most_tools* tools
 the rest are counted together.

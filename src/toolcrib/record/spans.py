@@ -1,6 +1,6 @@
 """Calls as OpenTelemetry spans, after the semantic conventions for generative AI: `execute_tool`.
 
-Needs the extra `otel`. Where no SDK is set up, the spans of the API are empty and go nowhere.
+Needs the extra `telemetry`. Where no SDK is set up, the spans of the API are empty and go nowhere.
 """
 
 from typing import Any

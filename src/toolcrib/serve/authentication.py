@@ -129,7 +129,7 @@ def configured_identify(settings: "Settings", store: "Store | None") -> Identify
     if not at.keys:
         return Authenticator(tokens=tokens) if tokens else local_caller
     if store is None:
-        raise SetupError("'keys' needs the store that they are in: pip install 'toolcrib[auth]'")
+        raise SetupError("'keys' needs the store that they are in: pip install 'toolcrib[serve]'")
     from .keys import AccessKeys
 
     return Authenticator(AccessKeys(store), tokens)

@@ -34,7 +34,7 @@ def require_members() -> None:
         if not hasattr(of, name) and begin.__module__ == of.__module__ and name not in begin.__code__.co_names:
             raise SetupError(
                 f"The MCP SDK {version('mcp')} has no '{of.__name__}.{name}', which a server needs. Install a version "
-                "that Toolcrib was tested with: pip install 'toolcrib[mcp]'."
+                "that Toolcrib was tested with: pip install 'toolcrib[serve]'."
             )
 
 

@@ -26,7 +26,7 @@ try:
     from joserfc.jwt import JWTClaimsRegistry
 except ModuleNotFoundError:
     raise SetupError(
-        "Tokens of an issuer need the package 'joserfc', which is missing: pip install 'toolcrib[auth]'"
+        "Tokens of an issuer need the package 'joserfc', which is missing: pip install 'toolcrib[serve]'"
     ) from None
 
 ALGORITHMS = (

@@ -532,7 +532,7 @@ def _engine(url: URL) -> Engine:
         return engine
     except ModuleNotFoundError:
         raise SetupError(
-            "A store in PostgreSQL needs the package 'psycopg', which is missing: pip install 'toolcrib[postgres]'"
+            "A store in PostgreSQL needs the package 'psycopg', which is missing: pip install 'toolcrib[store]'"
         ) from None
 
 

@@ -96,7 +96,7 @@ def _read(file: Path | BytesIO) -> PILImage:
         if error.name not in ("PIL", "PIL.Image"):
             raise
         raise SetupError(
-            "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[images]'"
+            "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[models]'"
         ) from error
     with open_image(file) as image:
         return image.copy()

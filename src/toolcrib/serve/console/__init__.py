@@ -4,7 +4,12 @@ A page shows what the API answers to its visitor; its `.json` is that answer. Wh
 So there is nothing here that the API does not allow its caller.
 """
 
-from .app import Console
-from .sessions import Sessions
+from ...machinery import raise_missing_extra
+
+try:
+    from .app import Console
+    from .sessions import Sessions
+except ModuleNotFoundError as missing:
+    raise_missing_extra(missing, "The console needs", "serve")
 
 __all__ = ["Console", "Sessions"]
