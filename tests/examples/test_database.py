@@ -121,7 +121,7 @@ async def test_virtual_tables_and_a_look_at_the_plan_work(ask: Ask) -> None:
 async def test_an_endless_query_is_stopped_at_the_deadline_and_frees_the_database(
     database: Path, examples: Path, asking: Callable[[Workbench], Ask]
 ) -> None:
-    async with Workbench([examples / "database.py"], timeout_s=2) as bench:
+    async with Workbench([examples / "database.py"], timeout_s=0.5) as bench:
         ask = asking(bench)
         begun = monotonic()
         assert failure(await ask("query", sql=ENDLESS))[0] == "timeout"

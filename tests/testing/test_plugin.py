@@ -153,12 +153,12 @@ def test_what_an_async_test_opened_is_closed_on_its_loop_after_its_fixtures(
     }
 
 
-def test_two_callers_share_the_tools_and_the_overrides_and_not_what_was_opened(pytester: pytest.Pytester) -> None:
+def test_callers_share_the_tools_and_the_overrides_and_a_bench_takes_any_source(pytester: pytest.Pytester) -> None:
     result, seen = run(
         pytester,
         """
-from toolcrib import Caller
-from tools import events, get_pool, use, who
+from toolcrib import Caller, Registry
+from tools import events, fails, get_pool, use, who
 
 class Fake:
     pass
@@ -168,7 +168,7 @@ def fake_pool():
     yield Fake()
     events.append("close-fake")
 
-def test_it(bench):
+def test_callers(bench):
     tools = bench([use, who], overrides={get_pool: fake_pool}, caller=Caller("carol"))
     alice = tools.as_caller("alice")
     bob = tools.as_caller("bob", profile="work", thread="t1")
@@ -178,27 +178,16 @@ def test_it(bench):
     assert alice.specs() == bob.specs() == tools.specs()
     assert [alice.call_sync(use).unwrap(), bob.call_sync(use).unwrap()] == ["Fake", "Fake"]
     events.append("end")
-""",
-    )
-    result.assert_outcomes(passed=1)
-    assert seen == {"test_it": ["open-fake", "use", "open-fake", "use", "end", "close-fake", "close-fake"]}
 
-
-def test_a_bench_takes_files_and_a_registry_and_shows_the_text_of_an_exception(pytester: pytest.Pytester) -> None:
-    result, _ = run(
-        pytester,
-        """
-from toolcrib import Registry
-from tools import fails, who
-
-def test_it(bench):
+def test_sources_and_errors(bench):
     assert [spec.name for spec in bench("tools.py").specs()] == ["use", "who", "fails"]
     assert [spec.name for spec in bench(Registry([who])).specs()] == ["who"]
     assert "the reason" in bench(fails).call_sync("fails").text
     assert "the reason" not in bench(fails, show_errors=False).call_sync("fails").text
 """,
     )
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
+    assert seen["test_callers"] == ["open-fake", "use", "open-fake", "use", "end", "close-fake", "close-fake"]
 
 
 def test_a_bench_takes_every_option_of_a_workbench() -> None:

@@ -31,7 +31,10 @@ from .guests import GIVES_UP, LOOPS, SLEEPS, Module
 
 BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
 KINDS = [
-    *("function", "module", "component"),
+    *("function", "component"),
+    pytest.param(
+        "module", marks=pytest.mark.full
+    ),  # in a worker as a component is; the tests of modules are beside this
     pytest.param("python", marks=pytest.mark.full),
     pytest.param("native", marks=pytest.mark.full),
 ]
