@@ -184,6 +184,8 @@ def test_the_log_and_a_file_of_it_are_verified(toolcrib: Run, folder: Path, tmp_
     assert forged.returncode == 1
     assert "(started run_" in forged.stdout and "was changed." in forged.stdout
     assert "Error: The log was changed: 3 problems." in forged.stderr
+    empty = toolcrib("calls", "verify", "--store", "other.db")
+    assert (empty.returncode, empty.stderr.startswith("Error: There is no event: ")) == (1, True)
     missing = toolcrib("calls", "verify", "none.jsonl")
     assert (missing.returncode, missing.stderr) == (1, "Error: none.jsonl cannot be read: No such file or directory.\n")
 

@@ -1,12 +1,20 @@
 """`toolcrib eval`: a table or JSON, a status, and an end at Ctrl-C; and scenarios from the call log."""
 
+import asyncio
 import json
 import signal
 import subprocess
 import tomllib
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
+from toolcrib import Caller
+from toolcrib.core import CallRecord
+from toolcrib.record import DatabaseCalls
+from toolcrib.store import Store
 
 from ..agent.wire import answer, unfinished, wire
 from .conftest import Run
@@ -23,7 +31,7 @@ def add(a: int, b: int) -> int:
 
 
 @tool
-def note(text: str, tags: list[str] | None = None) -> str:
+def note(text: str, tags: list[str] | None = None, more: list[int | None] | None = None) -> str:
     """Note something."""
     return text
 '''
@@ -65,11 +73,11 @@ def test_an_eval_is_a_table_and_a_status_and_runs_and_records_nothing(toolcrib: 
     done = toolcrib("eval", "scenarios.toml", *model, "--runs", "2", "--max-tokens", "5000")
     assert (done.returncode, done.stdout) == (
         1,
-        "scripted:script.json\tsum\t1/2\t1/2\t1/2\t1\t0\t0-110\t141\t0.0002 USD\n"
-        "scripted:script.json\t(all)\t1/2\t1/2\t1/2\t1\t0\t0-110\t141\t0.0002 USD\n",
+        "scripted:script.json\tsum\t1/2\t1/2\t1/2\t1\t0\t0-110\t175\t0.0002 USD\n"
+        "scripted:script.json\t(all)\t1/2\t1/2\t1/2\t1\t0\t0-110\t175\t0.0002 USD\n",
     )
     assert done.stderr == (
-        "2 runs: about 1,168 tokens, a price of about 0.0048 USD. At most 5,000 tokens are used.\n"
+        "2 runs: about 1,304 tokens, a price of about 0.0049 USD. At most 5,000 tokens are used.\n"
         "[1/2] scripted:script.json, 'sum': passed\n"
         "[2/2] scripted:script.json, 'sum': failed. 'add' was not called.\n"
         "scripted:script.json, 'sum': 1 of 2 failed. 'add' was not called.\n"
@@ -125,8 +133,15 @@ def test_ctrl_c_ends_an_eval_with_what_there_is(folder: Path, environment: dict[
             process.send_signal(signal.SIGINT)  # while the second run is under way, or before it
             ended = process.wait(30), process.stdout.read(), process.stderr.read()
     assert lines[1] == "[1/5] openai:m, 'sum': passed\n"
-    row = "1/1\t1/1\t1/1\t0\t0\t0-0\t141\n"
+    row = "1/1\t1/1\t1/1\t0\t0\t0-0\t175\n"
     assert ended == (130, f"openai:m\tsum\t{row}openai:m\t(all)\t{row}", "The eval was interrupted.\n")
+
+
+async def read_of_a_resource(folder: Path) -> None:
+    with closing(Store(folder / "store.db")) as store:
+        log, now = DatabaseCalls(store, with_content=True), datetime.now(UTC)
+        await log.finished(CallRecord("c", "resources/read a://b", Caller("ann"), now, "success", arguments="{}"))
+        await log.flush()
 
 
 def test_calls_of_the_log_become_scenarios_that_lack_only_a_prompt(toolcrib: Run, folder: Path) -> None:
@@ -134,7 +149,9 @@ def test_calls_of_the_log_become_scenarios_that_lack_only_a_prompt(toolcrib: Run
     for arguments in (["a=1", "b=2"], ["a=1", "b=2"], ["a=x", "b=2"]):
         toolcrib("call", "add", *arguments)
     toolcrib("call", "note", "--json", '{"text": "say \\"\\u007f\\u00e9\\"", "tags": ["a", "b"]}')
-    toolcrib("call", "note", "--json", '{"text": "x", "tags": null}')
+    toolcrib("call", "note", "text=x")  # with the default of `tags`, which is null
+    toolcrib("call", "note", "--json", '{"text": "x", "more": [null]}')
+    asyncio.run(read_of_a_resource(folder))
     done = toolcrib("calls", "to-scenarios")
     assert (done.returncode, done.stderr.count("Left out: "), "TOML has no null" in done.stderr) == (0, 1, True)
     scenarios = tomllib.loads(done.stdout)["scenario"]
@@ -145,6 +162,7 @@ def test_calls_of_the_log_become_scenarios_that_lack_only_a_prompt(toolcrib: Run
             "results": {"note": 'say "\x7fé"'},
             "call": [{"tool": "note", "arguments": {"text": 'say "\x7fé"', "tags": ["a", "b"]}}],
         },
+        {"prompt": "", "results": {"note": "x"}, "call": [{"tool": "note", "arguments": {"text": "x"}}]},
     ]
     (folder / "new.toml").write_text(done.stdout)
     refused = toolcrib("eval", "new.toml", "-m", "scripted:script.json")

@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Unpack
@@ -183,9 +182,11 @@ async def evaluate(
             raise LoadError("\n".join(map(bench.redacted, map(str, bench.problems))))
         content.require_known([tool.spec for tool in bench.registry])
         report(estimate := evaluation.estimate([client.name for client in clients], runs, bench.specs()))
-        for client, number, scenario in product(clients, range(1, runs + 1), content.values.scenario):
-            if (run := await evaluation.run(client, scenario, number)) is not None:
-                report(run)
+        numbers = range(1, runs + 1)
+        for client, number, scenario in ((c, n, s) for c in clients for n in numbers for s in content.values.scenario):
+            if (run := await evaluation.run(client, scenario, number)) is None:
+                break
+            report(run)
     return EvalReport(tuple(evaluation.runs), estimate, pass_rate, evaluation.why)
 
 
@@ -235,12 +236,12 @@ class _Eval:
         total = Usage()
         for name, of_tools in tool_tokens.items():
             usage = Usage()
-            for scenario in self.values.scenario * runs:
+            for scenario in self.values.scenario:
                 text = (len(self.values.instructions) + len(scenario.prompt)) // formats.CHARS_PER_TOKEN
                 steps = len(scenario.call) + 1
                 # Each request repeats what came before it.
                 before = _REPLY_TOKENS * steps * (steps - 1) // 2
-                usage += Usage(steps * (of_tools + text) + before, steps * _REPLY_TOKENS)
+                usage += Usage(runs * (steps * (of_tools + text) + before), runs * steps * _REPLY_TOKENS)
             total += usage
             prices.append(self._price(name, usage))
         count = len(models) * runs * len(self.values.scenario)

@@ -379,6 +379,8 @@ async def verify_events(
         session.output.write(_summary(result, is_pinned=bool(pins), is_file=file is not None))
     if result.problem_count:
         raise ToolcribError(f"The log was changed: {counted(result.problem_count, 'problem')}.")
+    if not result.events + result.left_out:
+        raise ToolcribError("There is no event: no call was made yet, this is another store, or all was removed.")
 
 
 def _summary(audit: "Audit", *, is_pinned: bool, is_file: bool) -> str:
@@ -401,18 +403,21 @@ async def write_scenarios(
 ) -> None:
     """Print the calls that succeeded as scenarios for `toolcrib eval`, in TOML: for you to add what a person asked.
 
-    There are those whose arguments are recorded, by `content = true` in [calls]. Calls that are the same are one.
+    There are those whose arguments are recorded, by `content = true` in [calls]. Calls that are the same are one, and
+    arguments that are null are left out.
     """
     started_after = None if since is None else _time(since)
     with _log(session) as log:
         records = await log.newest(tool=tool, principal=principal, status="success", since=started_after, limit=limit)
+    calls = (record for record in records if record.arguments is not None and " " not in record.tool)  # of tools
     # For example {("add", '{"a": 1, "b": 2}'): CallRecord(...)}
-    unique = {(record.tool, record.arguments): record for record in records if record.arguments is not None}
+    unique = {(record.tool, record.arguments): record for record in calls}
     if not unique:
         raise ToolcribError("No call that succeeded has its arguments recorded. In [calls]: content = true")
     for record in reversed(unique.values()):
         try:
-            arguments = to_toml(json.loads(record.arguments or ""))
+            values = json.loads(record.arguments or "")
+            arguments = to_toml({name: value for name, value in values.items() if value is not None})
         except ValueError as error:
             echo(f"Left out: {record.id}, a call of {record.tool}: {error}")
             continue
