@@ -416,18 +416,18 @@ async def write_scenarios(
         raise ToolcribError("No call that succeeded has its arguments recorded. In [calls]: content = true")
     for record in reversed(unique.values()):
         try:
-            values = json.loads(record.arguments or "")
-            arguments = to_toml({name: value for name, value in values.items() if value is not None})
+            session.output.write(_scenario(record), end="\n\n")
         except ValueError as error:
             echo(f"Left out: {record.id}, a call of {record.tool}: {error}")
-            continue
-        name = to_toml(record.tool)
-        results = "" if record.result is None else f"\nresults = {to_toml({record.tool: record.result})}"
-        session.output.write(
-            f'[[scenario]]\nname = "{record.id}"\nprompt = ""{results}\n\n'
-            f"[[scenario.call]]\ntool = {name}\narguments = {arguments}",
-            end="\n\n",
-        )
+
+
+def _scenario(record: CallRecord) -> str:
+    arguments = {name: value for name, value in json.loads(record.arguments or "").items() if value is not None}
+    results = "" if record.result is None else f"\nresults = {to_toml({record.tool: record.result})}"
+    return (
+        f'[[scenario]]\nname = "{record.id}"\nprompt = ""{results}\n\n'
+        f"[[scenario.call]]\ntool = {to_toml(record.tool)}\narguments = {to_toml(arguments)}"
+    )
 
 
 def _data(record: CallRecord, session: Session) -> dict[str, Any]:

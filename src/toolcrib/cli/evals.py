@@ -19,7 +19,7 @@ from .terminal import UsageError, counted, echo, log_to_stderr
 
 app = group()
 
-_COLUMNS = ("model", "scenario", "passed", "right_tool", "right_arguments", "repairs", "denials", "tokens")
+_COLUMNS = ["model", "scenario", "passed", "right_tool", "right_arguments", "repairs", "denials", "tokens"]
 
 
 @command(
@@ -74,8 +74,7 @@ def run_eval(
         cancel = from_any_thread(token.cancel)
 
         def pressed() -> bool:
-            is_first = not progress.is_interrupted
-            progress.is_interrupted = True
+            is_first, progress.is_interrupted = not progress.is_interrupted, True
             cancel()
             return is_first
 
@@ -112,32 +111,29 @@ class _Progress:
     """Writes what an eval will take, and each run as it ends."""
 
     def __init__(self, max_tokens: int | None) -> None:
-        self._max_tokens = max_tokens
-        self._count = self._total = 0
         self.is_interrupted = False
+        self._limit = "" if max_tokens is None else f" At most {max_tokens:,} tokens are used."
+        self._count = self._total = 0
 
     def __call__(self, event: EvalEstimate | EvalRun) -> None:
         if isinstance(event, EvalEstimate):
             self._total = event.runs
             price = "" if event.price is None else f", a price of about {_amount(event.price, event.currency)}"
-            limit = "" if self._max_tokens is None else f" At most {self._max_tokens:,} tokens are used."
-            echo(f"{counted(event.runs, 'run')}: about {event.tokens:,} tokens{price}.{limit}")
+            echo(f"{counted(event.runs, 'run')}: about {event.tokens:,} tokens{price}.{self._limit}")
             return
         self._count += 1
         text = "passed" if event.passed else f"failed. {' '.join(event.problems)}"
         echo(f"[{self._count}/{self._total}] {event.model}, '{event.scenario}': {text}")
 
 
-def _table(report: EvalReport) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    rows: list[dict[str, Any]] = []
-    summary = report.summary()
-    has_prices = any(row["price"] is not None for row in summary)
-    for row in summary:
-        shares = {name: f"{row[name]}/{row['runs']}" for name in ("passed", "right_tool", "right_arguments")}
-        spread = f"{row['min_tokens']:,}-{row['max_tokens']:,}"
-        price = None if row["price"] is None else _amount(row["price"], report.estimate.currency)
-        rows.append({**row, **shares, "scenario": row["scenario"] or "(all)", "tokens": spread, "price": price})
-    return rows, (*_COLUMNS, "tool_tokens", *(("price",) if has_prices else ()))
+def _table(report: EvalReport) -> tuple[list[dict[str, Any]], list[str]]:
+    rows = report.summary()
+    columns = [*_COLUMNS, "tool_tokens"] + ["price"] * any(row["price"] is not None for row in rows)
+    for row in rows:
+        row |= {name: f"{row[name]}/{row['runs']}" for name in ("passed", "right_tool", "right_arguments")}
+        row |= {"scenario": row["scenario"] or "(all)", "tokens": f"{row['min_tokens']:,}-{row['max_tokens']:,}"}
+        row["price"] = None if row["price"] is None else _amount(row["price"], report.estimate.currency)
+    return rows, columns
 
 
 def _amount(price: float, currency: str) -> str:
