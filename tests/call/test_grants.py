@@ -157,6 +157,13 @@ async def test_a_grant_for_a_recipient_lets_no_other_be_added(make: Make) -> Non
         assert (await bench.call("mail", {"to": inside, "body": "hi"})).status == "success", inside
 
 
+async def test_the_name_of_a_thread_does_not_read_as_a_condition_of_the_grant(make: Make) -> None:
+    bench = make().workbench(replace(ADA, thread="t1' where /days is at most 1, 'x\u202e"))
+    shown = await bench.crib.preview((await waits(bench)).id, replace(OSLO, where={}), by="bob")
+    assert shown is not None
+    assert """ with any arguments, in the thread "t1' where /days is at most 1, 'x\\u202e" until""" in shown.text
+
+
 async def test_a_grant_is_listed_by_pages_and_revoked(make: Make) -> None:
     bench = make().workbench(ADA)
     ids = [await give(bench, replace(OSLO, where={"/city": city}), city=city) for city in ("Oslo", "Bergen", "Bodø")]

@@ -134,8 +134,8 @@ async def _grant(pending: Pending, end: str) -> Approve | None:
         return None
     period = "for this conversation" if isinstance(until, str) else f"until {until:%Y-%m-%d %H:%M %Z}"
     echo(
-        f"'{one_line(pending.principal)}' may then call '{one_line(pending.tool)}' with any arguments {period}, in the "
-        f"thread '{one_line(pending.thread)}', where the same rule would ask.",
+        f"{pending.principal!r} may then call {pending.tool!r} with any arguments {period}, in the thread "
+        f"{pending.thread!r}, where the same rule would ask.",
         wrap=True,
     )
     line = await read_line("Grant that? [y/N] ")

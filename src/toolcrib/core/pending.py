@@ -117,8 +117,8 @@ class Grant:
 
     @property
     def text(self) -> str:
-        """What it allows, in words."""
-        names = " or ".join(f"'{name}'" for name in self.tools)
+        """What it allows, in words. A caller may choose the name of the thread, so it is quoted as a whole."""
+        names = " or ".join(map(repr, self.tools))
         wheres = [
             f"{'every ' * ('*' in pointer.split('/'))}{pointer} {_words(condition)}"
             for pointer, condition in self.where.items()
@@ -126,8 +126,8 @@ class Grant:
         which = f" where {' and '.join(wheres)}" if wheres else " with any arguments"
         until = f"{self.expires_at:%Y-%m-%d %H:%M:%S %Z}".strip()
         return (
-            f"'{self.principal}' may call {names}{which}, in the thread '{self.thread}' until {until}, without being "
-            f"asked by the rule '{self.rule_name}'. What other rules ask is asked."
+            f"{self.principal!r} may call {names}{which}, in the thread {self.thread!r} until {until}, without being "
+            f"asked by the rule {self.rule_name!r}. What other rules ask is asked."
         )
 
     def to_dict(self) -> dict[str, Any]:
