@@ -29,6 +29,7 @@ from toolcrib import (
 )
 from toolcrib.core import AnswerError, DefinitionError, Emitted, Progress, SetupError, ToolcribError
 from toolcrib.machinery import LedgerEntry
+from toolcrib.record import CallLog
 from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
 from toolcrib.workbench import LogLine, Rule, Rules, UnknownTaskError
@@ -201,6 +202,31 @@ async def test_the_policy_asks_before_the_task_and_not_again(path: Path) -> None
         result = await crib.tasks.wait(await submitted(crib, "dig", {"depth": 3}), timeout_s=WAIT_S)
         assert (result.value, result.metadata["decision"]["by"], ran) == (3, "bob", [3])
         assert await crib.pendings() == []
+
+
+async def test_the_log_has_the_grant_that_a_task_was_let_through_by_and_ran_under(path: Path) -> None:
+    @tool(task=True)
+    async def dig(depth: int) -> int:
+        """Dig."""
+        return depth
+
+    log, caller = CallLog(), Caller("ann", thread="t1")
+    rules = Rules([Rule(tools="dig", do="ask", approvers={"principals": "bob"})])
+    async with Crib([dig], store=path, policy=rules, recorder=log) as crib:
+        bench = crib.workbench(caller)
+        waiting = (await bench.call("dig", {"depth": 3})).pending
+        assert waiting is not None
+        await crib.answer(waiting.id, Approve(until="conversation"), by="bob")
+        for depth in (3, 4):  # the first by the approval itself
+            task = (await bench.call("dig", {"depth": depth})).pending
+            assert task is not None
+            result = await crib.tasks.wait(task.id, timeout_s=WAIT_S)
+            assert result.value == depth
+        ((grant,), _) = await crib.grants.list()
+    assert (result.metadata["decision"]["by"], result.metadata["decision"]["grant"]) == ("bob", grant.id)
+    ends = [(record.status, record.answered_by, record.grant) for record in log][1:]
+    ran_by_approval = [("pending", "bob", None), ("success", "bob", None)]
+    assert ends == [*ran_by_approval, ("pending", "bob", grant.id), ("success", "bob", grant.id)]
 
 
 async def test_a_rule_that_denies_meanwhile_counts(path: Path) -> None:

@@ -57,11 +57,11 @@ _SPARE_S = 0.5
 
 
 class Recalled(Exception):
-    """Ends a call with the *result* of the first one with its key."""
+    """Ends a call with the *result* of the first one with its key. *is_own*: this is that one, a task stored now."""
 
-    def __init__(self, result: Result[Any]) -> None:
+    def __init__(self, result: Result[Any], *, is_own: bool = False) -> None:
         super().__init__()
-        self.result = result
+        self.result, self.is_own = result, is_own
 
 
 class Claim:
@@ -117,8 +117,13 @@ class Claim:
 
         self.entry = replace(self.entry, arguments=await in_thread_if_long(arguments, document.call.arguments))
         if decision is not None and decision.by is not None:
-            approvers, approval = decision.approvers, self._approval()
-            self.entry = replace(self.entry, approved_by=decision.by, approval=approval, approvers=approvers)
+            self.entry = replace(
+                self.entry,
+                approved_by=decision.by,
+                approval=self._approval(),
+                approvers=decision.approvers,
+                grant=decision.grant,
+            )
 
     def _approval(self) -> str | None:
         """Return what an approval is bound to; None where it does not hold for another run."""

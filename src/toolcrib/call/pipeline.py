@@ -383,7 +383,7 @@ async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtim
     if trail.lookup is not None and (approved := trail.lookup.approved) is not None:
         is_own = decision.others_only and approved.approved_by == runtime.caller.principal
         if not is_own and approved.approvers == decision.approvers:  # else the policy asks others by now
-            trail.decision = replace(decision, by=approved.approved_by)
+            trail.decision = replace(decision, by=approved.approved_by, grant=approved.grant)
             return
     trail.decision = await _approve(decision, checked, runtime, trail, outer)
 
@@ -690,7 +690,7 @@ async def _end(
     """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up."""
     redaction = runtime.redaction
     if isinstance(raised, Recalled):
-        if outer.sent is None or "decision" in raised.result.metadata:
+        if not raised.is_own and (outer.sent is None or "decision" in raised.result.metadata):
             trail.decision = None  # the result has the first call's
         return raised.result
     if outer.error is None and (pending := pending_of(raised)) is not None:

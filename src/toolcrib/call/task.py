@@ -76,7 +76,7 @@ class Submission(Claim):
         entry = await tasks.submit(replace(queued, definition=promise_digest(document.tool.spec)))
         if not entry.is_own:
             await self._wait_for(entry)
-        raise Recalled(self.acknowledged(entry))
+        raise Recalled(self.acknowledged(entry), is_own=entry.is_own)
 
     def _current_trace(self) -> str | None:
         """Return the trace that the program is in, where a recorder knows it, for the spans of runs to link to."""

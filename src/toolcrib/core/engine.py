@@ -20,10 +20,11 @@ class LedgerEntry:
     `released` where it did not take place, or may be made again. *digest* is that of the tool and the arguments.
     *is_idempotent*: another run changes nothing more. *fence* counts its runs. *is_own*: it was claimed just now, to be
     run here. *is_abandoned*: its process has not been heard of within its lease, so it is not known how far it came.
-    *approved_by* is the person who approved it, as one of *approvers* where these are named, and *approval* the digest
-    of what they approved. *arguments* are JSON text, secrets redacted. Of a task, *call* is what runs, and its caller;
-    *definition* the digest of what its tool takes and returns, empty where any will do; *attempts* counts the runs
-    whose process died. Treat it as a value. (Not frozen: each call with a key makes two, and freezing costs 4 µs each.)
+    *approved_by* is the person who approved it, as one of *approvers* where these are named, *approval* the digest of
+    what they approved, and *grant* the id of their standing one. *arguments* are JSON text, secrets redacted. Of a
+    task, *call* is what runs, and its caller; *definition* the digest of what its tool takes and returns, empty where
+    any will do; *attempts* counts the runs whose process died. Treat it as a value. (Not frozen: each call with a key
+    makes two, and freezing costs 4 µs each.)
     """
 
     id: str
@@ -37,6 +38,7 @@ class LedgerEntry:
     approved_by: str | None = None
     approval: str | None = field(default=None, repr=False)
     approvers: Approvers | None = None
+    grant: str | None = None
     arguments: str = field(default="{}", repr=False)
     state: EntryState = "running"
     fence: int = 1

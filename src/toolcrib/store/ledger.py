@@ -71,7 +71,7 @@ def _compile_now(_element: Now, compiler: Any, **_: Any) -> str:
     return DATABASE_NOW[compiler.dialect.name]
 
 
-_IN_BODY = ("arguments", "approved_by", "approval", "approvers", "call")
+_IN_BODY = ("arguments", "approved_by", "approval", "approvers", "grant", "call")
 
 _t = LEDGER.c
 _COLUMNS = [column.name for column in LEDGER.columns]
