@@ -132,11 +132,13 @@ class Application:
     async def lifespan(self) -> AsyncGenerator[None]:
         """Start the crib, and stop it at the end. Raises SetupError."""
         # Hosts are not checked there: that is done here, for all.
-        sessions = Sessions(self._new_server(), stateless=not self._has_sessions)
+        mcp_server = self._new_server()
+        sessions = Sessions(mcp_server, stateless=not self._has_sessions)
         starting = self._starting = self._starting or asyncio.Event()
         try:
             async with self._crib, sessions.run():
-                self._mcp, self._is_stopping = ExactMessages(sessions.handle_request), False
+                older = ExactMessages(sessions.handle_request)
+                self._mcp, self._is_stopping = mcp_server.stateless(older), False
                 starting.set()
                 try:
                     yield

@@ -15,7 +15,6 @@ from typing import Any
 
 import mcp_types as wire
 from anyio import CancelScope
-from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -127,7 +126,7 @@ class Changes:
 
     async def listen(
         self,
-        context: ServerRequestContext[Any, Any],
+        context: Any,
         params: wire.SubscriptionsListenRequestParams,
         bench: Workbench,
     ) -> wire.SubscriptionsListenResult:

@@ -4,19 +4,23 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from math import inf, nextafter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import mcp_types as wire
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from ..call import UNTRUSTED, marked
 from ..core import Call, CancellationToken, Pending, Progress, Result, Text, ToolError, ToolSpec
@@ -31,9 +35,12 @@ from .changes import Changes, following
 from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
+from .protocol.core import Exchange, params_of, shaped, unknown_method
+from .protocol.http import Stateless
 from .sdk import require_members
 
-_Context = ServerRequestContext[Changes, Any]
+_Older = ServerRequestContext[Changes, Any]
+_Context = _Older | Exchange
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
 ListT = TypeVar("ListT", bound=wire.CacheableResult)
 
@@ -46,6 +53,7 @@ _COUNTED = frozenset(
     )
 )
 _MAX_PARTIAL_CHARS = 2000
+_COMPLETE = {"resultType": "complete"}
 _KEY = "toolcrib/idempotencyKey"
 _OLD = ("2024-11-05", "2025-03-26")
 
@@ -65,7 +73,7 @@ def server(
     return server_of(Callers(crib, identify), name=name, version=version)
 
 
-def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any]:
+def server_of(callers: Callers, *, name: str, version: str | None) -> "McpServer":
     """Return `server`, of the crib and the workbenches of *callers*."""
     from .. import __version__
 
@@ -78,11 +86,9 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
         tool = crib.registry.find(tool_name)
         return None if tool is None else tool.spec.input_schema
 
-    mcp_server = _Server(
+    mcp_server = McpServer(
         name,
         version=version or __version__,
-        on_list_tools=handlers.list_tools,
-        on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
         on_list_resource_templates=handlers.list_resource_templates,
         on_read_resource=handlers.read_resource,
@@ -94,12 +100,15 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
         # Without it the SDK lists every tool at every call of 2026-07-28 over HTTP.
         get_tool_input_schema=input_schema,
         on_subscriptions_listen=handlers.listen,
-        lifespan=lambda _: following(callers),
+        lifespan=lambda _: handlers.running(),
     )
-    mcp_server.identify = callers.identify
+    mcp_server.handlers, mcp_server.identify = handlers, callers.identify
+    mcp_server.add_request_handler("tools/list", wire.PaginatedRequestParams, handlers.list_tools)
+    mcp_server.add_request_handler("tools/call", wire.CallToolRequestParams, handlers.call_tool)
     mcp_server.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
     mcp_server.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
-    mcp_server.middleware += [sealing(crib, name), handlers.counted]
+    mcp_server.sealing = sealing(crib, name)
+    mcp_server.middleware += [mcp_server.sealing, handlers.counted]
     return mcp_server
 
 
@@ -110,20 +119,30 @@ class _Handlers:
         self._crib = crib
         self._callers = callers
         self._scope: Literal["public", "private"] = scope
+        self.redaction = crib.redaction
+        self.changes: Changes | None = None
+        self._headed: dict[str, tuple[Mapping[str, Any], bool]] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[Changes]:
+        """Notify of changes while the block runs."""
+        async with following(self._callers) as self.changes:
+            yield self.changes
 
     # Tools
 
-    async def list_tools(self, context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
+    async def list_tools(self, context: _Context, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
         bench = await self._bench(context)
         await bench.results.look()
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
-        tools = [wire.Tool.model_validate(form.tool_definition(self._promised(spec))) for spec in specs]
-        return self._list(wire.ListToolsResult(tools=tools, next_cursor=cursor))
+        tools = [form.tool_definition(self._promised(spec)) for spec in specs]
+        page: dict[str, Any] = {"tools": tools, "ttlMs": _TTL_MS, "cacheScope": self._scope, **_COMPLETE}
+        return page if cursor is None else page | {"nextCursor": cursor}
 
     async def call_tool(
         self, context: _Context, params: wire.CallToolRequestParams
-    ) -> wire.CallToolResult | wire.InputRequiredResult:
+    ) -> dict[str, Any] | wire.InputRequiredResult:
         async with self._request(context, params) as (request, state):
             bench = request.bench
             key = _idempotency_key(bench, params)
@@ -153,7 +172,7 @@ class _Handlers:
             call_result["content"] = [{"type": "text", "text": self._instructions(result, result.pending)}]
         if context.protocol_version in _OLD:
             call_result["content"] = [block for block in call_result["content"] if block["type"] != "resource_link"]
-        return wire.CallToolResult.model_validate(call_result)
+        return call_result | _COMPLETE
 
     # Resources
 
@@ -183,7 +202,7 @@ class _Handlers:
             result = await settled(request, self._crib, lambda: request.bench.offers.read(uri), state)
             return self._read(request, result, {"uri": uri}, offered.contents)
 
-    async def subscribe(self, context: _Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
+    async def subscribe(self, context: _Older, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
         uri = str(params.uri)
         result = await context.lifespan_context.subscribe(context.session, bench, uri)
@@ -191,7 +210,7 @@ class _Handlers:
             raise self._error(result, {"uri": uri})
         return wire.EmptyResult()
 
-    async def unsubscribe(self, context: _Context, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
+    async def unsubscribe(self, context: _Older, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
         await context.lifespan_context.unsubscribe(context.session, bench, str(params.uri))
         return wire.EmptyResult()
@@ -215,20 +234,32 @@ class _Handlers:
     async def complete(self, context: _Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
         return offered.complete(await self._bench(context), params)
 
+    def headed_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool some of whose arguments stand in headers (`x-mcp-header`), else None."""
+        if (tool := self._crib.registry.find(name)) is None:
+            return None
+        schema, is_headed = self._headed.get(name, (None, False))
+        if schema is not tool.spec.input_schema:
+            schema = tool.spec.input_schema
+            is_headed = '"x-mcp-header"' in json.dumps(schema, default=str)
+            self._headed[name] = schema, is_headed
+        return schema if is_headed else None
+
     # Changes
 
     async def listen(
         self, context: _Context, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
         bench = await self._bench(context)
-        return await context.lifespan_context.listen(context, params, bench)
+        changes: Changes = context.lifespan_context
+        return await changes.listen(context, params, bench)
 
-    async def initialized(self, context: _Context, _: wire.NotificationParams) -> None:
+    async def initialized(self, context: _Older, _: wire.NotificationParams) -> None:
         context.lifespan_context.add(context.session, await self._bench(context))
 
     # Inside
 
-    async def counted(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+    async def counted(self, ctx: _Older, call_next: CallNext) -> HandlerResult:
         """Answer a request for a list, or for a new session, as it counts in the limits. Raises MCPError."""
         if ctx.method not in _COUNTED or not self._crib.limiter.limits:
             return await call_next(ctx)
@@ -298,8 +329,37 @@ class _Handlers:
         return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})
 
 
-class _Server(Server[Changes]):
+class McpServer(Server[Changes]):
+    handlers: _Handlers
+    sealing: RequestStateBoundary
     identify: Identify = staticmethod(local_caller)
+
+    @cached_property
+    def _stamp(self) -> dict[str, Any]:
+        return self.server_info_stamp
+
+    async def answer(self, exchange: Exchange) -> Mapping[str, Any]:
+        """Return the result of a request of the stateless era. Raises MCPError, and ValidationError for its params."""
+        exchange.lifespan_context = self.handlers.changes
+        # The SDK's span is left out here: a call has one of its own, with the trace that the client names.
+        result: Any = await self.sealing(cast(Any, exchange), partial(self.handlers.counted, call_next=self._handled))
+        return cast(Mapping[str, Any], result)
+
+    async def _handled(self, ctx: Any) -> dict[str, Any]:
+        entry = self.get_request_handler(ctx.method)
+        params = params_of(ctx, wire.RequestParams if entry is None else entry.params_type)
+        if entry is None:
+            raise unknown_method(ctx.method)
+        result = await entry.handler(ctx, params)
+        try:
+            return shaped(ctx.method, ctx.protocol_version, result, self._stamp)
+        except ValidationError as error:
+            raise RuntimeError(f"The handler of {ctx.method} returned an invalid result.") from error
+
+    def stateless(self, app: ASGIApp, path: str | None = None) -> Stateless:
+        """Return *app* behind one that answers the stateless era, at *path* (None for any)."""
+        handlers = self.handlers
+        return Stateless(app, self.answer, handlers.headed_schema, handlers.redaction, path=path)
 
     # Over HTTP, the options of the handshake of the older era cannot be set otherwise.
     def create_initialization_options(
@@ -311,8 +371,9 @@ class _Server(Server[Changes]):
     def streamable_http_app(self, *args: Any, **kwargs: Any) -> Starlette:
         app = super().streamable_http_app(*args, **kwargs)
         app.add_middleware(ExactMessages)
-        # Before the session of a request is looked up, which is of the principal that began it.
         path = kwargs.get("streamable_http_path", "/mcp")
+        app.add_middleware(partial(self.stateless, path=path))
+        # Before the session of a request is looked up, which is of the principal that began it.
         app.add_middleware(partial(Authentication, identify=self.identify, path=path))
         return app
 

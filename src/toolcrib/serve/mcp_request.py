@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from ..core import Pending, ToolError
 from ..machinery import Suspended, current_client, from_any_thread, redacted, redacted_data
 from ..workbench import Workbench
+from .protocol.core import Exchange
 from .sdk import state_of
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
@@ -55,11 +56,11 @@ class ClientRequest:
 
     def __init__(
         self,
-        context: ServerRequestContext[Any, Any],
+        context: ServerRequestContext[Any, Any] | Exchange,
         bench: Workbench,
         responses: Mapping[str, wire.InputResponse] | None = None,
     ) -> None:
-        self.session = context.session
+        self.session: Any = context.session
         self.bench = bench
         self.responses = responses or {}
         self.is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -162,19 +163,23 @@ class ClientRequest:
         from mcp.shared.message import ServerMessageMetadata
 
         related = ServerMessageMetadata(related_request_id=self._id)
-        return await self.session.send_request(question, result, timeout_s, related)
+        reply: ResultT = await self.session.send_request(question, result, timeout_s, related)
+        return reply
 
     # What tools log
 
     def log(self, record: logging.LogRecord) -> None:
         """Send *record* to the client, if it wants that. From any thread."""
         level = next((name for name, number in reversed(tuple(_LEVELS.items())) if number <= record.levelno), "debug")
-        least = state_of(self.session).get(_LEVEL_KEY, "info")
-        if level not in self._allowed or (not self.is_modern and _LEVELS[level] < _LEVELS[least]):
+        if level not in self._allowed or not (self.is_modern or _LEVELS[level] >= _LEVELS[self._least_level()]):
             return
         text = redacted(record.getMessage(), self.bench.offers.redaction)
         self._lines.append((level, record.name.removeprefix("toolcrib.tool."), text))
         self._wake_soon()
+
+    def _least_level(self) -> wire.LoggingLevel:
+        level: wire.LoggingLevel = state_of(self.session).get(_LEVEL_KEY, "info")
+        return level
 
     async def flush(self) -> None:
         """Send what was logged and has not been sent yet, before the answer."""

@@ -1,0 +1,285 @@
+"""The stateless era as this server answers it itself: as the SDK would, with streams, and for clients that leave."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+from starlette.types import ASGIApp, Message
+
+from toolcrib import Context, Crib, tool
+from toolcrib.serve import local_caller, mcp, mcp_streams, messages
+from toolcrib.serve.callers import Callers
+from toolcrib.serve.protocol import http
+
+VERSION = "2026-07-28"
+ENVELOPE = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
+BOTH = "application/json, text/event-stream"
+ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def greet(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+    """Greet a region, which stands in a header, too."""
+    return f"Hello, {region}"
+
+
+def request(method: str, params: Any = None, **members: Any) -> Any:
+    given = {} if params is None else params
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": ENVELOPE, **given}, **members}
+
+
+@asynccontextmanager
+async def answering(*tools: Any) -> AsyncGenerator[tuple[ASGIApp, ASGIApp]]:
+    """The application that answers by itself, and the SDK's that answers the same server."""
+    async with Crib([*tools]) as crib:
+        server = mcp.server_of(Callers(crib, local_caller), name="crib", version="1")
+        sessions = mcp_streams.Sessions(server)
+        async with sessions.run():
+            sdk = messages.ExactMessages(sessions.handle_request)
+            yield server.stateless(sdk), sdk
+
+
+async def never(_: Message) -> None: ...
+
+
+async def ask(
+    app: ASGIApp,
+    message: Any,
+    *,
+    method: str = "POST",
+    sent: Callable[[Message], Any] = never,
+    leaves: asyncio.Event | None = None,
+    **headers: str | None,
+) -> list[Message]:
+    """What *app* sends to the client of *message*, which leaves when *leaves* is set. A header that is None is left
+    out.
+    """
+    body = message if isinstance(message, bytes) else json.dumps(message).encode()
+    of: dict[str, Any] = message if isinstance(message, dict) else {}
+    params: Any = of.get("params")
+    name = params.get("name") or params.get("uri") if isinstance(params, dict) else None
+    given = {
+        "host": "127.0.0.1:1",
+        "content-type": "application/json",
+        "accept": BOTH,
+        "mcp-protocol-version": VERSION,
+        "mcp-method": of.get("method"),
+        "mcp-name": name,
+        **{key.replace("_", "-"): value for key, value in headers.items()},
+    }
+    pairs = [(key.encode(), value.encode()) for key, value in given.items() if isinstance(value, str)]
+    messages, bodies = list[Message](), [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if bodies:
+            return bodies.pop()
+        await (leaves or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(part: Message) -> None:
+        messages.append(part)
+        await sent(part)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": pairs,
+        "client": ("127.0.0.1", 1),
+    }
+    await app(scope, receive, send)
+    return messages
+
+
+def status(answer: list[Message]) -> int:
+    return int(answer[0]["status"])
+
+
+def body(answer: list[Message]) -> bytes:
+    return b"".join(part.get("body", b"") for part in answer[1:])
+
+
+ODD: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a call": (request("tools/call", ADD), {}),
+    "a list": (request("tools/list"), {}),
+    "a read": (request("resources/read", {"uri": "notes://a"}), {}),
+    "what is served": (request("server/discover"), {}),
+    "a tool that is not there": (request("tools/call", {"name": "sub"}), {}),
+    "an argument of another type": (request("tools/call", {"name": "add", "arguments": {"a": "x", "b": 2}}), {}),
+    "arguments that are no object": (request("tools/call", {"name": "add", "arguments": [1]}), {}),
+    "no name": (request("tools/call", {"arguments": {}}), {}),
+    "a method that is not there": (request("tools/drop"), {}),
+    "a method of the older era": (request("ping"), {}),
+    "a handshake": (request("initialize"), {}),
+    "a notice": ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, {}),
+    "a notice of another version": ({"jsonrpc": "2.0", "method": "x"}, {"mcp_protocol_version": "2031-01-01"}),
+    "a response": ({"jsonrpc": "2.0", "id": 1, "result": {}}, {}),
+    "a batch": ([request("tools/list")], {}),
+    "a number": (7, {}),
+    "half of a message": (b'{"jsonrpc": "2.0", ', {}),
+    "nothing": (b"", {}),
+    "no JSON-RPC": ({**request("tools/list"), "jsonrpc": "1.0"}, {}),
+    "a method that is a number": ({**request("tools/list"), "method": 1}, {"mcp_method": "tools/list"}),
+    "params that are a list": ({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": []}, {}),
+    "no envelope": ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, {}),
+    "half of an envelope": (
+        request("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": VERSION}}),
+        {},
+    ),
+    "capabilities that are none": (
+        request("tools/list", {"_meta": {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": 1}}),
+        {},
+    ),
+    "another version": (
+        request("tools/list", {"_meta": {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}}),
+        {"mcp_protocol_version": "2031-01-01"},
+    ),
+    "a version that differs": (request("tools/list"), {"mcp_protocol_version": "2031-01-01"}),
+    "a method that differs": (request("tools/list"), {"mcp_method": "tools/call"}),
+    "no header for the method": (request("tools/list"), {"mcp_method": None}),
+    "a name that differs": (request("tools/call", ADD), {"mcp_name": "sub"}),
+    "a name in base64": (request("tools/call", ADD), {"mcp_name": "=?base64?YWRk?="}),
+    "an argument in its header": (
+        request("tools/call", {"name": "greet", "arguments": {"region": "Bern"}}),
+        {"mcp_param_region": "Bern"},
+    ),
+    "an argument that differs": (
+        request("tools/call", {"name": "greet", "arguments": {"region": "Bern"}}),
+        {"mcp_param_region": "Basel"},
+    ),
+    "an argument without its header": (request("tools/call", {"name": "greet", "arguments": {"region": "Bern"}}), {}),
+    "a state that is not ours": (request("tools/call", {**ADD, "requestState": "x"}), {}),
+    "a state that is a number": (request("tools/call", {**ADD, "requestState": 1}), {}),
+    "another cursor": (request("tools/list", {"cursor": "x"}), {}),
+    "a GET": (b"", {"method": "GET"}),
+    "a form": (request("tools/list"), {"content_type": "text/plain"}),
+    "who takes JSON alone": (request("tools/list"), {"accept": "application/json"}),
+    "who takes all": (request("tools/list"), {"accept": "*/*"}),
+    "who takes kinds": (request("tools/list"), {"accept": "application/*;q=1, text/*"}),
+    "half of a character": (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', {"mcp_method": "x"}),
+    "what is too large": (b" " * (4 * 1024**2 + 1), {}),
+    "what says it is too large": (request("tools/list"), {"content_length": str(4 * 1024**2 + 1)}),
+    "a session": (request("tools/call", ADD), {"mcp_session_id": "x"}),
+}
+
+
+async def test_whatever_comes_is_answered_as_the_sdk_answers_it() -> None:
+    async with answering(add, greet) as (own, sdk):
+        for what, (message, options) in ODD.items():
+            answers = [await ask(app, message, **options) for app in (own, sdk)]
+            assert status(answers[0]) == status(answers[1]), what
+            texts = [body(answer) for answer in answers]
+            if texts[0].startswith(b"{"):
+                assert json.loads(texts[0]) == json.loads(texts[1]), what
+            else:
+                assert texts[0] == texts[1], what
+
+
+async def test_a_header_that_is_there_twice_is_refused() -> None:
+    async with answering(add) as (own, _):
+
+        async def twice(scope: Any, receive: Any, send: Any) -> None:
+            await own({**scope, "headers": [*scope["headers"], (b"mcp-method", b"tools/list")]}, receive, send)
+
+        answer = await ask(twice, request("tools/list"))
+    assert (status(answer), json.loads(body(answer))["error"]["code"]) == (400, -32020)
+
+
+async def test_what_is_sent_before_the_answer_makes_it_a_stream() -> None:
+    @tool
+    async def steps(context: Context) -> str:
+        for step in (1, 2):
+            await context.emit(f"Step {step}")
+        return "done"
+
+    message = request("tools/call", {"name": "steps", "_meta": {**ENVELOPE, "progressToken": "p"}})
+    async with answering(steps) as applications:
+        own, sdk = [await ask(app, message) for app in applications]
+    assert dict(own[0]["headers"])[b"content-type"] == b"text/event-stream"
+    events = [
+        [json.loads(line.removeprefix("data: ")) for line in body(answer).decode().split("\r\n") if "data" in line]
+        for answer in (own, sdk)
+    ]
+    assert events[0] == events[1]
+    assert [event["params"]["message"] for event in events[0][:-1]] == ["Step 1", "Step 2"]
+
+
+async def test_a_client_that_waits_long_is_sent_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_PING_INTERVAL_S", 0.01)
+    go_on, pings = asyncio.Event(), 0
+
+    @tool
+    async def wait() -> str:
+        await go_on.wait()
+        return "done"
+
+    async def note(part: Message) -> None:
+        nonlocal pings
+        pings += part.get("body") == b": ping\r\n\r\n"
+        if pings == 3:
+            go_on.set()
+
+    async with answering(wait) as (own, _), asyncio.timeout(60):
+        text = body(await ask(own, request("tools/call", {"name": "wait"}), sent=note)).decode()
+    assert text.startswith(": ping\r\n\r\n" * 3)
+    assert '"text":"done"' in text.rpartition("data: ")[2]
+
+
+async def test_a_client_that_leaves_cancels_its_call() -> None:
+    began, ended, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        began.set()
+        try:
+            await go_on.wait()
+        finally:
+            ended.set()
+        return "done"
+
+    async with answering(wait) as (own, _), asyncio.timeout(60):
+        assert await ask(own, request("tools/call", {"name": "wait"}), leaves=began) == []
+        await ended.wait()
+
+
+async def test_a_server_that_stops_cancels_a_call() -> None:
+    began, ended, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        began.set()
+        try:
+            await go_on.wait()
+        finally:
+            ended.set()
+        return "done"
+
+    async with answering(wait) as (own, _), asyncio.timeout(60):
+        asking = asyncio.create_task(ask(own, request("tools/call", {"name": "wait"})))
+        await began.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await ended.wait()
+
+
+async def test_what_a_handler_fails_with_reaches_the_log_and_no_client(caplog: pytest.LogCaptureFixture) -> None:
+    async def breaks(_: object) -> Any:
+        raise OSError("s3cr3t place")
+
+    async with answering(add) as (_, sdk):
+        answer = await ask(http.Stateless(sdk, breaks, lambda _: None, None), request("tools/list"))
+    error = json.loads(body(answer))["error"]
+    assert (status(answer), error["code"], "s3cr3t" in str(error)) == (200, -32603, False)
+    assert "A request of MCP, 'tools/list', has failed" in caplog.text
