@@ -1,6 +1,6 @@
 """Over HTTP: who sees what waits, page by page, and answers it, with other arguments too."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def caller(headers: Any) -> Caller:
 
 
 @asynccontextmanager
-async def client(**options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(**options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
     app = asgi_app(Crib([drop], **options), caller)
     transport = httpx2.ASGITransport(app)
     async with (
