@@ -140,23 +140,21 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
 def test_a_server_that_is_connected_to_answers_or_is_a_problem(
     toolcrib: Run, folder: Path, environment: dict[str, str]
 ) -> None:
-    program = environment["PROGRAM"]
-    settings = f'[[source]]\ncommand = ["{program}", "serve", "toolcrib.demo", "--stdio"]\n[store]\nurl = "store.db"\n'
+    command = json.dumps([environment["PROGRAM"], "serve", "toolcrib.demo", "--stdio"])
+    settings = f'[[source]]\nname = "demo"\ncommand = {command}\n[store]\nurl = "store.db"\n'
     (folder / "toolcrib.toml").write_text(settings)
 
     def answers(status: int) -> dict[str, tuple[str, str]]:
         done = toolcrib("check", "--connect", "--json")
         found = json.loads(done.stdout)
         assert (done.returncode, found["ok"]) == (status, status == 0), done.stderr
-        return {
-            one["subject"].partition("--")[1] or one["subject"]: (one["level"], one["message"])
-            for one in found["findings"]
-        }
+        assert found["sources"][0]["source"] == "demo"
+        return {one["subject"]: (one["level"], one["message"]) for one in found["findings"]}
 
-    status, detail = answers(0)["--"]
+    status, detail = answers(0)["demo"]
     assert (status, detail.split(" in ")[0]) == ("ok", "4 tools")
     (folder / "toolcrib.toml").write_text(settings.replace('"toolcrib.demo"', '"nowhere.py"'))
-    assert answers(1)["--"][0] == "problem"
+    assert answers(1)["demo"][0] == "problem"
 
 
 def test_the_store_and_its_key_answer_without_being_made(toolcrib: Run, folder: Path) -> None:

@@ -289,3 +289,24 @@ tools = "absent*"
         assert (shown.returncode, started()) == (0 if name != "absent" else 1, servers), shown.stderr
     assert toolcrib("list").returncode == 0
     assert started() == list(commands)
+
+
+def test_names_that_collide_in_a_client_s_file_are_prefixed_which_is_said_once(
+    toolcrib: Run, folder: Path, environment: dict[str, str]
+) -> None:
+    server = {
+        "command": environment["PROGRAM"],
+        "args": ["serve", "tools.py", "--tool", "add", "--tool", "much", "--stdio"],
+        "cwd": str(folder),
+    }
+    servers = {"first": server, "the second.": server}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    listed = toolcrib("list", "mcp.json")
+    names = [line.partition("\t")[0] for line in listed.stdout.splitlines()]
+    assert (listed.returncode, names) == (0, ["add", "much", "the_second_add", "the_second_much"]), listed.stderr
+    said = [line for line in listed.stderr.splitlines() if "the_second_add" in line]
+    assert said == [
+        "the second.: another server has tools of these names, so here they are the_second_add, the_second_much"
+    ]
+    called = toolcrib("call", "mcp.json", "the_second_add", "a=1", "b=2")
+    assert (called.returncode, called.stdout) == (0, '{"result":3}\n')

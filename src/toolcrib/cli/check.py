@@ -158,7 +158,7 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
 
 def _source_data(listing: LoadedSource) -> dict[str, Any]:
     names = [tool.spec.name for tool in listing.tools]
-    data = {"source": listing.named.written, "place": listing.named.place, "tools": names}
+    data = {"source": listing.named.shown, "place": listing.named.place, "tools": names}
     return data | ({"no_tools": "its tools are known when it is connected to"} if listing.is_listed_at_start else {})
 
 
@@ -282,11 +282,11 @@ def _answers(listings: Sequence[LoadedSource], settings: Settings) -> Iterator[F
         try:
             server = load_listed(entry.granted(entry.source))
         except ToolcribError as error:
-            yield Finding("problem", settings.redact(str(error)), entry.written)
+            yield Finding("problem", settings.redact(str(error)), entry.shown)
             continue
         took = f"{counted(len(server.tools), 'tool')} in {time.monotonic() - start:.2f} s"
         problems = "; ".join(settings.redact(str(problem)) for problem in server.problems)
-        yield Finding("problem" if problems else "ok", problems or took, entry.written)
+        yield Finding("problem" if problems else "ok", problems or took, entry.shown)
 
 
 def _store_answers(settings: Settings, where: str | None) -> Iterator[Finding]:

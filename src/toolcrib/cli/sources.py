@@ -85,6 +85,7 @@ class Opened:
                     self.problems += tuple(map(bench.redacted, map(str, bench.problems)))
 
             logging.getLogger("toolcrib").setLevel(logging.ERROR)  # what cannot be loaded is in the problems
+            logging.getLogger("toolcrib.names").setLevel(logging.WARNING)
             bench.run_sync(connect())
         return bench
 

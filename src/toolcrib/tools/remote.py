@@ -167,6 +167,12 @@ def _servers(file: Path) -> dict[str, Any]:
 
 
 def _of_table(file: Path, name: str) -> "MCPUpstream":
+    source = _named(file, name)
+    source.fallback_prefix = f"{re.sub(r'[^A-Za-z0-9-]+', '_', name).strip('_')}_"
+    return source
+
+
+def _named(file: Path, name: str) -> "MCPUpstream":
     servers = _servers(file)
     if name not in servers:
         hint = did_you_mean(closest_match(name, list(servers)))

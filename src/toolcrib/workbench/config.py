@@ -17,7 +17,7 @@ from ..machinery import compile_globs
 from ..tools import LoadProblem, Permissions, Tool, load
 from ..tools.loading import Loaded
 from ..tools.lock import LOCK, Lock, LockedSource, read_lock
-from ..tools.mcp.targets import Target, shown_words
+from ..tools.mcp.targets import Target
 from ..tools.permissions import Permitted
 from ..tools.remote import MCPSource, is_remote, remote_names
 from .credentials import configured
@@ -167,7 +167,7 @@ def _load(
             offer, repeats = _firsts(content.tools, {}, named)
             problems += repeats
         lock_entry = None if lock is None else lock.find(named.source)
-        offer, changes = accepted(offer, content, lock_entry, named.written)
+        offer, changes = accepted(offer, content, lock_entry, named.shown)
         problems += map(str, changes)
         source = with_deadlines(named.view(offer), settings)
         tools = [] if is_listed_at_start else loaded_from(source).tools
@@ -207,12 +207,12 @@ def _firsts(tools: Sequence[AnyTool], origins: dict[str, str], named: NamedSourc
     for tool in tools:
         name = tool.spec.name.replace("-", "_")
         if name not in origins:
-            origins[name] = named.written
+            origins[name] = named.shown
             firsts.append(tool)
             continue
         way_out = '@tool(name="...")' if named.place is None else 'prefix = "..."'
         problems.append(
-            f"{named.written}: a tool in {origins[name]} has the name '{tool.spec.name}' too, so this one is left out. "
+            f"{named.shown}: a tool in {origins[name]} has the name '{tool.spec.name}' too, so this one is left out. "
             f"Rename one of them: {way_out}."
         )
     return firsts, problems
@@ -227,8 +227,7 @@ def _let_import(settings: Settings) -> None:
 
 def _placed(error: ToolcribError, source: NamedSource) -> str:
     message = str(error)
-    words = shown_words(source.written.split(" "))
-    message = message if words in message else f"{words}: {message}"
+    message = message if source.shown in message else f"{source.shown}: {message}"
     return message if source.place is None else f"{source.place}: {message}"
 
 

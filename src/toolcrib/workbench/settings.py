@@ -28,6 +28,7 @@ from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.toml import lines_of, parse_toml
 from ..tools import Permissions
 from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
+from ..tools.mcp.targets import shown_words
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, MAX_THREAD_HOURS, FileOptions, Seconds
@@ -509,6 +510,11 @@ class NamedSource:
     openapi: Mapping[str, Any] = field(default_factory=dict[str, Any])
     only: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
     server: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def shown(self) -> str:
+        """How messages call it: by its name, else as it is written, without the secrets of a command."""
+        return self.server.get("name") or shown_words(self.written.split(" "))
 
     def granted(self, source: Any) -> Any:
         """Return *source*, this one as it is loaded now, with its permissions and options. Raises LoadError and

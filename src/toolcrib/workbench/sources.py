@@ -6,12 +6,13 @@ What runs of them is in `lifespan.py`.
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core import SetupError, Source, ToolcribError, UnknownToolError
+from ..core import DefinitionError, SetupError, Source, ToolcribError, UnknownToolError
 from ..tools import Loaded, LoadProblem, Tool, as_tool, load, offered_by
 from .lifespan import name_of, unique
 from .registry import Registry, fold
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 AnyTool = Tool[..., Any]
 
 _log = logging.getLogger("toolcrib")
+_renames = logging.getLogger("toolcrib.names")
 
 
 class Sources:
@@ -94,7 +96,9 @@ class Sources:
 
     def _entry(self, source: Any) -> "_Entry":
         reading = _Reading(self._held_to)
-        entry = _Entry(reading.view(source), reading.dynamic, name_of(source), reading.problems)
+        view = reading.view(source)
+        name = name_of(reading.dynamic[0] if len(reading.dynamic) == 1 else source)
+        entry = _Entry(view, reading.dynamic, name, reading.problems)
         try:
             entry.tools = loaded_from(entry.source).tools
         except UnknownToolError:
@@ -165,14 +169,17 @@ class Sources:
     ) -> tuple[list[AnyTool], list[AnyTool]]:
         """Return those of *new* whose names *entry* may have, and the tools of later servers that they replace.
 
-        A server must not empty itself by one name. Until those before it have been tried, it gets no new ones.
+        A server of a client's file puts its own name before names that another one has. A server must not empty itself
+        by one name. Until those before it have been tried, it gets no new ones.
         """
         earlier = self._entries[: self._entries.index(entry)]
         entry.is_waiting = any(other.awaited for other in earlier)
         entry.conflicts.clear()
         allowed: list[AnyTool] = []
         taken: list[AnyTool] = []
-        for tool in new:
+
+        def rival_for(tool: AnyTool) -> "_Entry | None":
+            """Return the entry that has the name of *tool*, where *entry* may not have it; else allow it."""
             name = tool.spec.name
             holder = self.registry.holder(name)
             is_own = holder is not None and holder.spec.name in present
@@ -182,10 +189,23 @@ class Sources:
                 if rival.is_of_servers and rival not in earlier:
                     taken.append(holder)
                     rival = None
-            if rival is not None:
-                entry.conflicts.append(_conflict(entry, name, rival))
-            elif is_own or not entry.is_waiting:
+            if rival is None and (is_own or not entry.is_waiting):
                 allowed.append(tool)
+            return rival
+
+        renamed: list[str] = []
+        for tool in new:
+            if (rival := rival_for(tool)) is not None and entry.fallback_prefix:
+                with suppress(DefinitionError):  # a name that is too long
+                    own = tool.named(f"{entry.fallback_prefix}{tool.spec.name}")
+                    if (rival := rival_for(own)) is None and own.spec.name not in present and not entry.is_waiting:
+                        renamed.append(own.spec.name)
+            if rival is not None:
+                entry.conflicts.append(_conflict(entry, tool.spec.name, rival))
+        if renamed:
+            _renames.warning(
+                "%s: another server has tools of these names, so here they are %s", entry.name, ", ".join(renamed)
+            )
         return allowed, taken
 
     def _reserving(self, entry: "_Entry", earlier: "list[_Entry]", name: str) -> "_Entry | None":
@@ -244,6 +264,11 @@ class _Entry:
         """Return how long its prefix is that *name* begins with; 0 where it has none of them."""
         start = fold(name).casefold() if self.prefixes else ""
         return max((len(prefix) for prefix in self.prefixes if start.startswith(prefix)), default=0)
+
+    @property
+    def fallback_prefix(self) -> str:
+        """What its tools are prefixed with where others have their names: of a server in a client's file, its name."""
+        return next((getattr(source, "fallback_prefix", "") for source in self.dynamic), "")
 
     @property
     def is_of_servers(self) -> bool:

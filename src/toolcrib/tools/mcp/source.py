@@ -55,6 +55,8 @@ class MCPUpstream(MCPOffers, Source):
 
     listed_at_start = True
     """Whether `tools` is empty until it has started."""
+    fallback_prefix = ""
+    """What its tools are prefixed with where another source has their names."""
 
     def __init__(self, target: Target, *, name: str | None = None) -> None:
         super().__init__()
