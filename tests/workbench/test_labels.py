@@ -62,6 +62,12 @@ async def look() -> str:
 
 
 @tool
+async def look_away() -> str:
+    """Look away."""
+    raise ToolError("No.", "failed")
+
+
+@tool
 async def count(text: Annotated[str, Handle]) -> int:
     """Count characters."""
     return len(text)
@@ -293,10 +299,12 @@ async def test_a_tool_that_a_rule_may_deny_later_is_shown() -> None:
 
 async def test_a_rule_counts_only_after_a_call_has_succeeded(options: dict[str, Any]) -> None:
     rules = [Rule(tools="send_*", after="look*", do="allow"), Rule(tools="send_*", do="deny")]
-    async with Crib(TOOLS, **with_rules(options, rules)) as crib:
+    async with Crib([*TOOLS, look_away], **with_rules(options, rules)) as crib:
         bench = crib.workbench(ADA)
         assert code(await bench.call("send_mail")) == "denied"
         assert code(await bench.call("look", {"no": 1})) == "invalid_arguments"
+        await bench.call("look_away")  # which fails
+        await crib.workbench(Caller("bob", thread="t1")).call("look")
         assert code(await bench.call("send_mail")) == "denied"
         await bench.call("look")
         assert [await may_send(crib, Caller("ada", thread=name)) for name in ("t1", "t2")] == ["success", "denied"]
@@ -313,6 +321,14 @@ async def test_a_rule_lets_the_first_calls_through(options: dict[str, Any]) -> N
         results = await bench.call_many([("send_mail", {})] * 8)
         assert sorted(map(code, results)) == ["denied"] * 5 + ["success"] * 3
         assert await may_send(crib, Caller("ada", thread="t2")) == "success"
+
+
+async def test_calls_of_two_processes_at_once_share_the_number_that_a_rule_lets_through(tmp_path: Path) -> None:
+    rules = Rules([Rule(tools="send_*", at_most=AtMost(calls=3), do="allow"), Rule(tools="send_*", do="deny")])
+    options: dict[str, Any] = {"policy": rules, "store": tmp_path / "store.db"}
+    async with Crib(TOOLS, **options) as one, Crib(TOOLS, **options) as other:
+        results = await asyncio.gather(*(may_send(crib) for crib in (one, other) for _ in range(10)))
+    assert sorted(results) == ["denied"] * 17 + ["success"] * 3
 
 
 async def test_what_a_rule_asks_a_person_for_counts_once_it_runs(options: dict[str, Any]) -> None:
@@ -681,17 +697,20 @@ async def test_a_cassette_keeps_labels(tmp_path: Path) -> None:
 @tool(labels=["untrusted"])
 async def web_json(kind: str) -> Any:
     """Fetch structured data, text, or text beside an image."""
+    if kind == "failed":
+        raise ToolError(EVIL, "failed", details={"page": EVIL})
     picture = Image(b"\x89PNG")
     kinds: dict[str, Any] = {
         "data": {"page": EVIL},
         "text": EVIL,
         "both": [Text(EVIL), picture],
         "file": File(EVIL.encode(), "text/plain", "page.txt"),
+        "large": [{EVIL: EVIL}] * 1000,
     }
     return kinds[kind]
 
 
-@pytest.mark.parametrize("kind", ["data", "text", "both", "file"])
+@pytest.mark.parametrize("kind", ["data", "text", "both", "file", "large", "failed"])
 @pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "gemini", "bedrock", "mcp"])
 async def test_every_format_shows_what_is_untrusted_between_its_delimiters(name: str, kind: str) -> None:
     async with Workbench([web_json], policy=Rules([], mark_untrusted=True)) as bench:
