@@ -20,10 +20,16 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
             for one in operation.get("parameters", ()):
                 found.setdefault(path, []).append((one["name"], one.get("required", False)))
                 assert not takes(one["schema"], "") or one["name"] == "pointer"
-                assert takes(one["schema"], "a") or one["name"] in ("offset", "limit")
+                assert takes(one["schema"], "a") or one["name"] in ("offset", "limit", "of", "state")
     assert found == {
         **{f"/api/tools/{{name}}{rest}": [("name", True)] for rest in ("", "/check", "/formats")},
         "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
+        "/api/connections/{provider}/{handler}/{profile}": [
+            ("provider", True),
+            ("handler", True),
+            ("profile", True),
+        ],
+        "/api/keys/{id}": [("id", True)],
         "/api/pending": [("after", False), ("limit", False)],
         "/api/pending/{id}": [("id", True)],
         "/api/pending/{id}/answer": [("id", True)],
@@ -31,7 +37,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
         "/api/grants": [("after", False), ("limit", False)],
         "/api/grants/{id}": [("id", True)],
         "/api/calls/{id}/settle": [("id", True)],
-        "/api/tasks": [("after", False), ("limit", False)],
+        "/api/tasks": [("after", False), ("limit", False), ("of", False), ("state", False)],
         **{f"/api/tasks/{{id}}{rest}": [("id", True)] for rest in ("", "/events", "/cancel")},
         "/api/results/{handle}": [("handle", True), *((name, False) for name in ("pointer", "offset", "limit"))],
     }

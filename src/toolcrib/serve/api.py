@@ -19,20 +19,19 @@ from ..call import settle
 from ..core import AnswerError, Call, Pending, ToolError, ToolSpec
 from ..machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
 from ..record.calls import call_data
-from ..schema.json_text import JSONError, parse_json
 from ..workbench import Rules, Workbench
 from ..workbench.lifespan import name_of
 from ..workbench.read_result import ResultContent, read_part
-from .api_calls import CallEndpoint, answer_to, bench_for, read_arguments
+from .api_admin import admin_routes
+from .api_calls import CallEndpoint, answer_to, bench_for, json_object, read_arguments
 from .api_document import document
 from .api_tasks import invalid, page_of, task_routes
 from .callers import Callers
 from .problems import Refused
-from .wire import TooLarge, part_bytes, read_body, to_bytes
+from .wire import part_bytes, to_bytes
 
 R = TypeVar("R")
 
-_MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_COMPARED = 50
 """In so many of the newest calls of a tool the last is looked for that was approved."""
 _OF_LAST = ("id", "started_at", "answered_by", "arguments")
@@ -72,6 +71,7 @@ def api_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/calls/lost", api.lost),
         Route("/api/calls/{id}/settle", api.settle, methods=["POST"]),
         *task_routes(callers),
+        *admin_routes(callers),
         Route("/api/results/{handle}", api.result),
         Route("/api/openapi.json", api.openapi),
     ]
@@ -194,7 +194,7 @@ class _API:
     async def _answer(self, request: Request) -> tuple[Workbench, dict[str, Any]]:
         """Return the workbench and the answer of a request. Raises Refused where others are to answer."""
         bench = await self._bench(request)
-        answer = await _json_object(request)
+        answer = await json_object(request)
         waits = await bench.crib.pending.store.get(request.path_params["id"])
         if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]
@@ -213,7 +213,7 @@ class _API:
 
     async def settle(self, request: Request) -> Response:
         bench = await self._bench(request)
-        data = await _json_object(request)
+        data = await json_object(request)
         if data.keys() != {"done"} or not isinstance(data["done"], bool):
             raise Refused(422, "Invalid answer", 'Whether it took effect is a JSON object: {"done": true}.')
         store, by = bench.crib.database, bench.caller.principal
@@ -319,23 +319,6 @@ def _to_settle(entry: LedgerEntry) -> Pending:
     owner, at = (entry.principal, entry.thread), datetime.max.replace(tzinfo=UTC)
     who: dict[str, Any] = {"others_only": others_only, "approvers": entry.approvers}
     return Pending(entry.id, "approval", message, "", entry.tool, *owner, at, entry.arguments, **who)
-
-
-async def _json_object(request: Request) -> dict[str, Any]:
-    """Return the body of *request*. Raises Refused."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "Not JSON", "The body is a JSON object, with the header 'Content-Type: application/json'.")
-    try:
-        value = parse_json(await read_body(request.receive, _MAX_ANSWER_BYTES))
-    except TooLarge:
-        raise Refused(413, "Answer too large", f"An answer has at most {_MAX_ANSWER_BYTES} bytes of JSON.") from None
-    except JSONError as error:
-        raise Refused(400, "Not JSON", f"The body is not valid JSON: {error}.") from None
-    except EOFError:
-        raise Refused(400, "Not JSON", "The body is not complete.") from None
-    if not isinstance(value, dict):
-        raise Refused(422, "Invalid answer", 'An answer is a JSON object, as in {"kind": "approve"}.')
-    return value
 
 
 def _part(request: Request) -> Any:

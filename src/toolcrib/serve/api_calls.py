@@ -10,12 +10,12 @@ from contextlib import aclosing, nullcontext, suppress
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..core import Call, Emitted, Progress, Result, ToolError
-from ..schema.json_text import LIMIT_BYTES
+from ..schema.json_text import LIMIT_BYTES, JSONError, parse_json
 from ..workbench import LogLine, TaskEvent, Workbench
 from .callers import Callers, require_key_for
 from .problems import Refused, problem
@@ -33,6 +33,7 @@ STATUSES = {
 
 _HEARTBEAT_INTERVAL_S = 15.0
 """How often a stream without news has a comment: proxies close what is silent."""
+_MAX_ANSWER_BYTES = 1024 * 1024
 _UNWATCHED_INTERVAL_S = 0.02
 _EVENTS = "text/event-stream"
 
@@ -42,6 +43,23 @@ T = TypeVar("T")
 async def bench_for(callers: Callers, scope: Scope) -> Workbench:
     """Return the workbench of a request's caller, which `Authentication` has identified."""
     return await callers.workbench(HTTPConnection(scope))
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """Return the body of *request*. Raises Refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "Not JSON", "The body is a JSON object, with the header 'Content-Type: application/json'.")
+    try:
+        value = parse_json(await read_body(request.receive, _MAX_ANSWER_BYTES))
+    except TooLarge:
+        raise Refused(413, "Answer too large", f"An answer has at most {_MAX_ANSWER_BYTES} bytes of JSON.") from None
+    except JSONError as error:
+        raise Refused(400, "Not JSON", f"The body is not valid JSON: {error}.") from None
+    except EOFError:
+        raise Refused(400, "Not JSON", "The body is not complete.") from None
+    if not isinstance(value, dict):
+        raise Refused(422, "Invalid answer", 'An answer is a JSON object, as in {"kind": "approve"}.')
+    return value
 
 
 class CallEndpoint:

@@ -430,12 +430,87 @@ _PATHS: _Object = {
     "/api/tasks": {
         "get": {
             "operationId": "list_tasks",
-            "summary": "The caller's tasks, the newest first.",
-            "parameters": _PAGE,
+            "summary": "The caller's tasks in this thread, the newest first.",
+            "parameters": [
+                *_PAGE,
+                _query("of", "Of this thread, of all of the caller's, of everybody.", enum=["thread", "me", "all"]),
+                _query("state", "Only those in it.", enum=["queued", "running", "waiting", "ended", "lost"]),
+            ],
             "responses": _answer(
                 "A page.",
                 _object(tasks={"type": "array", "items": _ref("Task")}, next={"type": ["string", "null"]}),
             ),
+        }
+    },
+    "/api/connections": {
+        "get": {
+            "operationId": "list_connections",
+            "summary": "The caller's logins at providers, and the providers that there are.",
+            "responses": _answer(
+                "The logins, without secrets.",
+                _object(connections={"type": "array", "items": _ANY}, providers={"type": "array", "items": _ANY}),
+            ),
+        },
+        "post": {
+            "operationId": "connect",
+            "summary": "Begin a login, which goes on in a browser at the `url` of the pending.",
+            "requestBody": {
+                "required": True,
+                "content": _json(
+                    _object(
+                        ["provider"],
+                        provider={"type": "string"},
+                        scopes={"type": "array", "items": {"type": "string"}},
+                    )
+                ),
+            },
+            "responses": _answer("What it waits for.", _object(pending=_ANY)),
+        },
+    },
+    "/api/connections/{provider}/{handler}/{profile}": {
+        "delete": {
+            "operationId": "disconnect",
+            "summary": "Forget a login, and notify its provider.",
+            "parameters": [_path(name, "As it is listed.") for name in ("provider", "handler", "profile")],
+            "responses": _answer("The login that there was.", _ANY),
+        }
+    },
+    "/api/sources": {
+        "get": {
+            "operationId": "list_sources",
+            "summary": "The sources, and whether they run.",
+            "responses": _answer("The sources.", _object(sources={"type": "array", "items": _ANY})),
+        }
+    },
+    "/api/keys": {
+        "get": {
+            "operationId": "list_keys",
+            "summary": "The keys of clients, without their secrets; for a role that may see 'keys'.",
+            "responses": _answer("The keys, the oldest first.", _object(keys={"type": "array", "items": _ANY})),
+        },
+        "post": {
+            "operationId": "add_key",
+            "summary": "Make a key, whose text is in this answer alone.",
+            "requestBody": {
+                "required": True,
+                "content": _json(
+                    _object(
+                        ["name"],
+                        name={"type": "string"},
+                        groups={"type": "array", "items": {"type": "string"}},
+                        expires_at={"type": ["string", "null"], "format": "date-time"},
+                    )
+                ),
+            },
+            "responses": _answer("The key.", _ANY),
+        },
+    },
+    "/api/keys/{id}": {
+        "delete": {
+            "operationId": "revoke_key",
+            "summary": "Revoke a key. Its next request is refused.",
+            "parameters": [_path("id", "The id of the key.")],
+            "responses": _answer("The key that there was.", _ANY),
         }
     },
     "/api/tasks/{id}": {

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,12 +10,14 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from ..workbench import Task, UnknownTaskError, Workbench
+from ..workbench.tasks import TaskState
 from .api_calls import Watched, bench_for, paused, send_events
 from .callers import Callers
 from .problems import Refused
 from .wire import result_bytes, to_bytes
 
 _MAX_COUNT = 200
+_STATES: Sequence[TaskState] = get_args(TaskState)
 
 
 def task_routes(callers: Callers) -> Sequence[BaseRoute]:
@@ -34,12 +37,21 @@ class _TaskAPI:
 
     async def list_tasks(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
-        after, limit = page_of(request)
+        after, limit = page_of(request, "of", "state")
+        of, text = request.query_params.get("of", "thread"), request.query_params.get("state")
+        state: TaskState | None = next((state for state in _STATES if state == text), None)
+        if of not in ("thread", "me", "all") or (of == "all" and not self._sees_all(bench)):
+            raise invalid("'of' is 'thread', 'me', or for the members of a role that may see 'tasks', 'all'.")
+        if text != state:
+            raise invalid(f"'state' is one of: {', '.join(_STATES)}.")
         tasks: Sequence[Task] = ()
         try:
             if bench.crib.database is not None:
-                own, thread = bench.caller.principal, bench.caller.thread
-                tasks = await bench.crib.tasks.list(principal=own, thread=thread, after=after, limit=limit + 1)
+                whose = {
+                    "principal": None if of == "all" else bench.caller.principal,
+                    "thread": bench.caller.thread if of == "thread" else None,
+                }
+                tasks = await bench.crib.tasks.list(**whose, state=state, after=after, limit=limit + 1)
         except UnknownTaskError:
             raise invalid("'after' is the id of one of your tasks: `next` of the page before.") from None
         following = tasks[limit - 1].id if len(tasks) > limit else None
@@ -48,13 +60,19 @@ class _TaskAPI:
 
     async def show(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
-        return _answer(await _task(bench, request.path_params["id"]))
+        return await _answer(bench, await self._task(bench, request))
 
     async def cancel(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
-        task = await _task(bench, request.path_params["id"])
+        task = await self._task(bench, request)
         await bench.crib.tasks.cancel(task.id, principal=task.principal)
-        return _answer(await _task(bench, task.id))
+        return await _answer(bench, await self._task(bench, request))
+
+    async def _task(self, bench: Workbench, request: Request) -> Task:
+        return await _task(bench, request.path_params["id"], sees_all=self._sees_all(bench))
+
+    def _sees_all(self, bench: Workbench) -> bool:
+        return self._callers.may(bench.caller, "tasks")
 
 
 class _EventsEndpoint:
@@ -65,7 +83,8 @@ class _EventsEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         bench = await bench_for(self._callers, scope)
-        task = await _task(bench, scope["path_params"]["id"])
+        sees_all = self._callers.may(bench.caller, "tasks")
+        task = await _task(bench, scope["path_params"]["id"], sees_all=sees_all)
         if scope["method"] == "HEAD":  # whose connection would be held until the task has ended
             await Response(media_type="text/event-stream")(scope, receive, send)
             return
@@ -76,21 +95,25 @@ class _EventsEndpoint:
                 await send_events(send, events, None)
 
 
-async def _task(bench: Workbench, id: str) -> Task:  # noqa: A002
-    """Return the task of the caller of *bench* with this id. Raises Refused."""
+async def _task(bench: Workbench, id: str, *, sees_all: bool) -> Task:  # noqa: A002
+    """Return the task of the caller of *bench*, or of anybody, with this id. Raises Refused."""
+    principal = None if sees_all else bench.caller.principal
     try:
         if bench.crib.database is not None:
-            return await bench.crib.tasks.get(id, principal=bench.caller.principal, thread=bench.caller.thread)
+            return await bench.crib.tasks.get(id, principal=principal, thread=bench.caller.thread)
     except UnknownTaskError:
         pass
     raise Refused(404, "Unknown task", "There is no task with this id. Its result may have expired.")
 
 
-def page_of(request: Request) -> tuple[str | None, int]:
-    """Return after what the page of *request* begins, and how many it has. Raises Refused."""
+def page_of(request: Request, *others: str) -> tuple[str | None, int]:
+    """Return after what the page of *request* begins, and how many it has; *others* are more parameters.
+
+    Raises Refused.
+    """
     query = request.query_params
-    if unknown := query.keys() - {"after", "limit"}:
-        raise invalid(f"There is no parameter '{min(unknown)[:40]}': after, limit.")
+    if unknown := query.keys() - {"after", "limit", *others}:
+        raise invalid(f"There is no parameter '{min(unknown)[:40]}': {', '.join(('after', 'limit', *others))}.")
     if query.get("after") == "":
         raise invalid("'after' is `next` of the page before, or left out for the first page.")
     text = query.get("limit", "50")
@@ -103,9 +126,12 @@ def invalid(detail: str) -> Refused:
     return Refused(422, "Invalid query", detail)
 
 
-def _answer(task: Task) -> Response:
-    """Return the answer with *task* and its whole result, whose numbers keep their digits."""
-    data = replace(task, result=None).to_dict()
+async def _answer(bench: Workbench, task: Task) -> Response:
+    """Return the answer with *task*, the names of its steps, and its whole result, whose numbers keep their digits."""
+    database = bench.crib.database
+    steps = {} if database is None else await database.ledger.steps(task.id)
+    names = [key.removeprefix("step ") for _, (key, *_) in sorted(steps.items())]
+    data = replace(task, result=None).to_dict() | {"steps": names}
     del data["result"]
     result = b"null" if task.result is None else result_bytes(task.result)
     return Response(b'%b,"result":%b}' % (to_bytes(data)[:-1], result), media_type="application/json")

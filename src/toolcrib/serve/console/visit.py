@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -33,6 +33,10 @@ _ROOMS: Sequence[tuple[str, str, Right | None]] = [
     ("approvals", "Approvals", None),
     ("tools", "Tools", None),
     ("calls", "Calls", None),
+    ("tasks", "Tasks", None),
+    ("connections", "Connections", None),
+    ("sources", "Sources", None),
+    ("keys", "Keys", "keys"),
     ("stats", "Figures", None),
 ]
 
@@ -84,7 +88,9 @@ class Visit:
     @property
     def rooms(self) -> Sequence[tuple[str, str]]:
         """What the menu of pages has: the first part of a path, and its title."""
-        return [(room, title) for room, title, right in _ROOMS if right is None or self.may(right)]
+        has_keys = getattr(self.callers.identify, "keys", None) is not None
+        rooms = [(room, title) for room, title, right in _ROOMS if right is None or self.may(right)]
+        return [(room, title) for room, title in rooms if room != "keys" or has_keys]
 
     @property
     def room(self) -> str:
@@ -226,7 +232,6 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
-        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_visible,
@@ -235,6 +240,7 @@ def _environment() -> Environment:
     environment.filters["pretty"] = lambda data: json.dumps(data, indent=2, ensure_ascii=False)
     environment.filters["json_text"] = _json_text
     environment.filters["query"] = urlencode
+    environment.filters["web_address"] = _web_address
     environment.filters["moment"] = _moment
     return environment
 
@@ -252,6 +258,11 @@ def _json_text(text: str | None) -> str:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
         return text
+
+
+def _web_address(url: str) -> str:
+    """Return *url* as the target of a link; what is no address of the web, such as `javascript:`, leads nowhere."""
+    return url if urlsplit(url).scheme in ("http", "https") else "#"
 
 
 def _moment(text: str | None) -> Markup:

@@ -1,0 +1,171 @@
+"""What people look after, over HTTP: their logins at providers, the sources of a server, and keys of clients."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ..core import SetupError, ToolAuth, ToolcribError, ToolError
+from ..machinery import redacted_data
+from ..workbench import Right, Workbench
+from ..workbench.lifespan import name_of
+from .api_calls import bench_for, json_object
+from .authentication import Authenticator
+from .callers import Callers
+from .problems import Refused
+from .wire import to_bytes
+
+if TYPE_CHECKING:
+    from ..auth import CredentialBroker, Grant, Owner
+    from .keys import AccessKeys
+
+
+def admin_routes(callers: Callers) -> Sequence[BaseRoute]:
+    """Return `/api/connections`, `/api/sources` and `/api/keys`."""
+    api = _Admin(callers)
+    return [
+        Route("/api/connections", api.connections),
+        Route("/api/connections", api.connect, methods=["POST"]),
+        Route("/api/connections/{provider}/{handler}/{profile}", api.disconnect, methods=["DELETE"]),
+        Route("/api/sources", api.sources),
+        Route("/api/keys", api.keys),
+        Route("/api/keys", api.add_key, methods=["POST"]),
+        Route("/api/keys/{id}", api.revoke_key, methods=["DELETE"]),
+    ]
+
+
+class _Admin:
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    # Logins at providers
+
+    async def connections(self, request: Request) -> Response:
+        """Return the grants of the caller, without secrets, and the providers that they can log in to."""
+        bench = await bench_for(self._callers, request.scope)
+        broker = _broker(bench)
+        owned = [] if broker is None else await broker.vault.owned_by(bench.caller.principal)
+        providers = [] if broker is None else [
+            {"name": name, "title": provider.title}
+            for name, provider in sorted(broker.providers.items())
+            if not broker.missing(name)
+        ]  # fmt: skip
+        grants = [_grant_data(owner, grant) for owner, grant in owned if owner.handler != "secret"]
+        return _json({"connections": grants, "providers": providers})
+
+    async def connect(self, request: Request) -> Response:
+        """Begin a login: what it waits for is answered in a browser, at the URL of the pending."""
+        bench = await bench_for(self._callers, request.scope)
+        data = await json_object(request)
+        if not isinstance(provider := data.get("provider"), str) or data.keys() - {"provider", "scopes"}:
+            raise Refused(422, "Invalid connection", 'A login begins with {"provider": "github"}, and "scopes" or not.')
+        scopes = data.get("scopes", [])
+        if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+            raise Refused(422, "Invalid connection", "'scopes' is a list of texts.")
+        try:
+            if (broker := _broker(bench)) is None or broker.missing(provider):
+                raise SetupError(f"The settings have no client for '{provider[:100]}': [auth.NAME].")
+            (pending,) = await bench.crib.credentials.ask_for([ToolAuth(provider, None, scopes)], bench.caller)
+        except (ToolError, ToolcribError, ValueError) as error:
+            raise Refused(422, "Cannot connect", str(error)) from None
+        return _json({"pending": pending.to_dict()})
+
+    async def disconnect(self, request: Request) -> Response:
+        bench = await bench_for(self._callers, request.scope)
+        broker = _broker(bench)
+        wanted = tuple(request.path_params[name] for name in ("provider", "handler", "profile"))
+        owned = [] if broker is None else await broker.vault.owned_by(bench.caller.principal)
+        for owner, grant in owned:
+            if broker is not None and (owner.provider, owner.handler, owner.profile) == wanted:
+                await broker.revoke(owner)
+                return _json(_grant_data(owner, grant))
+        raise Refused(404, "Unknown connection", "You have no such login.")
+
+    # Sources
+
+    async def sources(self, request: Request) -> Response:
+        """Return the sources, whether they run, and for who may see them, why not."""
+        bench = await bench_for(self._callers, request.scope)
+        crib, may = bench.crib, self._callers.may(bench.caller, "sources")
+        tools = [crib.registry[spec.name] for spec in bench.specs(deferred=True) if spec.name in crib.registry]
+        counts = Counter(name_of(tool.source) for tool in tools if tool.source is not None)
+        running: list[dict[str, Any]] = [{"name": life.name, "state": "running"} for life in crib.lifespan.lives]
+        missing: list[dict[str, Any]] = [
+            {"name": problem.place, "state": "unavailable", "reason": problem.reason if may else None}
+            for problem in crib.problems
+        ]
+        names = {source["name"] for source in (*running, *missing)}
+        loaded: list[dict[str, Any]] = [
+            {"name": name, "state": "loaded"} for name in sorted(counts) if name not in names
+        ]
+        rows = [{"reason": None, **row, "tools": counts[row["name"] or ""]} for row in (*missing, *running, *loaded)]
+        return _json({"sources": redacted_data(rows, crib.redaction)})
+
+    # Keys
+
+    async def keys(self, request: Request) -> Response:
+        keys = await self._keys(request)
+        return _json({"keys": [key.to_dict() for key in await keys.all()]})
+
+    async def add_key(self, request: Request) -> Response:
+        """Make a key. Its text is in this answer, and nowhere else."""
+        keys = await self._keys(request)
+        data = await json_object(request)
+        groups, expires_at = data.get("groups", []), data.get("expires_at")
+        if data.keys() - {"name", "groups", "expires_at"} or not isinstance(groups, list):
+            raise Refused(422, "Invalid key", 'A key is {"name": "ann", "groups": [], "expires_at": null}.')
+        try:
+            moment = None if expires_at is None else datetime.fromisoformat(expires_at)
+            if moment is not None and moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            text, key = await keys.add(data.get("name", ""), groups=groups, expires_at=moment)
+        except (SetupError, ValueError, TypeError) as error:
+            raise Refused(422, "Invalid key", str(error)) from None
+        return _json({**key.to_dict(), "key": text})
+
+    async def revoke_key(self, request: Request) -> Response:
+        keys = await self._keys(request)
+        if not await keys.revoke(request.path_params["id"]):
+            raise Refused(404, "Unknown key", "There is no such key.")
+        return _json({"id": request.path_params["id"]})
+
+    async def _keys(self, request: Request) -> "AccessKeys":
+        await self._require(request, "keys")
+        identify = self._callers.identify
+        if not isinstance(identify, Authenticator) or identify.keys is None:
+            raise Refused(404, "No keys", "Clients do not enter this server with keys: 'keys = true' in [server].")
+        return identify.keys
+
+    async def _require(self, request: Request, right: Right) -> None:
+        bench = await bench_for(self._callers, request.scope)
+        if not self._callers.may(bench.caller, right):
+            detail = f"This is for the members of a [[role]] that may '{right}', as the settings have it."
+            raise Refused(403, "Not for you", detail)
+
+
+def _broker(bench: Workbench) -> "CredentialBroker | None":
+    try:
+        return bench.crib.credentials.broker
+    except SetupError:
+        return None
+
+
+def _grant_data(owner: "Owner", grant: "Grant | None") -> dict[str, Any]:
+    """Return a grant as JSON data, without its secrets."""
+    return {
+        "provider": owner.provider,
+        "handler": owner.handler,
+        "profile": owner.profile,
+        "scopes": [] if grant is None else list(grant.scopes),
+        "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
+        "refreshed": grant is not None and grant.refresh_token is not None,
+        "is_damaged": grant is None,
+    }
+
+
+def _json(data: Any) -> Response:
+    return Response(to_bytes(data), media_type="application/json")
