@@ -695,6 +695,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "check": [["check", "--json"], ["check", "--connect", "--json"], ["check", "tools.py", "--json"]],
     "install": [["install", name, "tools.py", "--name", "ada"] for name in ("json", "%", "../ada")],
     "uninstall": [["uninstall", "claude-code", "--name", name] for name in ("ada", "%", "../ada")],
+    "init": [["init"]],
     "new": [["new", name] for name in ("../ada", "%", "store.db")],
     "sandbox status": [["sandbox", "status", "--json"]],
     "sandbox clear": [["sandbox", "clear", name] for name in ("../ada", "%", "")],

@@ -133,7 +133,7 @@ def test_help_is_plain_when_piped_and_has_an_example(toolcrib: Run) -> None:
     assert "│" not in done.stdout
     alone = toolcrib()
     assert (alone.returncode, alone.stdout) == (2, "")
-    assert re.search(r"list +List the tools of sources\.", alone.stderr)
+    assert re.search(r"call +Call a tool and print its result\.", alone.stderr)
 
 
 def test_the_command_starts_without_what_only_some_of_it_needs(environment: dict[str, str]) -> None:

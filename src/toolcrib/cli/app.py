@@ -27,32 +27,39 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MODULES = {
-    "list": "show",
-    "show": "show",
-    "call": "call",
-    "chat": "chat",
-    "eval": "evals",
-    "serve": "serving",
-    "dev": "serving",
-    "install": "install",
-    "uninstall": "install",
-    "worker": "worker",
-    "check": "check",
-    "new": "new",
-    "lock": "lock",
-    "auth": "auth",
-    "secrets": "auth",
-    "pending": "calls",
-    "grants": "calls",
-    "calls": "calls",
-    "tasks": "tasks",
-    "threads": "threads",
-    "keys": "calls",
-    "store": "store",
-    "sandbox": "sandbox",
+_COMMANDS = {
+    "init": ("init", "Begin a project here, with settings, a tool and a test."),
+    "list": ("show", "List the tools of sources."),
+    "show": ("show", "Show everything about one tool."),
+    "call": ("call", "Call a tool and print its result."),
+    "chat": ("chat", "Chat with a model that uses the tools."),
+    "eval": ("evals", "Ask models what scenarios have, and look whether they call the tools as is expected."),
+    "serve": ("serving", "Serve tools to MCP clients, and as an HTTP API."),
+    "dev": ("serving", "Serve tools while you write them."),
+    "install": ("install", "Have an MCP client start the server of these tools."),
+    "uninstall": (
+        "install",
+        "Remove a server from the settings of an MCP client. What else is there stays, and there is a backup.",
+    ),
+    "worker": ("worker", "Run the tasks of a store, and serve no tools."),
+    "check": ("check", "Check the settings, or the tools of sources."),
+    "new": ("new", "Write a new tool that works, and its test, here."),
+    "lock": ("lock", "Lock sources, and what their tools promise."),
+    "auth": ("auth", "Log in to providers, and see what was granted."),
+    "secrets": ("auth", "Secrets that tools need by name."),
+    "pending": ("calls", "Approvals, inputs and logins that calls wait for."),
+    "grants": ("calls", "Approvals for more than one call: what runs without a question, and until when."),
+    "calls": ("calls", "The log of calls: who called what, and how it ended."),
+    "tasks": ("tasks", "Calls that run as tasks: where they are, and what they wait for."),
+    "threads": ("threads", "What threads remember for rules: which labels they have seen, and what came before."),
+    "keys": ("calls", "Keys with which clients enter the server."),
+    "store": ("store", "Copies of the store, and what it has of one caller."),
+    "sandbox": ("sandbox", "Where tools that are not trusted run."),
 }
-"""The module of each command, or group of commands, in the order of the help."""
+"""The module of each command, or group of commands, and its help, in the order of the help."""
+
+_FIRST = ("init", "call", "chat", "serve", "install")
+"""The commands of the short help."""
 
 _GONE = {
     "doctor": "What answers is reported by: toolcrib check --connect",
@@ -264,18 +271,19 @@ def _print_version(requested: bool) -> None:
 
 
 class _Root(TyperGroup):
-    """The command itself. The module of a command is imported when that command is asked for."""
+    """The command itself. The module of a command is imported when that command is asked for, and not for the help."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = dict.fromkeys(_MODULES, TyperCommand(None))  # by name; `get_command` has the real ones
+        # For the help, and by name; `get_command` has the real ones.
+        self.commands = {name: TyperCommand(name, help=text) for name, (_, text) in _COMMANDS.items()}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _GONE:
             raise UsageError(f"'toolcrib {cmd_name}' is gone. {_GONE[cmd_name]}")
-        if cmd_name not in _MODULES:
+        if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f".{_MODULES[cmd_name]}", __package__)
+        module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
         subgroup = getattr(module, cmd_name, None)
         if not isinstance(subgroup, typer.Typer):
             return typer.main.get_group(module.app).commands[cmd_name]
@@ -283,12 +291,28 @@ class _Root(TyperGroup):
         command.name = cmd_name
         return command
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        names = _COMMANDS if ctx.meta.get(_ALL) else _FIRST
+        listed = TyperGroup(name=self.name)
+        vars(listed).update({**vars(self), "commands": {name: self.commands[name] for name in names}})
+        listed.format_help(ctx, formatter)
+
+
+def _print_all(context: typer.Context, requested: bool) -> None:
+    if requested:
+        context.meta[_ALL] = True
+        if text := context.get_help():
+            typer.echo(text)
+        raise typer.Exit
+
+
+_ALL = "toolcrib.help-all"
 
 app = typer.Typer(
     cls=_Root,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=_MARKUP,
-    epilog="Example: toolcrib list toolcrib.demo",
+    epilog="All commands: toolcrib --help-all",
 )
 
 
@@ -297,6 +321,9 @@ def start(
     context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    help_all: Annotated[
+        bool, typer.Option("--help-all", callback=_print_all, is_eager=True, help="Show all commands and exit.")
     ] = False,
 ) -> int | None:
     """Look at tools, call them, and serve them to MCP clients."""

@@ -63,10 +63,10 @@ def install(
     user: _User = False,
     dry_run: _DryRun = False,
 ) -> None:
-    """Write the settings of an MCP client, which then starts the server of these tools.
+    """Have an MCP client start the server of these tools.
 
-    What is there stays, with its comments, and there is a backup. They are in the folder of the project, unless the
-    client has none there. With `json` they are printed, for any other client.
+    This writes the settings of the client. What is there stays, with its comments, and there is a backup. They are in
+    the folder of the project, unless the client has none there. With `json` they are printed, for any other client.
     """
     from .serving import stdio_command
     from .sources import named_sources
