@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 from starlette.types import ASGIApp, Message
 
-from toolcrib import Context, Crib, tool
+from toolcrib import Caller, Context, Crib, tool
 from toolcrib.serve import local_caller, mcp, mcp_streams, messages
 from toolcrib.serve.callers import Callers
 from toolcrib.serve.protocol import http
@@ -283,3 +284,35 @@ async def test_what_a_handler_fails_with_reaches_the_log_and_no_client(caplog: p
     error = json.loads(body(answer))["error"]
     assert (status(answer), error["code"], "s3cr3t" in str(error)) == (200, -32603, False)
     assert "A request of MCP, 'tools/list', has failed" in caplog.text
+
+
+async def test_a_list_is_written_once_for_all_who_see_the_same_tools_and_anew_when_one_changes() -> None:
+    async with Crib([add, greet]) as crib:
+        handlers = mcp.server_of(Callers(crib, local_caller), name="crib", version="1").handlers
+        ada, bob = crib.workbench(Caller("ada")), crib.workbench(Caller("bob"))
+        of_ada, of_bob = handlers.definitions(ada.specs()), handlers.definitions(bob.specs())
+        assert of_ada is of_bob
+        assert json.loads(of_ada.json) == [*of_ada]
+        assert [*handlers.definitions(ada.specs()[:1])] == of_ada[:1]
+
+        @tool(name="add")
+        async def other(a: int) -> int:
+            """Add one."""
+            return a + 1
+
+        crib.registry.remove("add")
+        crib.registry.add(other)
+        (changed,) = (of for of in handlers.definitions(ada.specs()) if of["name"] == "add")
+        assert changed["description"] == "Add one."
+        for _ in range(50):  # others come and go: no more is kept than there is room for
+            handlers.definitions([replace(ada.specs()[0])])
+        assert handlers.definitions(ada.specs()) == handlers.definitions(bob.specs())
+
+
+async def test_a_list_that_is_written_once_is_the_same_in_each_answer() -> None:
+    async with answering(add, greet) as (own, sdk):
+        answers = [json.loads(body(await ask(app, request("tools/list", id=id)))) for app in (own, sdk) for id in "ab"]
+    assert [answer["id"] for answer in answers] == ["a", "b", "a", "b"]
+    first, *others = (answer["result"] for answer in answers)
+    assert [tool["name"] for tool in first["tools"]] == ["add", "greet"]
+    assert others == [first] * 3

@@ -35,7 +35,7 @@ from .changes import Changes, following
 from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
-from .protocol.core import Exchange, params_of, shaped, unknown_method
+from .protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
 from .protocol.http import Stateless
 from .sdk import require_members
 
@@ -53,6 +53,7 @@ _COUNTED = frozenset(
     )
 )
 _MAX_PARTIAL_CHARS = 2000
+_MAX_PAGES = 16
 _COMPLETE = {"resultType": "complete"}
 _KEY = "toolcrib/idempotencyKey"
 _OLD = ("2024-11-05", "2025-03-26")
@@ -121,6 +122,9 @@ class _Handlers:
         self._scope: Literal["public", "private"] = scope
         self.redaction = crib.redaction
         self.changes: Changes | None = None
+        self._pages: dict[
+            tuple[int, ...], tuple[Encoded, Sequence[ToolSpec]]
+        ] = {}  # with the specs, whose ids they are
         self._headed: dict[str, tuple[Mapping[str, Any], bool]] = {}
 
     @asynccontextmanager
@@ -136,9 +140,24 @@ class _Handlers:
         await bench.results.look()
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
-        tools = [form.tool_definition(self._promised(spec)) for spec in specs]
-        page: dict[str, Any] = {"tools": tools, "ttlMs": _TTL_MS, "cacheScope": self._scope, **_COMPLETE}
+        page: dict[str, Any] = {
+            "tools": self.definitions(specs),
+            "ttlMs": _TTL_MS,
+            "cacheScope": self._scope,
+            **_COMPLETE,
+        }
         return page if cursor is None else page | {"nextCursor": cursor}
+
+    def definitions(self, specs: Sequence[ToolSpec]) -> Encoded:
+        """Return the definitions of *specs*, the same list for all callers who may see the same tools."""
+        key = (self._crib.marks, *map(id, specs))
+        entry = self._pages.pop(key, None)
+        if entry is None:
+            entry = Encoded(form.tool_definition(self._promised(spec)) for spec in specs), specs
+            if len(self._pages) >= _MAX_PAGES:
+                del self._pages[next(iter(self._pages))]
+        self._pages[key] = entry  # last: the first goes that was not used for longest
+        return entry[0]
 
     async def call_tool(
         self, context: _Context, params: wire.CallToolRequestParams

@@ -12,7 +12,7 @@ and sessions, are the SDK's.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -195,6 +195,14 @@ def _refuse(rejection: InboundLadderRejection | None, request_id: wire.RequestId
 # What goes
 
 
+class Encoded(list[Any]):
+    """A list with its JSON, written once for as many answers as it is in."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        super().__init__(items)
+        self.json = to_bytes(self)
+
+
 def shaped(method: str, version: str, answer: Any, server_info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of a request as its *version* has it, of what a handler returned. Raises ValidationError."""
     is_model = isinstance(answer, BaseModel)
@@ -207,7 +215,11 @@ def shaped(method: str, version: str, answer: Any, server_info: Mapping[str, Any
 
 
 def result(request_id: wire.RequestId, data: Mapping[str, Any]) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), to_bytes(data))
+    """Return the answer with the result *data*, which has at least a `resultType`."""
+    encoded = [(name, value) for name, value in data.items() if isinstance(value, Encoded)]
+    text = to_bytes({name: value for name, value in data.items() if not isinstance(value, Encoded)})
+    lists = b"".join(b"%b:%b," % (to_json(name), value.json) for name, value in encoded)
+    return b'{"jsonrpc":"2.0","id":%b,"result":{%b%b}' % (to_json(request_id), lists, text[1:])
 
 
 def error(request_id: wire.RequestId | None, data: wire.ErrorData) -> bytes:
