@@ -4,12 +4,14 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 from sqlalchemy import text
 
 from toolcrib import Approve, Call, Caller, Context, Crib, Image, Result, Text, ToolError, Workbench, tool
@@ -295,9 +297,9 @@ async def after_a_crash(path: Path, name: str, **changes: Any) -> AsyncGenerator
     """Leave the call `NAME(amount=3)` with the key `k` as a process that died in its middle has left it."""
     store = Store(path)
     digest = key_digest("default", name, '[{"amount":3},{"amount":3}]')
-    entry = LedgerEntry("run_1", "local", "k", digest, name, "default", name == "put", datetime.now(UTC), **changes)
+    entry = LedgerEntry("run_1", "local", "k", digest, name, "default", name == "put", datetime.now(UTC))
     try:
-        claimed = await store.ledger.claim(entry)
+        claimed = await store.ledger.claim(replace(entry, **changes))
         store.ledger.give_up(claimed)
         while (found := await store.ledger.find("local", "k")) is None or not found.is_abandoned:
             await asyncio.sleep(0.01)
@@ -385,6 +387,49 @@ async def test_a_verify_that_fails_leaves_it_unknown(path: Path) -> None:
         result = await bench.call("pay", {"amount": 3}, idempotency_key="k")
     assert result.error is not None
     assert (result.error.code, result.error.retry) == ("lost", "never")
+
+
+async def test_a_crash_runs_no_arguments_that_were_changed_when_they_were_approved(path: Path) -> None:
+    bank, rules = bank_open(), Rules([Rule(tools="put", do="ask")])
+    async with Workbench([bank], store=path, policy=rules) as bench:
+        waiting = (await bench.call("put", {"amount": 3}, idempotency_key="other")).pending
+        assert waiting is not None
+        await bench.answer(waiting.id, Approve({"amount": 1}), by="ann")
+        assert (await bench.call("put", {"amount": 3}, idempotency_key="other")).status == "success"
+        found = await bench.crib.store.ledger.find("local", "other")
+        assert found is not None
+        entry = await bench.crib.store.ledger.find_id(found.id)
+    assert entry is not None
+    assert (entry.approved_by, bank.paid) == ("ann", [1])
+    async with (
+        after_a_crash(path, "put", approved_by="ann", approval=entry.approval),
+        Workbench([bank], store=path, policy=rules) as bench,
+    ):
+        assert (await bench.call("put", {"amount": 3}, idempotency_key="k")).pending is not None
+    assert bank.paid == [1]
+
+
+async def test_after_a_crash_no_default_is_made_anew_for_an_approval_of_another(path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(idempotent=True)
+    def put(amount: int, token: Annotated[str, Field(default_factory=lambda: token_hex(4))]) -> str:
+        """Put."""
+        ran.append(token)
+        return token
+
+    async with Workbench([put], store=path) as bench:
+        await bench.call("put", {"amount": 3}, idempotency_key="other")
+        first = await bench.crib.store.ledger.find("local", "other")
+        assert first is not None
+    for approved_by in ("ann", None):  # None: a policy allowed it then
+        path.unlink()
+        async with (
+            after_a_crash(path, "put", approved_by=approved_by, digest=first.digest),
+            Workbench([put], store=path, policy=Rules([Rule(tools="put", do="ask")])) as bench,
+        ):
+            result = await bench.call("put", {"amount": 3}, idempotency_key="k")
+        assert (result.error, result.pending is not None, len(ran)) == (None, True, 1), approved_by
 
 
 async def test_what_was_approved_before_a_crash_is_asked_again_where_the_rule_asks_others_by_now(path: Path) -> None:

@@ -94,8 +94,8 @@ class Claim:
         entry = await self.ledger.find(self.entry.principal, self.entry.key)
         if entry is not None:
             entry = await self._wait_for(entry)
-        if entry is not None and entry.is_abandoned and entry.approval == self._approval():
-            self.approved = entry
+        if entry is not None and entry.is_abandoned:
+            self.accept(entry)
 
     async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:
         """Claim the call, so that it runs here and now. Raises as `recall` does.
@@ -124,6 +124,11 @@ class Claim:
                 approvers=decision.approvers,
                 grant=decision.grant,
             )
+
+    def accept(self, entry: LedgerEntry) -> None:
+        """Let the approval of *entry*, an earlier run, hold for this one, if it is of the same."""
+        if entry.approval is not None and entry.approval == self._approval():
+            self.approved = entry
 
     def _approval(self) -> str | None:
         """Return what an approval is bound to; None where it does not hold for another run."""

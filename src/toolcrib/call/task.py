@@ -101,8 +101,7 @@ class TaskRun(Claim):
     def bind(self, document: CheckedArguments, runtime: Runtime) -> "TaskRun":
         """Return it, for the arguments of this run. What was approved is not asked again, if it is still the same."""
         self.document, self.runtime = document, runtime
-        if self.entry.approval is not None and self.entry.approval == self._approval():
-            self.approved = self.entry
+        self.accept(self.entry)
         return self
 
     async def make(self, decision: Decision | None, verify: Callable[[], Awaitable[Any]]) -> None:
