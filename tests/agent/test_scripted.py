@@ -9,7 +9,6 @@ from toolcrib import Call, SetupError, Text, ToolcribError
 from toolcrib.agent import ModelError, Request, ScriptedModel, model_from_name
 from toolcrib.core import LoadError
 from toolcrib.formats import Reply, TextDelta, Usage, User
-from toolcrib.testing import ScriptedModel as FromTesting
 
 ASKED = Request((User((Text("Go."),)),))
 
@@ -198,7 +197,3 @@ def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
 def test_what_is_no_script_is_refused(script: Any) -> None:
     with pytest.raises(ToolcribError, match=r"script|turn"):
         ScriptedModel(script)
-
-
-def test_testing_has_it_too() -> None:
-    assert FromTesting is ScriptedModel

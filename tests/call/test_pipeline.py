@@ -99,11 +99,6 @@ async def test_an_exception_becomes_its_type_and_a_reference_and_the_bench_lives
         assert (await bench.call("add", '{"a": 1, "b": 2}')).value == 3
 
 
-async def test_show_errors_tells_the_text_too() -> None:
-    async with Workbench(raising(RuntimeError("the disk is full")), show_errors=True) as bench:
-        assert (await bench.call("break_down")).text.endswith("the disk is full")
-
-
 async def test_keyboard_interrupt_in_a_thread_is_the_tool_s_and_inline_it_is_the_user_s() -> None:
     async with Workbench(raising(KeyboardInterrupt())) as bench:
         result = await bench.call("break_down_in_a_thread")

@@ -30,12 +30,6 @@ loaded("openai", "anthropic", "google.genai", "boto3", "mcp", "httpx", "httpx2")
     ) == [[], ["toolcrib.formats", "toolcrib.formats.openai"], []]
 
 
-def test_every_format_has_the_same_names() -> None:
-    names = ("tools", "losses", "tool_choice", "calls", "reply", "Stream", "messages", "conversation")
-    for module in (formats.openai, formats.openai_responses, formats.anthropic, formats.gemini, formats.bedrock):
-        assert [name for name in names if not hasattr(module, name)] == []
-
-
 def test_what_was_asked_of_all_tools_as_strict_is_lifted_where_it_is_written_again() -> None:
     async def add(a: int, b: int = 1) -> int:
         return a + b

@@ -211,11 +211,6 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(connect) -> None:
         await until("was cancelled")
 
 
-async def test_a_tool_has_what_the_host_provides(connect_http) -> None:
-    async with connect_http() as client:
-        assert texts(await call(client, "use")) == ["open for local"]
-
-
 async def test_a_large_argument_arrives_whole(connect_http) -> None:
     async with connect_http() as client:
         result = await call(client, "length", {"text": "x" * 3_000_000})
