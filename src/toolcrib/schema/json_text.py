@@ -188,9 +188,9 @@ def canonical_json(value: Any) -> str:
     return _CANONICAL_ENCODER.encode(value)
 
 
-def write_json(value: Any) -> str:
+def write_json(value: Any, *, indent: int | None = None) -> str:
     """Return JSON *value* as text for a person, Decimals in full."""
-    return _MARKED.sub(r"\1", json.dumps(value, ensure_ascii=False, default=_in_full))
+    return _MARKED.sub(r"\1", json.dumps(value, ensure_ascii=False, default=_in_full, indent=indent))
 
 
 def _number(text: str) -> float | Decimal:

@@ -28,6 +28,7 @@ _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
 MAX_FORM_BYTES = 16 * 1024 * 1024
 _MAX_FIELDS = 2000
+MAX_COLUMNS = 12
 _ROOMS: Sequence[tuple[str, str, Right | None]] = [
     ("", "Home", None),
     ("approvals", "Approvals", None),
@@ -148,7 +149,7 @@ class Visit:
         return await self._api("GET", path, query, b"")
 
     async def post(self, path: str, data: Any = None) -> Any:
-        return await self._api("POST", path, {}, to_bytes({} if data is None else data))
+        return await self._api("POST", path, {}, data if isinstance(data, bytes) else to_bytes(data or {}))
 
     async def delete(self, path: str) -> Any:
         return await self._api("DELETE", path, {}, b"")
@@ -204,8 +205,12 @@ def is_own_request(visit: Visit) -> bool:
 
 def render(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
     """Return *template* as a page for *visit*."""
-    text = _environment().get_template(template).render(visit=visit, root=visit.root, nonce=visit.nonce, **values)
-    return HTMLResponse(text, status)
+    return HTMLResponse(fragment(visit, template, **values), status)
+
+
+def fragment(visit: Visit, template: str, **values: Any) -> str:
+    """Return *template* as HTML."""
+    return _environment().get_template(template).render(visit=visit, root=visit.root, nonce=visit.nonce, **values)
 
 
 def redirect(visit: Visit, path: str) -> Response:
@@ -242,6 +247,7 @@ def _environment() -> Environment:
     environment.filters["query"] = urlencode
     environment.filters["web_address"] = _web_address
     environment.filters["moment"] = _moment
+    environment.filters["columns"] = columns_of
     return environment
 
 
@@ -263,6 +269,15 @@ def _json_text(text: str | None) -> str:
 def _web_address(url: str) -> str:
     """Return *url* as the target of a link; what is no address of the web, such as `javascript:`, leads nowhere."""
     return url if urlsplit(url).scheme in ("http", "https") else "#"
+
+
+def columns_of(value: Any) -> list[str]:
+    """Return the columns of *value* as a table, if it is a list of objects that have plain values."""
+    rows = value if isinstance(value, list) and len(value) > 1 else []
+    if not all(isinstance(row, dict) and not any(isinstance(of, dict | list) for of in row.values()) for row in rows):
+        return []
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return columns if len(columns) <= MAX_COLUMNS else []
 
 
 def _moment(text: str | None) -> Markup:

@@ -25,6 +25,13 @@ document.addEventListener("click", async (event) => {
   }
 });
 
+// A call that runs is cancelled by ending its request.
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("button[data-abort]")) return;
+  for (const button of document.querySelectorAll("#run-fields, #run-json")) button.dispatchEvent(new Event("htmx:abort"));
+  document.getElementById("run").textContent = "Cancelled.";
+});
+
 document.addEventListener("htmx:after:swap", () => showTimes(document));
 showTimes(document);
 for (const button of document.querySelectorAll("button[data-copy][hidden]")) button.hidden = false;

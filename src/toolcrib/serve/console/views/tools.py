@@ -1,17 +1,228 @@
-"""`/tools`: what tools there are, and one of them."""
+"""`/tools`: what tools there are; one of them, with a form that checks and runs its calls; large results."""
 
-from ..visit import Answer, Page, Visit, render
+import json
+import shlex
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.types import Message, Receive, Scope, Send
+
+from ....schema import SchemaView
+from ....schema.json_text import JSONError, parse_exact, parse_json
+from ...callers import local_caller
+from ...wire import header
+from ..forms import MISSING, Field, Form, changed, invalid, mark, outline, root_field, to_form, value_of, visible_json
+from ..visit import Answer, Page, Problem, Visit, fragment, render
+
+MAX_TOOLS = 200
+MAX_LINES = 100
+"""How many log lines and partial outputs of a running call are shown."""
 
 
 async def show_list(visit: Visit) -> Answer:
-    words = visit.request.query_params.get("q", "").lower().split()
+    query = visit.request.query_params
+    words, source = query.get("q", "").lower().split(), query.get("source", "")
     tools = (await visit.get("/api/tools"))["tools"]
-    matches = [tool for tool in tools if all(word in f"{tool['name']} {tool['description']}".lower() for word in words)]
-    return render(visit, "tools.html", tools=matches, query=" ".join(words), total=len(tools))
+    sources = sorted({tool["source"] for tool in tools if "source" in tool})
+    matches = [
+        tool
+        for tool in tools
+        if all(word in f"{tool['name']} {tool.get('title')} {tool['description']}".lower() for word in words)
+        and source in ("", tool.get("source"))
+    ]
+    values: dict[str, Any] = {
+        "tools": matches[:MAX_TOOLS],
+        "count": len(matches),
+        "total": len(tools),
+        "sources": sources,
+    }
+    return render(visit, "tools.html", query=" ".join(words), source=source, **values)
 
 
 async def show_tool(visit: Visit, name: str) -> Answer:
-    return render(visit, "tool.html", tool=await visit.get(f"/api/tools/{name}"))
+    draft = await _draft(visit, name, {"raw": visit.request.query_params.get("arguments", "{}")})
+    return draft.page()
 
 
-PAGES = (Page("/tools", show_list, api="/api/tools"), Page("/tools/*", show_tool, api="/api/tools/{}"))
+async def change(visit: Visit, name: str) -> Answer:
+    """Show the form again as it was filled in: after a check, with one item more, or with other JSON."""
+    draft = await _draft(visit, name, await _posted(visit.form))
+    if visit.form.get("act") == "check" and not draft.is_invalid:
+        try:
+            draft.verdict = await visit.post(f"/api/tools/{name}/check", draft.body)
+        except Problem as problem:
+            draft.refuse(problem)
+    return draft.page()
+
+
+async def run(visit: Visit, name: str) -> Answer:
+    """Make the call. A script gets what happens as it happens."""
+    draft = await _draft(visit, name, await _posted(visit.form))
+    if "text/event-stream" in header(visit.request.scope, b"accept"):
+        return _stream(draft)
+    if not draft.is_invalid:
+        try:
+            draft.result = await visit.post(f"/api/tools/{name}/call", draft.body)
+        except Problem as problem:
+            draft.refuse(problem)
+    return draft.page()
+
+
+async def show_formats(visit: Visit, name: str) -> Answer:
+    forms = (await visit.get(f"/api/tools/{name}/formats"))["formats"]
+    return render(visit, "formats.html", formats=forms, tool=await visit.get(f"/api/tools/{name}"))
+
+
+async def show_result(visit: Visit, handle: str) -> Answer:
+    query = visit.request.query_params
+    part = await visit.get(
+        f"/api/results/{handle}",
+        offset=query.get("offset", "0"),
+        limit=query.get("limit"),
+        pointer=query.get("pointer"),
+    )
+    return render(visit, "stored.html", part=part, pointer=query.get("pointer", ""))
+
+
+@dataclass
+class Draft:
+    """A call of *tool* that is not made yet."""
+
+    visit: Visit
+    name: str
+    """The name of the tool in percent-encoding."""
+    tool: Any
+    fields: Field
+    raw: str
+    """The arguments as JSON text."""
+    raw_problem: str = ""
+    verdict: Any = None
+    result: Any = None
+    problem: Problem | None = None
+    rest: list[str] = field(default_factory=list[str])
+
+    @property
+    def is_invalid(self) -> bool:
+        return bool(self.raw_problem) or invalid(self.fields)
+
+    @property
+    def body(self) -> bytes:
+        return self.raw.encode(errors="replace")
+
+    @property
+    def curl(self) -> str:
+        words = ["curl", "-sS", f"{self.visit.base_url}/api/tools/{self.name}/call"]
+        words += ["-H", "Content-Type: application/json"]
+        if self.visit.callers.identify is not local_caller:
+            words += ["-H", "Authorization: Bearer YOUR-KEY"]
+        return shlex.join([*words, "-d", self.raw])
+
+    def refuse(self, problem: Problem) -> None:
+        """Show why a call was refused, at its fields where that is known."""
+        self.problem = problem
+        mark(self.fields, problem.data.get("problems", ()))
+
+    def page(self) -> Answer:
+        return render(self.visit, "tool.html", tool=self.tool, draft=self, outline=outline(self.fields.view))
+
+
+async def _draft(visit: Visit, name: str, form: Form) -> Draft:
+    tool = await visit.get(f"/api/tools/{name}")
+    view, raw = SchemaView(tool["input_schema"]), form.get("raw")
+    if isinstance(raw, str):
+        try:
+            parse_json(raw or "{}")
+        except JSONError as error:
+            return Draft(visit, name, tool, root_field(view, {}), raw, f"This is not valid JSON: {error}.")
+        value = parse_exact(raw or "{}")
+        if not isinstance(value, dict):
+            return Draft(
+                visit, name, tool, root_field(view, {}), raw, 'Arguments are a JSON object, as in {"name": 1}.'
+            )
+        return Draft(visit, name, tool, root_field(view, to_form(view, value)), raw or "{}")
+    action = form.get("act", "")
+    if isinstance(action, str) and "/" in action:
+        form = changed(form, action)
+    fields = root_field(view, form)
+    value = value_of(fields)
+    return Draft(visit, name, tool, fields, "{}" if value is MISSING else visible_json(value))
+
+
+async def _posted(form: FormData) -> Form:
+    """Return *form* with the bytes of its files."""
+    return {
+        name: value if isinstance(value, str) else await value.read() for name, value in form.items() if name != "token"
+    }
+
+
+def _stream(draft: Draft) -> Answer:
+    """Return the application that makes the call of *draft*, and sends what happens as HTML, again with each event."""
+    visit = draft.visit
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        events, rest, status = _Events(), b"", 200
+
+        async def show(*, more: bool = True) -> None:
+            html = fragment(visit, "run.html", events=events, draft=draft)
+            lines = "".join(f"data: {line}\n" for line in html.split("\n"))
+            await send({"type": "http.response.body", "body": f"{lines}\n".encode(errors="replace"), "more_body": more})
+
+        async def read(message: Message) -> None:
+            nonlocal rest, status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                return
+            rest += message.get("body", b"")
+            if status >= 400:
+                if not message.get("more_body"):
+                    data = json.loads(rest)
+                    draft.refuse(Problem(status, data.get("title", "Refused"), data.get("detail", ""), data))
+                return
+            *blocks, rest = rest.split(b"\n\n")
+            for block in blocks:
+                events.read(block)
+            draft.result = events.result
+            if blocks and draft.result is None:
+                await show()
+
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if not draft.is_invalid:
+            await show()
+            call = visit.passed_on("POST", f"/api/tools/{draft.name}/call", draft.body, accept="text/event-stream")
+            await call(scope, receive, read)
+        await show(more=False)
+
+    return answer
+
+
+@dataclass
+class _Events:
+    """What a call has reported."""
+
+    progress: Any = None
+    lines: list[Any] = field(default_factory=list[Any])
+    result: Any = None
+
+    def read(self, block: bytes) -> None:
+        kind, _, data = block.decode(errors="replace").partition("\ndata: ")
+        match kind.removeprefix("event: "):
+            case "progress":
+                self.progress = json.loads(data)
+            case "log" | "output":
+                self.lines = [*self.lines, json.loads(data)][-MAX_LINES:]
+            case "result":
+                self.result = json.loads(data)
+            case _:
+                pass
+
+
+PAGES = (
+    Page("/tools", show_list, api="/api/tools"),
+    Page("/tools/*", show_tool, api="/api/tools/{}"),
+    Page("/tools/*", change, method="POST"),
+    Page("/tools/*/run", run, method="POST"),
+    Page("/tools/*/formats", show_formats, api="/api/tools/{}/formats"),
+    Page("/results/*", show_result, api="/api/results/{}"),
+)
