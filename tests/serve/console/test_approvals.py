@@ -31,6 +31,12 @@ async def ship(context: Context, item: str) -> str:
     return f"{item} goes in {await context.ask('boxes', int, 'How many boxes?')} boxes"
 
 
+@tool(destructive=True)
+def send(to: list[str]) -> str:
+    """Send to many."""
+    return f"sent to {len(to)}"
+
+
 def identify(headers: Mapping[str, str]) -> Caller:
     if "user" not in headers:
         raise AuthenticationError("Log in at the host.", None)
@@ -211,6 +217,51 @@ async def test_of_thousands_that_wait_a_page_shows_some(open_console: Open) -> N
         assert page.text.count("/approvals/pending_") == 50
         (link,) = re.findall(r'href="(/approvals\?after=[^"]+)"', page.text)
         assert "pending_50" in (await browser.get(link)).text
+
+
+async def test_a_login_is_a_link_of_the_web_alone(open_console: Open) -> None:
+    async with open_console(pay) as browser:
+        store, now = browser.crib.pending.store, datetime.now(UTC)  # type: ignore[attr-defined]
+        for number, url in enumerate(("https://login.example/?a=1&b=2", "javascript:alert(1)")):
+            about = Pending(
+                f"pending_{number}",
+                "authorization",
+                "Log in.",
+                f"d{number}",
+                "pay",
+                "local",
+                "default",
+                now + timedelta(hours=1),
+                url=url,
+            )
+            await store.open(about, now=now)
+        assert 'href="https://login.example/?a=1&amp;b=2"' in (await browser.get("/approvals/pending_0")).text
+        assert "javascript:" not in (await browser.get("/approvals/pending_1")).text
+
+
+async def test_of_thousands_of_arguments_the_rest_is_in_the_json(open_console: Open) -> None:
+    async with open_console(send, policy=Rules([Rule(tools="send", do="ask")])) as browser:
+        shown = (
+            await browser.get(await waits_for(browser, "send", to=[f"user-{number}" for number in range(600)]))
+        ).text
+        assert shown.count('<dd class="text">') == 500
+        assert "100 more values are in the JSON." in shown
+        assert "<details open><summary>As JSON" in shown
+        assert "user-599" in shown
+
+
+async def test_the_first_page_names_sources_that_are_down(open_console: Open) -> None:
+    async with open_console(pay, "http://127.0.0.1:9/mcp") as browser:
+        assert re.search("Not available now: [^<]*127.0.0.1", (await browser.get("/")).text)
+
+
+async def test_settings_to_copy_have_a_placeholder_for_the_key(open_console: Open) -> None:
+    async with open_console(pay, identify=identify) as browser:
+        browser.headers["user"] = "ann"
+        await browser.get("/")
+        shown = unescape((await browser.get("/")).text)
+        assert shown.count("Bearer YOUR_KEY") == 5
+        assert "Bearer ${input:tools-key}" in shown
 
 
 async def test_the_first_page_has_what_waits_what_is_down_and_settings(open_console: Open) -> None:

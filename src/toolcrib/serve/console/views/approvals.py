@@ -16,6 +16,8 @@ _PER_PAGE = 50
 _GRANTS_BESIDE = 10
 _MAX_BOXES, _MAX_BOX_CHARS = 20, 200
 """So many arguments have a box by which a grant is for their value alone, and so long are these."""
+_MAX_ROWS = 500
+"""So many values are listed; all of them are in the JSON below."""
 _MASKS = ("**********", "[secret]")
 _SPANS = {"1": "one hour", "8": "eight hours", "24": "a day", "168": "a week", "720": "30 days"}
 
@@ -66,7 +68,8 @@ async def show(visit: Visit, pending: str, problem: Problem | None = None) -> An
         "pending": waits,
         "text": text,
         "last": last,
-        "rows": rows,
+        "rows": rows[:_MAX_ROWS],
+        "more": len(rows[_MAX_ROWS:]),
         "boxes": boxes,
         "spans": _SPANS,
     }
