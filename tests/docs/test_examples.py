@@ -268,17 +268,21 @@ HERE = [
 
 @pytest.mark.parametrize("page", HERE, ids=_names)
 def test_the_examples_of_a_page_do_what_they_show(page: Path, session: Session) -> None:
-    with provider(session, LOOP_TURNS) if page == README else contextlib.nullcontext():
+    with provider(session, TURNS[page]) if page in TURNS else contextlib.nullcontext():
         session.run(blocks(page, port=free_port()))
 
 
-README = ROOT / "README.md"
+TOUR = ROOT / "docs" / "tour.md"
 
 Turn = str | list[tuple[str, dict[str, Any]]]
 LOOP_TURNS: list[Turn] = [
     [("find_orders", {"city": "Oslo", "at_least": "10"}), ("find_order", {"city": "Oslo"})],
     "One order, of 12.50.",
 ]
+TURNS: dict[Path, list[Turn]] = {
+    TOUR: LOOP_TURNS,
+    ROOT / "README.md": [[("slug", {"title": "Hello World", "limit": "5"})], "hello"],
+}
 CHAT_TURNS: list[Turn] = [
     [("find_orders", {"city": "Oslo"})],
     [("delete_order", {"order_id": 1})],
@@ -323,18 +327,22 @@ def provider(session: Session, turns: list[Turn]) -> Iterator[None]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        session.env |= {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1", "OPENAI_API_KEY": "test"}
+        variables = {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1", "OPENAI_API_KEY": "test"}
+        session.env |= variables
         try:
-            yield
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in variables.items():
+                    patch.setenv(name, value)
+                yield
         finally:
             server.shutdown()
             thread.join()
 
 
-def test_the_chat_in_the_readme_is_what_a_terminal_shows(session: Session) -> None:
-    (chat,) = [block for block in blocks(README) if block.tag == "text" and block.text.startswith("$ toolcrib chat")]
+def test_the_chat_of_the_tour_is_what_a_terminal_shows(session: Session) -> None:
+    (chat,) = [block for block in blocks(TOUR) if block.tag == "text" and block.text.startswith("$ toolcrib chat")]
     command, _, shown = chat.text.removeprefix("$ ").partition("\n")
-    for block in blocks(README):
+    for block in blocks(TOUR):
         if block.file in ("orders.py", "toolcrib.toml"):
             session.save(block)
     adds = ["toolcrib", "call", "add_order", "city=Oslo", "total=12.5"]
