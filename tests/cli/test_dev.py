@@ -183,6 +183,23 @@ def test_a_source_that_is_not_there_is_no_wait(toolcrib: Run) -> None:
         assert f"no {'file' if source.endswith('.py') else 'module'} " in done.stderr
     done = toolcrib("dev", "", "--port", "0")
     assert (done.returncode, "An empty text is not a source" in done.stderr) == (1, True)
-    done = toolcrib("dev")
+    done = toolcrib("dev", "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("For example: toolcrib dev tools.py\n")
+
+
+def test_dev_serves_again_with_settings_that_are_saved(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "tools.py").write_text(ADD)
+    config = tmp_path / "toolcrib.toml"
+    config.write_text(source := '[[source]]\nfrom = "tools.py"\n')
+    with running(tmp_path, environment, "dev", "--port", "0") as (process, output):
+        url = output.until(r"^Serving MCP at (\S+)")[1]
+        assert asyncio.run(listed(url, "add")) == ["add"]
+        config.write_text(f"rule = 1\n{source}")
+        output.until(r"^Not loaded, so the settings stay as they were: .*toolcrib\.toml:1: ")
+        config.write_text(f'{source}prefix = "my_"\n[calls]\ncontent = true\n')
+        output.until(r"^toolcrib\.toml has changed: calls, source\. It takes effect when the server starts again\.$")
+        url = output.until(r"(?s)^The server starts again\.$.*^Serving MCP at (\S+)")[1]
+        assert asyncio.run(listed(url, "my_add")) == ["my_add"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core import SetupError
+from ..core import SetupError, ToolcribError
 from .app import Session, command, group
 from .arguments import Port, SourceNames, ToolNames
 from .processes import fork, require_local
@@ -24,6 +24,7 @@ from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_s
 
 if TYPE_CHECKING:
     from ..workbench import Crib
+    from ..workbench.settings import Settings
     from .sources import Opened
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -79,8 +80,8 @@ def dev(
 ) -> None:
     """Serve tools while you write them.
 
-    What you save is loaded again, and the outcome is shown. Models see the text of exceptions. A file that is broken at
-    the start is waited for.
+    What you save is loaded again, the settings too, and the outcome is shown. Models see the text of exceptions. A file
+    that is broken at the start is waited for.
     """
     log_lines("toolcrib.watch", _TIMED)
     example = "For example: toolcrib dev tools.py"
@@ -122,7 +123,8 @@ def _serve(
         crib = opened(session, sources, tools, report=report, is_dev=is_dev, **how).crib
         if sys.stdin.isatty() and not is_json:
             echo(_stdio_text(command))
-        session.run(serve_stdio(crib))
+        served = serve_stdio(crib)
+        session.run(_beside(_report_change(settings, report), served) if is_dev else served)
         return
     session.interrupts.grace_s += at.grace_s
     try:
@@ -167,7 +169,47 @@ def _serve(
         )
         # Of several processes none has the terminal for itself.
         asking = answer_as_operator(crib, report, asks=not is_json and process is None)
-        session.run(_beside(asking, server))
+        served = _beside(asking, server)
+        is_changed = session.run(_until_changed(settings, report, served) if is_dev else served)
+    if is_changed:
+        report("The server starts again.")
+        os.execv(sys.executable, [sys.executable, "-m", "toolcrib", *sys.argv[1:]])  # noqa: S606 - itself, again
+
+
+async def _report_change(settings: "Settings", report: Callable[[str], None]) -> None:
+    """Wait until the file of *settings* has other valid ones, and report which, and what is not valid."""
+    from watchfiles import awatch
+
+    from ..workbench.settings import read_settings
+
+    if settings.file is None:
+        return await asyncio.Future()
+    file = settings.file.resolve()
+    async for _ in awatch(file.parent, watch_filter=lambda _, path: Path(path) == file, recursive=False):
+        try:
+            written = read_settings(file).written
+        except ToolcribError as error:
+            report(f"Not loaded, so the settings stay as they were: {error}")
+            continue
+        before = settings.written
+        if names := sorted(name for name in {*before, *written} if before.get(name) != written.get(name)):
+            report(f"{file.name} has changed: {', '.join(names)}. It takes effect when the server starts again.")
+            return None
+    return None
+
+
+async def _until_changed(settings: "Settings", report: Callable[[str], None], work: Coroutine[Any, Any, None]) -> bool:
+    """Await *work*, and end it where the file of *settings* changes. Returns whether it has."""
+    tasks = [asyncio.ensure_future(part) for part in (work, _report_change(settings, report))]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
+    return tasks[0] not in done
 
 
 async def _console_link(crib: "Crib", identify: object, base_url: str) -> str:
