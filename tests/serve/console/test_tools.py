@@ -155,6 +155,12 @@ async def test_a_form_is_checked_and_its_problems_are_at_their_fields(open_conso
         assert (await browser.get("/api/pending")).json()["pending"] == []
 
 
+async def test_enter_in_a_form_checks_and_adds_or_runs_nothing(open_console: Open) -> None:
+    async with open_console(everything) as browser:
+        form = (await browser.get("/tools/everything")).text.partition('<form id="fields"')[2]
+        assert form.partition("<button")[2].startswith(' class="sr" name="act" value="check"')
+
+
 async def test_json_that_is_none_stays_as_it_was_typed(open_console: Open) -> None:
     async with open_console(add) as browser:
         for raw, problem in (("{", "This is not valid JSON"), ("[1]", "Arguments are a JSON object")):
