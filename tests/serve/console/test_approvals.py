@@ -260,7 +260,7 @@ async def test_settings_to_copy_have_a_placeholder_for_the_key(open_console: Ope
         browser.headers["user"] = "ann"
         await browser.get("/")
         shown = unescape((await browser.get("/")).text)
-        assert shown.count("Bearer YOUR_KEY") == 5
+        assert shown.count("Bearer YOUR-KEY") == 5
         assert "Bearer ${input:tools-key}" in shown
 
 
@@ -271,4 +271,4 @@ async def test_the_first_page_has_what_waits_what_is_down_and_settings(open_cons
         assert page in shown
         assert "claude mcp add --transport http toolcrib http://127.0.0.1:8642/mcp</pre>" in shown
         assert "Not available" not in shown
-        assert "YOUR_KEY" not in shown
+        assert "YOUR-KEY" not in shown

@@ -11,7 +11,7 @@ from ..visit import Answer, Page, Problem, Visit, render
 from .approvals import mark_of
 
 _WAITING, _CALLS = 10, 10
-_KEY = "YOUR_KEY"
+_KEY = "YOUR-KEY"
 
 
 async def show(visit: Visit) -> Answer:
