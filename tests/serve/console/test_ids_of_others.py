@@ -28,6 +28,12 @@ def drop(table: str) -> str:
     return f"dropped {table}"
 
 
+@tool
+def read() -> str:
+    """Return a long text."""
+    return "1234567 " * 20_000
+
+
 @tool(task=True, idempotent=True)
 async def report(topic: str) -> str:
     """Write a report."""
@@ -48,13 +54,16 @@ async def test_ids_of_another_person_are_unknown_in_every_address(open_console: 
     vault = DatabaseVault(store)
     await vault.put(Owner("ann", "default", "github", "token"), Grant("a-token"), version=None)
     rules = Rules([Rule(do="ask", hint="destructive")])
-    crib = Crib([add, drop, report], store=store, recorder=log, policy=rules, broker=CredentialBroker(vault=vault))
+    crib = Crib(
+        [add, drop, read, report], store=store, recorder=log, policy=rules, broker=CredentialBroker(vault=vault)
+    )
     async with open_console(crib=crib, identify=identify) as browser:
         browser.headers["user"] = "ann"
         await browser.post("/api/tools/add/call", json={"a": 1234567})
         pending = (await browser.post("/api/tools/drop/call", json={"table": "t1234567"})).json()["pending"]["id"]
         task = (await browser.post("/api/tools/report/call", json={"topic": "t1234567"})).json()["pending"]["id"]
         await crib.tasks.wait(task, timeout_s=60)
+        handle = (await browser.post("/api/tools/read/call")).json()["metadata"]["handle"]
         await log.flush()
         call = (await browser.get("/api/calls", params={"tool": "add"})).json()["calls"][0]["id"]
         answered = await browser.post(
@@ -69,6 +78,7 @@ async def test_ids_of_another_person_are_unknown_in_every_address(open_console: 
             "tasks": task,
             "connections": ("github", "token", "default"),
             "grants": grant,
+            "results": handle,
             "keys": "abcdefghijkl",
         }
         browser.headers["user"] = "bob"
