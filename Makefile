@@ -7,7 +7,7 @@ COMPILED := $(VENV)/.compiled
 SOURCES := examples
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run demo test test-all nightly check bench fmt clean
+.PHONY: run demo test test-all pictures nightly check bench fmt clean
 
 run: $(READY)  ## the MCP server on the example tools
 	@$(BIN)/toolcrib serve $(SOURCES)
@@ -22,6 +22,9 @@ test: $(COMPILED)  ## what every change must pass
 
 test-all: $(READY)  ## the rest: browsers, PostgreSQL, node clients, frameworks, wheels in clean environments
 	@$(BIN)/python -m pytest -m "full and not nightly" -n 2 --dist loadgroup
+
+pictures: $(READY)  ## of the console, for the documentation: by the story that walks through it
+	@PICTURES=$(CURDIR)/docs/images $(BIN)/python -m pytest -q tests/stories/test_monday.py
 
 nightly: $(READY)  ## long fuzzers, storms, many kills, version matrices, mutants
 	@$(BIN)/python -m pytest -m nightly

@@ -5,6 +5,7 @@ phone they approve it with a narrower pattern; at the desk they see what ran, an
 """
 
 import re
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ message = "Delete these notes? They are gone then."
 """
 PHONE: ViewportSize = {"width": 390, "height": 844}
 WAIT_MS = 60_000
+PICTURES = os.environ.get("PICTURES")
 
 pytestmark = pytest.mark.full
 
@@ -130,6 +132,8 @@ def test_monday_morning(link: str, browser: Browser, agent: httpx2.Client, tmp_p
     phone.get_by_role("link", name="delete_notes").tap()
     expect(phone.get_by_text("They are gone then.")).to_be_visible()
     expect(phone.locator("dl.arguments")).to_contain_text("most")
+    if PICTURES is not None:  # of the documentation
+        phone.screenshot(path=f"{PICTURES}/approval.png")
     assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     phone.get_by_text("Approve with other arguments").tap()
     phone.get_by_label("All the arguments, as JSON").fill('{"pattern": "2025-*", "most": 1}')
