@@ -41,4 +41,4 @@ def test_a_package_that_is_there_and_broken_is_not_reported_as_missing(
     (tmp_path / "toolcrib_test_broken.py").write_text("import toolcrib_test_nothing")  # type: ignore[operator]
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="toolcrib_test_nothing"):
-        package("toolcrib_test_broken", "x")
+        package("toolcrib_test_broken")

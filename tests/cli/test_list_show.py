@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -251,6 +252,8 @@ def test_a_server_that_takes_long_to_start_is_waited_for_and_named(
 ) -> None:
     monkeypatch.setattr("toolcrib.workbench.lifespan.PATIENCE_S", 0.01)
     monkeypatch.setattr("toolcrib.cli.sources.SAY_AFTER_S", 0.1)
+    log = logging.getLogger("toolcrib")
+    monkeypatch.setattr(log, "setLevel", lambda level: None)  # it is the log of the tests that follow, too
     late = Late(capsys)
     opened = Opened([late], {}, (), has_servers=True)
     assert [spec.name for spec in opened.listed().specs()] == ["late"]

@@ -223,7 +223,7 @@ async def test_of_the_groups_in_a_token_only_so_many_are_taken_and_none_that_is_
 def test_without_its_package_tokens_of_an_issuer_name_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "joserfc", None)
     monkeypatch.delitem(sys.modules, module.__name__)
-    with pytest.raises(SetupError, match=r"toolcrib\[auth\]"):
+    with pytest.raises(SetupError, match=r"toolcrib\[serve\]"):
         importlib.import_module(module.__name__)
 
 

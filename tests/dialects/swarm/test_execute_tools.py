@@ -112,7 +112,7 @@ async def test_a_tool_stops_the_tools_of_its_turn_and_ends_itself() -> None:
     [
         (requests("b", "2", sort="asc"), "Tool 'b': 'query' is missing. Expected string."),
         (requests("b", "2", query=["x"]), "Tool 'b': 'query': expected string, got array."),
-        (requests("b", "2", query="x", sort="up"), "Tool 'b': 'sort': expected one of \"asc\", \"desc\", got string."),
+        (requests("b", "2", query="x", sort="up"), "Tool 'b': 'sort': expected one of \"asc\", \"desc\"."),
         (requests("c", "2"), "Tool 'c' does not accept these arguments."),
         (requests("d", "2"), "Tool 'd' failed: KeyError"),
         (requests("bb", "2"), "There is no tool 'bb'."),
