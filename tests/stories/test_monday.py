@@ -4,8 +4,8 @@ They start a server in a fresh folder, open its link, find a tool, and are asked
 phone they approve it with a narrower pattern; at the desk they see what ran, and copy it, and the settings of a client.
 """
 
-import re
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
