@@ -13,8 +13,10 @@ earlier: set[int] = set()
 
 def family() -> list[int]:
     """The living descendants of this process that came of the test, the nearest first."""
+    # What forks for the commands of all tests may be a child of this process: its own come and go between two looks.
+    before = {*descendants(os.getpid())}
     others = {below for pid in earlier for below in (pid, *descendants(pid))}
-    return [pid for pid in descendants(os.getpid()) if pid not in others]
+    return [pid for pid in descendants(os.getpid()) if pid in before and pid not in others]
 
 
 @asynccontextmanager
