@@ -38,6 +38,7 @@ def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("chromium is not installed")
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         yield playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
 
@@ -48,6 +49,7 @@ def person(browser: Browser, links: list[str]) -> Iterator[BrowserContext]:
     context, said = browser.new_context(), list[str]()
     context.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     context.on("weberror", lambda error: said.append(str(error.error)))
+    context.set_default_timeout(60_000)
     page = context.new_page()
     page.goto(links.pop())
     page.close()
@@ -157,6 +159,7 @@ def test_pages_of_others_cannot_frame_it_post_to_it_or_read_it(
 
 def test_it_works_without_javascript(browser: Browser, links: list[str]) -> None:
     context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     page.goto(links.pop())
     base_url = base_of(context, links)
