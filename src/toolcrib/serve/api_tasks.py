@@ -96,7 +96,7 @@ class _EventsEndpoint:
 
 
 async def _task(bench: Workbench, id: str, *, sees_all: bool) -> Task:  # noqa: A002
-    """Return the task of the caller of *bench*, or of anybody, with this id. Raises Refused."""
+    """Return the task of the caller of *bench*, or with *sees_all* any, with this id. Raises Refused."""
     principal = None if sees_all else bench.caller.principal
     try:
         if bench.crib.database is not None:

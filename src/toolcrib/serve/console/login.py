@@ -72,7 +72,7 @@ class Login:
         await visit.read_form()
         text = visit.form.get("key")
         if self._keys is None:
-            raise Problem(404, "Not found", "Nobody enters this server by a key.")
+            raise Problem(404, "Not found", "This server is not entered by a key.")
         if not isinstance(text, str) or not 0 < len(text := text.strip()) <= _MAX_KEY_CHARS:
             return self._refused(visit, "Enter a key: toolcrib_...")
         address = (visit.request.scope.get("client") or ("",))[0]
@@ -107,7 +107,7 @@ class Login:
 
 
 async def _at_browser(identify: Identify, visit: Visit) -> Caller:
-    """Return the caller whom the host knows to be at the browser."""
+    """Return the caller that the host knows to be at the browser."""
     try:
         caller = await identified(identify, visit.request.headers.items())
     except (AuthenticationError, SetupError):

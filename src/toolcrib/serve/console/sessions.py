@@ -112,8 +112,8 @@ class Sessions:
     async def _remove(self, id: str) -> RowMapping | None:  # noqa: A002
         def remove(connection: Connection) -> RowMapping | None:
             row = connection.execute(_FIND, {"id": id}).mappings().one_or_none()
-            removed = connection.execute(TABLE.delete().where(TABLE.c.id == id)).rowcount
-            return row if removed else None
+            count = connection.execute(TABLE.delete().where(TABLE.c.id == id)).rowcount
+            return row if count else None
 
         return await self._store.transact(remove)
 

@@ -123,13 +123,13 @@ class Visit:
 
     async def read_form(self) -> None:
         """Read the body as a form. Raises Problem where it is none, or too large."""
-        received = 0
+        size_bytes = 0
 
         async def receive() -> Message:
-            nonlocal received
+            nonlocal size_bytes
             message = await self.request.receive()
-            received += len(message.get("body", b""))
-            if received > MAX_FORM_BYTES:
+            size_bytes += len(message.get("body", b""))
+            if size_bytes > MAX_FORM_BYTES:
                 raise Problem(413, "Too large", f"A form has at most {MAX_FORM_BYTES} bytes.")
             return message
 
@@ -284,5 +284,5 @@ def _moment(text: str | None) -> Markup:
     """Return the moment *text*, in ISO 8601, as an element that a script shows in the zone of the browser."""
     if text is None:
         return Markup("<span class=faint>never</span>")
-    shown = text[:19].replace("T", " ")
-    return Markup('<time datetime="{}">{} UTC</time>').format(text, shown)
+    moment = text[:19].replace("T", " ")
+    return Markup('<time datetime="{}">{} UTC</time>').format(text, moment)

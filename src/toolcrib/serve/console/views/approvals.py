@@ -78,7 +78,7 @@ async def show(visit: Visit, pending: str, problem: Problem | None = None) -> An
 
 
 async def preview(visit: Visit, pending: str) -> Answer:
-    """Show what an answer would grant, to whoever is to agree."""
+    """Show what an answer would grant, to the person who is to agree."""
     try:
         waits = (await visit.get(f"/api/pending/{pending}"))["pending"]
         where = _data(str(visit.form.get("conditions") or "{}"), "Conditions are")
@@ -132,8 +132,8 @@ def rows_of(arguments: str, before: str | None) -> Sequence[Row]:
         else:
             rows.append(Row(*names, last.get(path, ""), "changed" if path in last else "new"))
     # Of a list that was empty, what it has by now is new, and nothing is gone.
-    gone = {path: text for path, text in (last or {}).items() if path not in values and text not in ("[]", "{}")}
-    return rows + [Row(_pointer(path), " / ".join(path), "", text, "gone") for path, text in gone.items()]
+    rest = {path: text for path, text in (last or {}).items() if path not in values and text not in ("[]", "{}")}
+    return rows + [Row(_pointer(path), " / ".join(path), "", text, "gone") for path, text in rest.items()]
 
 
 class _Number(str):

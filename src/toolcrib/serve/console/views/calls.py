@@ -47,8 +47,8 @@ async def show_call(visit: Visit, id: str) -> Answer:  # noqa: A002
         near = {"since": (began - _AGES["hour"]).isoformat(), "until": (began + _AGES["hour"]).isoformat()}
         page = await visit.get("/api/calls", **near, principal=call["principal"], limit=200)
         trace = call["traceparent"].split("-")[1]
-        related = [other for other in page["calls"] if trace in (other["traceparent"] or "")]
-        related.sort(key=lambda other: other["started_at"])
+        related = [row for row in page["calls"] if trace in (row["traceparent"] or "")]
+        related.sort(key=lambda row: row["started_at"])
     return render(visit, "call.html", call=call, bars=_bars(related), curl=_curl(visit, call), test=_test(call))
 
 
@@ -57,7 +57,7 @@ async def call_again(visit: Visit, id: str) -> Answer:  # noqa: A002
     call = await visit.get(f"/api/calls/{id}")
     result = await visit.post(f"/api/tools/{call['tool']}/call", json.loads(call["arguments"] or "{}"))
     page = await visit.get("/api/calls", tool=call["tool"], limit=20)
-    own = next((other["id"] for other in page["calls"] if other["call_id"] == result.get("call_id")), id)
+    own = next((row["id"] for row in page["calls"] if row["call_id"] == result.get("call_id")), id)
     return redirect(visit, f"/calls/{own}")
 
 

@@ -50,12 +50,12 @@ def client_settings(url: str, *, has_key: bool) -> Sequence[tuple[str, str, str]
     if has_key:  # in a variable: Claude Desktop on Windows splits arguments at spaces
         remote = {"command": "npx", "args": ["mcp-remote", url, "--header", "Authorization:${AUTH}"]}
         remote |= {"env": {"AUTH": bearer}}
-    typed = {"type": "http", "url": url}
-    asked: dict[str, Any] = {"servers": {"toolcrib": typed}}
+    server = {"type": "http", "url": url}
+    code: dict[str, Any] = {"servers": {"toolcrib": server}}
     if has_key:
         key = {"type": "promptString", "id": "tools-key", "description": "Key for the tools", "password": True}
-        by_key = {**typed, "headers": {"Authorization": "Bearer ${input:tools-key}"}}
-        asked = {"inputs": [key], "servers": {"toolcrib": by_key}}
+        by_key = {**server, "headers": {"Authorization": "Bearer ${input:tools-key}"}}
+        code = {"inputs": [key], "servers": {"toolcrib": by_key}}
     api = url.removesuffix("/mcp") + "/api/tools"
     curl = "curl " + f"-H 'Authorization: {bearer}' " * has_key + f"'{api}'"
     python = f"import httpx\n\nheaders = {json.dumps({'Authorization': bearer} if has_key else {})}\n"
@@ -66,7 +66,7 @@ def client_settings(url: str, *, has_key: bool) -> Sequence[tuple[str, str, str]
         ("Claude Code", "in a terminal", add),
         ("Claude Desktop", "claude_desktop_config.json", _servers(remote)),
         ("Cursor", ".cursor/mcp.json", _servers({"url": url, **headers})),
-        ("VS Code", ".vscode/mcp.json", json.dumps(asked, indent=2)),
+        ("VS Code", ".vscode/mcp.json", json.dumps(code, indent=2)),
         ("curl", "in a terminal", curl),
         ("Python", "a program", python),
     ]
