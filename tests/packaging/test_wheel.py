@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -305,7 +306,7 @@ def check_models(programs: Path, run: Run) -> None:
 
 def check_store(programs: Path, run: Run) -> None:
     lease = "Lease(name='name', owner='owner', fence=1)\n"
-    assert output(run(programs, "python", "-W", "error", "-c", LEASE, "new.db")) == lease
+    assert output(run(programs, "python", "-W", "error", "-c", LEASE, f"{uuid4().hex}.db")) == lease
     url = "postgresql://127.0.0.1:9/none"
     assert "cannot be reached" in output(run(programs, "python", "-W", "error", "-c", LEASE, url))
 

@@ -11,7 +11,8 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 async def test_calls_are_counted_by_time_tool_and_rule(url: str) -> None:
-    log = DatabaseCalls(Store(url), max_age_s=1e9)
+    store = Store(url)
+    log = DatabaseCalls(store, max_age_s=1e9)
     for number in range(100):
         record = CallRecord(f"c{number}", "slow" if number < 20 else "fast", Caller(f"p{number % 2}"), NOW)
         record.id, record.started_at = f"run_{number}", NOW + timedelta(minutes=number)
@@ -34,3 +35,4 @@ async def test_calls_are_counted_by_time_tool_and_rule(url: str) -> None:
     assert figures["rules"] == [{"rule": "r1", "decision": "allow", "calls": 100, "approved": 0}]
     own = await log.statistics(since=NOW + hour, until=NOW + 2 * hour, count=1, principal="p1")
     assert [part["calls"] for part in own["parts"]] == [{"success": 20}]
+    store.close()

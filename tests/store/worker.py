@@ -1,6 +1,7 @@
 """One process of several: `worker.py JOB URL KEY [ARGUMENT]` gets ready, waits for a line, and does its job."""
 
 import asyncio
+import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from os import getpid
@@ -53,7 +54,7 @@ async def job(name: str, store: Store, argument: str) -> str:
             def write(connection: object) -> None:
                 connection.exec_driver_sql("DELETE FROM toolcrib_pendings")  # type: ignore[attr-defined]
                 print("deleted", flush=True)
-                sys.stdin.readline()
+                sys.stdin.readline() or signal.pause()  # its end: whoever kills this has closed it meanwhile
 
             await store.transact(write)
     return "?"

@@ -32,9 +32,7 @@ from .guests import GIVES_UP, LOOPS, SLEEPS, Module
 BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
 KINDS = [
     *("function", "component"),
-    pytest.param(
-        "module", marks=pytest.mark.full
-    ),  # in a worker as a component is; the tests of modules are beside this
+    pytest.param("module", marks=pytest.mark.full),  # in a worker, as a component is
     pytest.param("python", marks=pytest.mark.full),
     pytest.param("native", marks=pytest.mark.full),
 ]
@@ -215,7 +213,7 @@ async def test_what_is_changed_after_a_call_runs_in_no_warm_worker(make: Callabl
         assert await outcome(bench) == ("unavailable" if kind in ("python", "native") else "success")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("module", "component")])
+@pytest.mark.parametrize("kind", [KINDS[0], *KINDS[3:]])
 async def test_bytecode_in_its_folder_does_not_run(make: Callable[..., Made], kind: str) -> None:
     """Of a helper beside a program that was reviewed: what stands in `__pycache__` cannot even be read as code."""
     made = make(kind, "ends well")

@@ -28,12 +28,10 @@ def admin_routes(callers: Callers) -> Sequence[BaseRoute]:
     """Return `/api/connections`, `/api/sources` and `/api/keys`."""
     api = _Admin(callers)
     return [
-        Route("/api/connections", api.connections),
-        Route("/api/connections", api.connect, methods=["POST"]),
+        Route("/api/connections", api.connections, methods=["GET", "POST"]),
         Route("/api/connections/{provider}/{handler}/{profile}", api.disconnect, methods=["DELETE"]),
         Route("/api/sources", api.sources),
-        Route("/api/keys", api.keys),
-        Route("/api/keys", api.add_key, methods=["POST"]),
+        Route("/api/keys", api.keys, methods=["GET", "POST"]),
         Route("/api/keys/{id}", api.revoke_key, methods=["DELETE"]),
     ]
 
@@ -47,6 +45,8 @@ class _Admin:
     async def connections(self, request: Request) -> Response:
         """Return the grants of the caller, without secrets, and the providers that they can log in to."""
         bench = await bench_for(self._callers, request.scope)
+        if request.method == "POST":
+            return await self._connect(bench, request)
         broker = _broker(bench)
         owned = [] if broker is None else await broker.vault.owned_by(bench.caller.principal)
         providers = [] if broker is None else [
@@ -57,9 +57,8 @@ class _Admin:
         grants = [_grant_data(owner, grant) for owner, grant in owned if owner.handler != "secret"]
         return _json({"connections": grants, "providers": providers})
 
-    async def connect(self, request: Request) -> Response:
+    async def _connect(self, bench: Workbench, request: Request) -> Response:
         """Begin a login: what it waits for is answered in a browser, at the URL of the pending."""
-        bench = await bench_for(self._callers, request.scope)
         data = await json_object(request)
         if not isinstance(provider := data.get("provider"), str) or data.keys() - {"provider", "scopes"}:
             raise Refused(422, "Invalid connection", 'A login begins with {"provider": "github"}, and "scopes" or not.')
@@ -109,11 +108,12 @@ class _Admin:
 
     async def keys(self, request: Request) -> Response:
         keys = await self._keys(request)
+        if request.method == "POST":
+            return await self._add_key(keys, request)
         return _json({"keys": [key.to_dict() for key in await keys.all()]})
 
-    async def add_key(self, request: Request) -> Response:
+    async def _add_key(self, keys: "AccessKeys", request: Request) -> Response:
         """Make a key. Its text is in this answer, and nowhere else."""
-        keys = await self._keys(request)
         data = await json_object(request)
         groups, expires_at = data.get("groups", []), data.get("expires_at")
         if data.keys() - {"name", "groups", "expires_at"} or not isinstance(groups, list):
