@@ -21,7 +21,7 @@ import threading
 import time
 import tomllib
 import types
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -143,7 +143,7 @@ class Session:
             try:
                 made = eval(code, self.module.__dict__)
                 if inspect.iscoroutine(made):
-                    self.runner.run(made)
+                    self.runner.run(_bounded(made))
             except Exception as error:
                 if shown is None or isinstance(error, AssertionError):
                     raise
@@ -222,6 +222,12 @@ class Session:
                 server.wait()
             if server.stdout is not None:
                 server.stdout.close()
+
+
+async def _bounded(work: Coroutine[Any, Any, object]) -> None:
+    """Await the code of a block: one that waits for ever fails, and names its page."""
+    async with asyncio.timeout(PATIENCE_S):
+        await work
 
 
 def _same(value: Any, shown: str, place: str) -> None:
