@@ -36,7 +36,8 @@ from ..ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-TAGS = {"python", "text", "console", "sh", "json", "toml", "yaml", "pyi"}
+CONTINUED = 'python title="continued"'
+TAGS = {"python", CONTINUED, "text", "console", "sh", "json", "toml", "yaml", "pyi"}
 PATIENCE_S = 120
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")
@@ -95,12 +96,15 @@ def _trimmed(text: str) -> str:
 
 
 class Session:
-    """One page: its blocks run from top to bottom, in one namespace, one folder and one event loop."""
+    """One page: its blocks run from top to bottom, in one folder and on one event loop.
+
+    Each Python block runs as if it were pasted alone; one that is marked as continued has the names of those before it.
+    """
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
         self.env = env
-        self.module = types.ModuleType("page")
+        self.names: dict[str, Any] = {}
         self.runner = asyncio.Runner()
         self.servers: list[subprocess.Popen[str]] = []
         hyperpocket_config.cache_clear()  # read once in a process, from the folder: each page has one of its own
@@ -111,8 +115,9 @@ class Session:
             shown = follows.text if follows is not None and follows.tag == "text" else None
             if block.file is not None:
                 self.save(block)
-            elif block.tag == "python":
-                self.python(block, shown)
+            elif block.tag in ("python", CONTINUED):
+                before = self.names if block.tag == CONTINUED else {}
+                self.names |= self.python(block, shown, before)
             elif block.tag == "console":
                 self.console(block)
 
@@ -125,7 +130,10 @@ class Session:
             # Not as __main__: what stands under `if __name__ == "__main__"` is for a console block to run.
             runpy.run_path(str(target), run_name=target.stem)
 
-    def python(self, block: Block, shown: str | None) -> None:
+    def python(self, block: Block, shown: str | None, before: dict[str, Any]) -> dict[str, Any]:
+        """Run *block* with the names of those *before* it, and return all names that there are then."""
+        sys.modules["page"] = module = types.ModuleType("page")
+        module.__dict__.update(before, __name__="page", _same=_same)
         tree = ast.parse("\n" * (block.line - 1) + block.text, str(block.page))
         lines = block.text.splitlines()
         for node in ast.walk(tree):
@@ -137,11 +145,10 @@ class Session:
                         ast.Name("_same", ast.Load()), [node.value, ast.Constant(expected["value"]), where], []
                     )
         code = compile(ast.fix_missing_locations(tree), str(block.page), "exec", flags=_AWAIT)
-        self.module.__dict__["_same"] = _same
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             try:
-                made = eval(code, self.module.__dict__)
+                made = eval(code, module.__dict__)
                 if inspect.iscoroutine(made):
                     self.runner.run(_bounded(made))
             except Exception as error:
@@ -153,6 +160,7 @@ class Session:
             assert not came, f"{block.place} prints, and no text block shows what:\n{came}"
         else:
             assert fits(shown, came), f"{block.place} shows:\n{shown}\nand it printed:\n{came}"
+        return module.__dict__
 
     def console(self, block: Block) -> None:
         assert block.text.startswith("$ "), f"{block.place}: a console block begins with '$ '"
@@ -248,7 +256,6 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Pa
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     made = Session(tmp_path, dict(os.environ))
-    sys.modules["page"] = made.module
     try:
         yield made
     finally:
