@@ -1,6 +1,7 @@
 """`toolcrib serve` and `dev`: a server of the tools, over MCP and HTTP, and what a person is shown of it."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -150,6 +151,8 @@ def _serve(
             text = f"Serving MCP at {url}"
             at_text = _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys, console=link)
             announce(text if is_json else at_text)
+            gc.collect()
+            gc.freeze()  # the definitions of all tools are never garbage, and there may be thousands
             if process is not None:
                 process.begin()
 

@@ -5,29 +5,23 @@ By default callers are not identified: then only this computer gets in, and no w
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-import uvicorn
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..core import SetupError
 from ..workbench import Crib, Role
 from .app import GRACE_S, Application, Health, asgi_app
 from .authorization import name_pages
 from .callers import DEFAULT_WORKBENCHES, Identify, local_caller
+from .connections import Web
 from .hosts import is_loopback
 
 _STREAMS_S = 1
 """For what is still sent when all calls have ended; then it is cut off."""
-_IDLE_TIMEOUT_S = 150
-"""How long connections are kept for the next request: longer than proxies keep theirs (nginx 60 s, Caddy 2 min).
-
-One that is closed at the moment in which a proxy uses it again is a 502 to its client.
-"""
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """By which address a server on all addresses is reached from its own computer: "all" is none to connect to."""
 
@@ -122,18 +116,7 @@ async def _serving(app: Application | Health, listener: socket.socket) -> AsyncG
         with suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
-    config = uvicorn.Config(
-        answer,
-        http=_Connection,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        # A client can write anything about where it comes from: wrong keys are counted by the address that connects.
-        proxy_headers=False,
-        timeout_keep_alive=_IDLE_TIMEOUT_S,
-        timeout_graceful_shutdown=_STREAMS_S,
-    )
-    web = _Web(config)
+    web = Web(answer, grace_s=_STREAMS_S)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     try:
         # Ended by us and not by uvicorn, which would wait for streams that clients of the older era keep open.
@@ -142,20 +125,6 @@ async def _serving(app: Application | Health, listener: socket.socket) -> AsyncG
     finally:
         web.should_exit = True
         await serving
-
-
-class _Connection(H11Protocol):
-    """A connection that is forgotten when it is closed, and not only when it would have been idle for too long."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._unset_keepalive_if_required()
-
-
-class _Web(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield  # signals are the host's, who cancels our task
 
 
 def _name(host: str) -> str:
