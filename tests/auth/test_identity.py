@@ -578,9 +578,11 @@ async def database(world: World) -> None:
     *("Crib.add_view", "Crib.by_caller", "Crib.close_resources", "Crib.describe", "Crib.drop_view", "Crib.is_own"),
     *("Crib.keep_view", "Crib.marks", "Crib.database", "Crib.own", "Crib.program", "Crib.require_open"),
     *("Crib.runtime_for", "Crib.start_required", "Crib.offering", "Crib.reopen", "Crib.settle_sources"),
+    *("Crib.lock_changes", "Crib.accept_change"),
 )
 async def runtime(world: World) -> None:
     assert world.crib.offering() == []
+    assert (await world.crib.lock_changes(), await world.crib.accept_change("any")) == ([], None)
     await deeper_attacks.runtime(world)
     world.crib.reopen()
     world.see(await world.crib.workbench(BOB).call("read"))

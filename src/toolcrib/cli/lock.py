@@ -157,11 +157,10 @@ def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: boo
     if old is None:
         return _Look(key, replace(entry, tools=now), problems)
     changes = old.changes(listing.tools)
-    accepted_names = [change.name for change in changes if change.name in accept]
-    # The old definitions but for those of accepted names: theirs are the new ones, and go where the tool has gone.
-    tools = {name: definition for name, definition in old.tools.items() if name not in accepted_names}
-    entry = replace(entry, tools=tools | {name: now[name] for name in accepted_names if name in now})
-    return _Look(key, entry, problems, [change for change in changes if change.name not in accept], accepted_names)
+    accepted = [change for change in changes if change.name in accept]
+    after = lock.with_source(replace(entry, tools=old.tools)).accepting(accepted).sources[key]
+    others = [change for change in changes if change.name not in accept]
+    return _Look(key, after, problems, others, [change.name for change in accepted])
 
 
 def _pin(

@@ -1,5 +1,6 @@
 """What people look after, over HTTP: their logins at providers, the sources of a server, and keys of clients."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,11 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..core import SetupError, ToolAuth, ToolcribError, ToolError
+from ..core import LoadError, SetupError, ToolAuth, ToolcribError, ToolError
 from ..machinery import redacted_data
+from ..tools.lock import DefinitionChange, NotAccepted
 from ..workbench import Right, Workbench
 from ..workbench.lifespan import name_of
 from .api_calls import bench_for, json_object
+from .api_tasks import page_of
 from .authentication import Authenticator
 from .callers import Callers
 from .problems import Refused
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from ..auth import CredentialBroker, Grant, Owner
     from .keys import AccessKeys
 
+_log = logging.getLogger("toolcrib.serve")
+
 
 def admin_routes(callers: Callers) -> Sequence[BaseRoute]:
     """Return `/api/connections`, `/api/sources` and `/api/keys`."""
@@ -31,6 +36,9 @@ def admin_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/connections", api.connections, methods=["GET", "POST"]),
         Route("/api/connections/{provider}/{handler}/{profile}", api.disconnect, methods=["DELETE"]),
         Route("/api/sources", api.sources),
+        Route("/api/sources/changes", api.changes),
+        Route("/api/sources/changes/{digest}", api.change),
+        Route("/api/sources/changes/{digest}/accept", api.accept, methods=["POST"]),
         Route("/api/keys", api.keys, methods=["GET", "POST"]),
         Route("/api/keys/{id}", api.revoke_key, methods=["DELETE"]),
     ]
@@ -96,13 +104,53 @@ class _Admin:
         missing: list[dict[str, Any]] = [
             {"name": problem.place, "state": "unavailable", "reason": problem.reason if may else None}
             for problem in crib.problems
+            if not isinstance(problem, NotAccepted)
         ]
         names = {source["name"] for source in (*running, *missing)}
         loaded: list[dict[str, Any]] = [
             {"name": name, "state": "loaded"} for name in sorted(counts) if name not in names
         ]
         rows = [{"reason": None, **row, "tools": counts[row["name"] or ""]} for row in (*missing, *running, *loaded)]
-        return _json({"sources": redacted_data(rows, crib.redaction)})
+        return self._redacted({"sources": rows})
+
+    async def changes(self, request: Request) -> Response:
+        """Return the tools that are left out because they are not as they were accepted."""
+        after, limit = page_of(request)
+        changes = await self._changes(request)
+        start = next((i for i, change in enumerate(changes, 1) if change.digest == after), 0)
+        page = changes[start : start + limit]
+        following = page[-1].digest if len(changes) > start + limit else None
+        return self._redacted({"changes": [_change_data(change) for change in page], "next": following})
+
+    async def change(self, request: Request) -> Response:
+        digest = request.path_params["digest"]
+        change = next((change for change in await self._changes(request) if change.digest == digest), None)
+        if change is None:
+            raise Refused(404, "Unknown change", "There is no such change, or it has changed meanwhile.")
+        return self._redacted({**_change_data(change), "diff": change.diff, "old": change.old, "new": change.new})
+
+    async def accept(self, request: Request) -> Response:
+        """Accept the change with exactly the digest that was shown."""
+        bench = await self._require(request, "sources")
+        try:
+            change = await bench.crib.accept_change(request.path_params["digest"])
+        except LoadError as error:
+            raise Refused(409, "Cannot be accepted", str(error)) from None
+        if change is None:
+            detail = "The tool is not what was shown any more, or it was accepted meanwhile. Look at it again."
+            raise Refused(409, "Changed meanwhile", detail, reason="changed")
+        _log.info("%s accepted '%s' of %s: %s", bench.caller.principal, change.name, change.where, change.digest)
+        return self._redacted(_change_data(change))
+
+    async def _changes(self, request: Request) -> Sequence[DefinitionChange]:
+        bench = await self._require(request, "sources")
+        try:
+            return await bench.crib.lock_changes()
+        except LoadError as error:
+            raise Refused(409, "The lock cannot be used", str(error)) from None
+
+    def _redacted(self, data: Any) -> Response:
+        return _json(redacted_data(data, self._callers.crib.redaction))
 
     # Keys
 
@@ -140,11 +188,12 @@ class _Admin:
             raise Refused(404, "No keys", "Clients do not enter this server with keys: 'keys = true' in [server].")
         return identify.keys
 
-    async def _require(self, request: Request, right: Right) -> None:
+    async def _require(self, request: Request, right: Right) -> Workbench:
         bench = await bench_for(self._callers, request.scope)
         if not self._callers.may(bench.caller, right):
             detail = f"This is for the members of a [[role]] that may '{right}', as the settings have it."
             raise Refused(403, "Not for you", detail)
+        return bench
 
 
 def _broker(bench: Workbench) -> "CredentialBroker | None":
@@ -165,6 +214,10 @@ def _grant_data(owner: "Owner", grant: "Grant | None") -> dict[str, Any]:
         "refreshed": grant is not None and grant.refresh_token is not None,
         "is_damaged": grant is None,
     }
+
+
+def _change_data(change: DefinitionChange) -> dict[str, Any]:
+    return {"source": change.where, "tool": change.name, "kind": change.kind, "digest": change.digest}
 
 
 def _json(data: Any) -> Response:

@@ -62,6 +62,7 @@ _MOMENT: _Object = {"type": "string", "format": "date-time"}
 _TEXTS: _Object = {"type": "array", "items": {"type": "string"}}
 _COUNT: _Object = {"type": "integer", "minimum": 0}
 _ANY: _Object = {"type": "object"}
+_DEFINITION: _Object = {"type": ["object", "null"]}
 _DIGEST: _Object = {"type": "string", "description": "That of what was shown: another one is a conflict, 409."}
 
 _SCHEMAS: _Object = {
@@ -108,6 +109,7 @@ _SCHEMAS: _Object = {
         ),
         "description": "What a tool promises. Its schemas are JSON Schema 2020-12.",
     },
+    "Change": _object(source=_TEXT, tool=_TEXT, kind={"enum": ["new", "changed", "gone"]}, digest=_TEXT),
     "Definition": {
         **_object(
             format={"enum": ["openai", "openai_responses", "anthropic", "gemini", "bedrock", "mcp"]},
@@ -480,6 +482,39 @@ _PATHS: _Object = {
             "operationId": "list_sources",
             "summary": "The sources, and whether they run.",
             "responses": _answer("The sources.", _object(sources={"type": "array", "items": _ANY})),
+        }
+    },
+    "/api/sources/changes": {
+        "get": {
+            "operationId": "list_changes",
+            "summary": "The tools that are left out because they are not as the lock file has them; for a role that "
+            "may see 'sources'.",
+            "parameters": _PAGE,
+            "responses": _answer(
+                "A page, by source and tool.",
+                _object(changes={"type": "array", "items": _ref("Change")}, next={"type": ["string", "null"]}),
+            ),
+        }
+    },
+    "/api/sources/changes/{digest}": {
+        "get": {
+            "operationId": "get_change",
+            "summary": "The definition of a tool as it was accepted, as it is now, and the difference.",
+            "parameters": [_path("digest", "The digest of the change.")],
+            "responses": _answer(
+                "The change.",
+                {"allOf": [_ref("Change"), _object(diff=_TEXT, old=_DEFINITION, new=_DEFINITION)]},
+            ),
+        }
+    },
+    "/api/sources/changes/{digest}/accept": {
+        "post": {
+            "operationId": "accept_change",
+            "summary": "Accept exactly this change: it goes into the lock file, and the tool is offered.",
+            "parameters": [
+                _path("digest", "That of what was shown: if it has changed since, that is a conflict, 409.")
+            ],
+            "responses": _answer("What was accepted.", _ref("Change")),
         }
     },
     "/api/keys": {

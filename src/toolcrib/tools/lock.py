@@ -60,11 +60,31 @@ class _File(Strict):
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChange:
-    """A tool that is not as it was accepted: it is *new*, *changed* or *gone*. *diff* shows how, line by line."""
+    """A tool of the source *where* that is not as it was accepted: its *old* definition, and the *new* one."""
 
+    where: str
     name: str
-    kind: Literal["new", "changed", "gone"]
-    diff: str
+    old: Definition | None
+    new: Definition | None
+
+    @property
+    def kind(self) -> Literal["new", "changed", "gone"]:
+        return "new" if self.old is None else "gone" if self.new is None else "changed"
+
+    @property
+    def diff(self) -> str:
+        """What differs, line by line. What is not plain ASCII is escaped."""
+        before, after = _shown(self.old).splitlines(), _shown(self.new).splitlines()
+        return "\n".join(difflib.unified_diff(before, after, "accepted", "now", n=2, lineterm=""))
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all of it: who accepts this digest accepts exactly this change."""
+        return _hash({"where": self.where, "old": self.old, "new": self.new})
+
+
+class NotAccepted(LoadProblem):
+    """A tool that is left out until a person accepts what it promises now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +99,8 @@ class LockedSource:
     def changes(self, tools: Iterable[Tool[..., Any]]) -> list[DefinitionChange]:
         """Return what differs between *tools*, those of the source by their own names, and the accepted ones."""
         now = {tool.spec.name: definition_of(tool) for tool in tools}
-        differences: list[DefinitionChange] = []
-        for name in sorted({*now, *self.tools}):
-            old, new = self.tools.get(name), now.get(name)
-            if old is None or new is None or canonical(old) != canonical(new):
-                kind: Any = "new" if old is None else "gone" if new is None else "changed"
-                differences.append(DefinitionChange(name, kind, _diff(old, new)))
-        return differences
-
-    def problems(self, tools: Iterable[Tool[..., Any]]) -> list[LoadProblem]:
-        """Return a problem for each of *tools* that was not accepted as it is now."""
-        return [
-            LoadProblem(
-                self.where,
-                f"Tool '{change.name}' {'is new' if change.kind == 'new' else 'has changed'} since the source was "
-                f"locked, so it is left out. See what it promises with `toolcrib lock`, and accept it with "
-                f"`toolcrib lock --accept {change.name}`.",
-            )
-            for change in self.changes(tools)
-            if change.kind != "gone"
-        ]
-
-    def held(self, tools: Sequence[Tool[..., Any]]) -> tuple[list[Tool[..., Any]], list[LoadProblem]]:
-        """Return those of *tools* that are as they were accepted, and a problem for each other one."""
-        return self.accepted(tools), self.problems(tools)
-
-    def accepted(self, tools: Sequence[Tool[..., Any]]) -> list[Tool[..., Any]]:
-        """Return those of *tools* that are as they were accepted."""
-        names = {change.name for change in self.changes(tools)}
-        return [tool for tool in tools if tool.spec.name not in names]
+        pairs = [(name, self.tools.get(name), now.get(name)) for name in sorted({*now, *self.tools})]
+        return [DefinitionChange(self.where, *pair) for pair in pairs if not _is_same(*pair[1:])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +127,10 @@ class Lock:
 
     def find(self, source: str | MCPSource) -> LockedSource | None:
         return self.sources.get(self.key(source))
+
+    def hold(self, source: str | MCPSource) -> "Hold | None":
+        """Return what holds the tools of *source* to what was accepted, if it is locked."""
+        return None if (entry := self.find(source)) is None else Hold(self.file, entry)
 
     def pinned(self, source: str | MCPSource) -> str | GitSource | MCPSource:
         """Return *source* as it was locked, for `load`.
@@ -162,6 +159,18 @@ class Lock:
     def with_source(self, source: LockedSource) -> "Lock":
         return replace(self, sources={**self.sources, source.where: source})
 
+    def accepting(self, changes: Iterable[DefinitionChange]) -> "Lock":
+        """Return the lock with *changes*. Raises LoadError where what they were compared with is not what it has."""
+        sources = {**self.sources}
+        for change in changes:
+            source = sources.get(change.where)
+            if source is None or not _is_same(source.tools.get(change.name), change.old):
+                raise LoadError(f"What {self.file} has of '{change.name}' has changed meanwhile. Look at it again.")
+            tools = {name: definition for name, definition in source.tools.items() if name != change.name}
+            added = {} if change.new is None else {change.name: change.new}
+            sources[change.where] = replace(source, tools=tools | added)
+        return replace(self, sources=sources)
+
     def write(self) -> None:
         """Write the file, whole or not at all. Raises LoadError."""
         text = _HEAD + "".join(_text_of(source) for _, source in sorted(self.sources.items()))
@@ -179,6 +188,62 @@ class Lock:
     def _relative(self, path: str) -> str:
         relative = Path(os.path.relpath(Path(path).expanduser(), self.file.parent)).as_posix()
         return relative if relative.startswith("..") else f"./{'' if relative == '.' else relative}"
+
+
+class Hold:
+    """Lets those tools of a source through that are as its *entry* in the lock *file* has them.
+
+    `changes` are what differs in the tools that it has seen last.
+    """
+
+    def __init__(self, file: Path, entry: LockedSource) -> None:
+        self.file = file
+        self.entry = entry
+        self.changes: Sequence[DefinitionChange] = ()
+        self._stamp = _stamp(file)
+
+    def __call__(self, tools: Sequence[Tool[..., Any]]) -> list[Tool[..., Any]]:
+        """Return those of *tools* that are as they were accepted."""
+        self.changes = self.entry.changes(tools)
+        names = {change.name for change in self.changes}
+        return [tool for tool in tools if tool.spec.name not in names]
+
+    @property
+    def problems(self) -> list[LoadProblem]:
+        """A problem for each tool that is left out."""
+        return [
+            NotAccepted(
+                change.where,
+                f"Tool '{change.name}' {'is new' if change.kind == 'new' else 'has changed'} since the source was "
+                f"locked, so it is left out. See what it promises with `toolcrib lock`, and accept it with "
+                f"`toolcrib lock --accept {change.name}`.",
+            )
+            for change in self.changes
+            if change.kind != "gone"
+        ]
+
+    def accept(self, change: DefinitionChange) -> None:
+        """Write *change* into the file. Raises LoadError."""
+        (read_lock(self.file) or Lock(self.file)).accepting([change]).write()
+
+    def update(self) -> bool:
+        """Read what has been accepted since. Return whether that is other than before. Raises LoadError.
+
+        An entry of another commit or content is for the next start.
+        """
+        if (stamp := _stamp(self.file)) == self._stamp:
+            return False
+        lock = read_lock(self.file)
+        entry = None if lock is None else lock.sources.get(self.entry.where)
+        self._stamp = stamp
+        if entry is None or (entry.commit, entry.sha256) != (self.entry.commit, self.entry.sha256):
+            return False
+        before, self.entry = self.entry, entry
+        return before != entry
+
+
+def _stamp(file: Path) -> object:
+    return (status.st_mtime_ns, status.st_ino) if file.exists() and (status := file.stat()) else None
 
 
 def locked_hash(source: str) -> str | None:
@@ -253,6 +318,10 @@ def _damaged(file: Path, why: str) -> LoadError:
     return LoadError(f"{file} cannot be used: {why.rstrip('.')}. Restore it, or remove it and run `toolcrib lock`.")
 
 
+def _is_same(old: Definition | None, new: Definition | None) -> bool:
+    return old is new if old is None or new is None else canonical(old) == canonical(new)
+
+
 def _hash(definition: Definition) -> str:
     return hashlib.sha256(canonical(definition).encode()).hexdigest()
 
@@ -277,8 +346,3 @@ def _shown(definition: Definition | None) -> str:
 def _string(text: str) -> str:
     text_in_quotes = "".join(f"\\U{ord(c):08X}" if not c.isprintable() else f"\\{c}" if c in '"\\' else c for c in text)
     return f'"{text_in_quotes}"'
-
-
-def _diff(old: Definition | None, new: Definition | None) -> str:
-    before, after = _shown(old).splitlines(), _shown(new).splitlines()
-    return "\n".join(difflib.unified_diff(before, after, "accepted", "now", n=2, lineterm=""))

@@ -16,7 +16,7 @@ from ..core import LoadError, ToolcribError
 from ..machinery import compile_globs
 from ..tools import LoadProblem, Permissions, Tool, load
 from ..tools.loading import Loaded
-from ..tools.lock import LOCK, Lock, LockedSource, read_lock
+from ..tools.lock import LOCK, Hold, Lock, read_lock
 from ..tools.mcp.targets import Target
 from ..tools.permissions import Permitted
 from ..tools.remote import MCPSource, is_remote, remote_names
@@ -166,8 +166,8 @@ def _load(
         if offer is None:
             offer, repeats = _firsts(content.tools, {}, named)
             problems += repeats
-        lock_entry = None if lock is None else lock.find(named.source)
-        offer, changes = accepted(offer, content, lock_entry, named.shown)
+        hold = None if lock is None else lock.hold(named.source)
+        offer, changes = accepted(offer, content, hold, named.shown)
         problems += map(str, changes)
         source = with_deadlines(named.view(offer), settings)
         tools = [] if is_listed_at_start else loaded_from(source).tools
@@ -242,8 +242,8 @@ def lock_in(file: str | Path) -> Lock:
     return lock
 
 
-def pinned(source: Any, lock: Lock) -> tuple[Any, LockedSource | None]:
-    """Return *source* as it was locked, for `load`, and what was locked of it. Raises LoadError as `Lock.pinned` does.
+def pinned(source: Any, lock: Lock) -> tuple[Any, Hold | None]:
+    """Return *source* as it was locked, for `load`, and what holds it to that. Raises LoadError as `Lock.pinned` does.
 
     What is not text, nor a path or a server, is as it was given.
     """
@@ -254,15 +254,16 @@ def pinned(source: Any, lock: Lock) -> tuple[Any, LockedSource | None]:
         target = str(target)
     if not isinstance(target, str | MCPSource) or hasattr(target, "__toolcrib__"):
         return source, None
-    return permissions.to(lock.pinned(target)), lock.find(target)
+    return permissions.to(lock.pinned(target)), lock.hold(target)
 
 
-def accepted(offered: Any, loaded: Loaded, locked: LockedSource | None, name: str) -> tuple[Any, list[LoadProblem]]:
+def accepted(offered: Any, loaded: Loaded, hold: Hold | None, name: str) -> tuple[Any, list[LoadProblem]]:
     """Return *offered*, what *loaded* of the source *name* offers, without what was not accepted, and the problems."""
-    if locked is None:
+    if hold is None:
         return offered, []
     source: Any = loaded.source
     if getattr(source, "listed_at_start", False):
-        source.hold, source.expected = locked.held, tuple(locked.tools)
+        source.hold, source.expected = hold, tuple(hold.entry.tools)
         return offered, []
-    return View(name, (offered,), locked.accepted), locked.problems(loaded.tools)
+    hold(loaded.tools)
+    return View(name, (offered,), hold, hold=hold), hold.problems

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, SetupError, Source, ToolcribError, UnknownToolError
+from ..machinery import in_thread
 from ..tools import Loaded, LoadProblem, Tool, as_tool, load, offered_by
 from .lifespan import name_of, unique
 from .registry import Registry, fold
-from .views import View, joined, known_names, loaded_from, prefixes_of
+from .views import View, holds_of, joined, known_names, loaded_from, prefixes_of
 
 if TYPE_CHECKING:
-    from ..tools.lock import Lock
+    from ..tools.lock import DefinitionChange, Hold, Lock
 
 AnyTool = Tool[..., Any]
 
@@ -56,6 +57,38 @@ class Sources:
     def problems(self) -> list[LoadProblem]:
         """What could not be loaded, and the changes that could not be made."""
         return [problem for entry in self._entries for problem in entry.problems]
+
+    async def lock_changes(self) -> "list[DefinitionChange]":
+        """Return how tools differ from what was accepted by now: what was meanwhile is taken over first.
+
+        Raises LoadError for a lock file that is damaged.
+        """
+        changes: list[DefinitionChange] = []
+        for entry in self._entries:
+            for hold in holds_of(entry.source):
+                before = hold.problems
+                if await in_thread(hold.update):
+                    entry.unread = [problem for problem in entry.unread if problem not in before]
+                    for source in entry.dynamic:
+                        if getattr(source, "hold", None) is hold:
+                            source.hold_again()  # type: ignore[attr-defined]
+                    self._changed(entry)
+                changes += hold.changes
+        return sorted(changes, key=lambda change: (change.where, change.name))
+
+    async def accept(self, digest: str) -> "DefinitionChange | None":
+        """Write the change with *digest* into the lock file, and take it over. None where there is no such change.
+
+        Raises LoadError.
+        """
+        await self.lock_changes()
+        holds: list[Hold] = [hold for entry in self._entries for hold in holds_of(entry.source)]
+        pairs = [(hold, change) for hold in holds for change in hold.changes if change.digest == digest]
+        for hold, change in pairs[:1]:
+            await in_thread(partial(hold.accept, change))
+            await self.lock_changes()
+            return change
+        return None
 
     def order(self) -> list[Any]:
         """Return the sources that have a life, in the order in which they were given."""
@@ -355,6 +388,10 @@ class _Offered:
     @property
     def expected(self) -> Sequence[str]:
         return getattr(self._source, "expected", ())
+
+    @property
+    def hold(self) -> Any:
+        return getattr(self._source, "hold", None)
 
     def _own(self, item: Any) -> AnyTool:
         tool = as_tool(item)

@@ -22,7 +22,7 @@ class View:
     """*sources*, and the *change* that is made to the list of their tools. `str(view)` describes it.
 
     *known* makes of names that the sources are known to have those that the view has; all have the *prefix*. What they
-    offer beside tools has the *labels*, too.
+    offer beside tools has the *labels*, too. *hold* is what holds the tools to a lock file.
     """
 
     name: str
@@ -31,6 +31,7 @@ class View:
     known: Callable[[set[str]], set[str]] = set
     prefix: str = ""
     labels: frozenset[str] = frozenset()
+    hold: Any = None
 
     def load(self) -> Loaded:
         """Return the tools as this view shows them, and the problems of what is viewed.
@@ -183,6 +184,13 @@ def prefixes_of(source: Any) -> list[str]:
     if not isinstance(source, View):
         return []
     return [source.prefix] if source.prefix else [prefix for part in source.sources for prefix in prefixes_of(part)]
+
+
+def holds_of(source: Any) -> list[Any]:
+    """Return what holds the tools of *source* to a lock file."""
+    parts = source.sources if isinstance(source, View) else ()
+    own = getattr(source, "hold", None)
+    return [*([] if own is None else [own]), *(hold for part in parts for hold in holds_of(part))]
 
 
 def _distinct(tools: list[AnyTool]) -> list[AnyTool]:

@@ -85,6 +85,7 @@ from .unlisted import Unlisted
 if TYPE_CHECKING:
     from ..auth import Completed
     from ..store import Store
+    from ..tools.lock import DefinitionChange
     from .tasks import Tasks
 
 P = ParamSpec("P")
@@ -232,6 +233,22 @@ class Crib(Startable):
         """
         _, grant = await self.pending.answer(pending_id, answer_from(answer), by=by, is_preview=True)
         return grant
+
+    @at_home
+    async def lock_changes(self) -> "Sequence[DefinitionChange]":
+        """Return the tools that differ from what the lock file has accepted, which are left out.
+
+        Raises LoadError for a lock file that is damaged.
+        """
+        return await self._sources.lock_changes()
+
+    @at_home
+    async def accept_change(self, digest: str) -> "DefinitionChange | None":
+        """Accept the change of `lock_changes` with *digest*: write it into the lock file, and offer the tool.
+
+        Return None where no change has that digest any more. Raises LoadError.
+        """
+        return await self._sources.accept(digest)
 
     @at_home
     async def pendings(self, *, principal: str | None = None) -> Sequence[Pending]:

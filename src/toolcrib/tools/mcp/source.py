@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import mcp_types as wire
 from mcp.shared.subscriptions import ServerEvent, ToolsListChanged
@@ -35,7 +35,16 @@ from .tools import RemoteCall, tool_of, without_secrets
 R = TypeVar("R")
 AnyTool = Tool[..., Any]
 Listed = Sequence[wire.Tool | Malformed]
-Hold = Callable[[Sequence[AnyTool]], tuple[Sequence[AnyTool], Sequence[LoadProblem]]]
+
+
+class Hold(Protocol):
+    """Decides which tools may be used; `problems` has why others may not."""
+
+    @property
+    def problems(self) -> Sequence[LoadProblem]: ...
+    def __call__(self, tools: Sequence[AnyTool], /) -> Sequence[AnyTool]: ...
+
+
 """Of the tools that a server offers, returns those that may be used, and a problem for each other one."""
 
 _LIST_INTERVAL_S = 0.2
@@ -64,6 +73,7 @@ class MCPUpstream(MCPOffers, Source):
         self.required = target.required
         self._id = name or target.url or target.label  # not shown
         self.problems: list[LoadProblem] = []
+        self._unread: list[LoadProblem] = []
         self.hold: Hold | None = None
         """Decides which tools may be used, where a lock says so."""
         self.expected: Sequence[str] = ()
@@ -174,13 +184,19 @@ class MCPUpstream(MCPOffers, Source):
         """Offer the tools that are *current*."""
         self._offered = current
         tools: Sequence[AnyTool] = [tool for _, tool in current.values()]
+        self._unread = problems
         if self.hold is not None:
-            tools, held_back = self.hold(tools)
-            problems += held_back
+            tools = self.hold(tools)
+            problems = [*problems, *self.hold.problems]
         for problem in problems:
             if problem not in self.problems:
                 _log.warning("Not loaded: %s", problem)
         self._tools, self.problems = list(tools), problems
+
+    def hold_again(self) -> None:
+        """Offer what the hold lets through now."""
+        self._take(self._offered, self._unread)
+        self.changed()
 
     def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None, auth: ToolAuth | None = None) -> AnyTool:
         sessions = self._sessions

@@ -21,7 +21,19 @@ async def disconnect(visit: Visit, provider: str, handler: str, profile: str) ->
 
 
 async def show_sources(visit: Visit) -> Answer:
-    return render(visit, "sources.html", **await visit.get("/api/sources"))
+    changes = {}
+    if visit.may("sources"):
+        changes = await visit.get("/api/sources/changes", after=visit.request.query_params.get("after"))
+    return render(visit, "sources.html", **await visit.get("/api/sources"), **changes)
+
+
+async def show_change(visit: Visit, digest: str) -> Answer:
+    return render(visit, "change.html", change=await visit.get(f"/api/sources/changes/{digest}"))
+
+
+async def accept(visit: Visit, digest: str) -> Answer:
+    await visit.post(f"/api/sources/changes/{digest}/accept")
+    return redirect(visit, "/sources")
 
 
 async def show_keys(visit: Visit) -> Answer:
@@ -58,6 +70,8 @@ PAGES = (
     Page("/connections", connect, method="POST"),
     Page("/connections/*/*/*/disconnect", disconnect, method="POST"),
     Page("/sources", show_sources, api="/api/sources"),
+    Page("/sources/changes/*", show_change, api="/api/sources/changes/{}"),
+    Page("/sources/changes/*/accept", accept, method="POST"),
     Page("/keys", show_keys, api="/api/keys"),
     Page("/keys", add_key, method="POST"),
     Page("/keys/*/revoke", revoke_key, method="POST"),
