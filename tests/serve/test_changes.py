@@ -6,9 +6,8 @@ import os
 import subprocess
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import mcp_types as wire
@@ -349,17 +348,16 @@ def test_a_change_after_the_loop_of_a_server_has_gone_is_a_change_like_any_other
 
 async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(caplog: pytest.LogCaptureFixture) -> None:
     class Gone:
-        _connection = SimpleNamespace(exit_stack=AsyncExitStack(), state={})
+        followed, closing = frozenset[str](), list[Any]()
 
-        async def send_tool_list_changed(self) -> None:
+        async def send_notification(self, _: object) -> None:
             raise OSError("the line is dead")
 
     class Connected(Gone):
         def __init__(self) -> None:
-            self._connection = SimpleNamespace(exit_stack=AsyncExitStack(), state={})
             self.notified = asyncio.Event()
 
-        async def send_tool_list_changed(self) -> None:
+        async def send_notification(self, _: object) -> None:
             self.notified.set()
 
     caplog.set_level("DEBUG", "toolcrib")

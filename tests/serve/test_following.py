@@ -5,7 +5,6 @@ import gc
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -163,10 +162,10 @@ class Session:
     """A connection; `noticed` is set by the notices that it takes, and where *is_stuck*, it takes none."""
 
     def __init__(self, *, is_stuck: bool = False) -> None:
-        self._connection = SimpleNamespace(exit_stack=AsyncExitStack(), state={})
+        self.followed, self.closing = set[str](), list[Any]()
         self.is_stuck, self.noticed = is_stuck, asyncio.Event()
 
-    async def send_tool_list_changed(self) -> None:
+    async def send_notification(self, _: object) -> None:
         self.noticed.set()
         if self.is_stuck:
             await asyncio.Event().wait()

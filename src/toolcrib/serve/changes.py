@@ -15,7 +15,6 @@ from typing import Any
 
 import mcp_types as wire
 from anyio import CancelScope
-from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -32,12 +31,10 @@ from ..core.source import OffersChange
 from ..machinery import RESULTS_CHANNEL, from_any_thread, text_digest
 from ..workbench import Workbench
 from .callers import Callers
-from .sdk import closing_of, state_of
+from .protocol.connection import Connection
 
 _log = logging.getLogger("toolcrib")
 
-_FOLLOWED = "toolcrib/followed"
-_ADDED = "toolcrib/added"
 _RETRY_INTERVAL_S = 5.0
 _MAX_FOLLOWED = 1000
 _MAX_OF_PRINCIPAL = 10_000
@@ -54,34 +51,33 @@ class Changes:
     def __init__(self, callers: Callers) -> None:
         self.callers = callers
         self._streams: dict[Caller, _Streams] = {}
-        self._sessions: dict[ServerSession, Workbench] = {}
-        self._events: dict[ServerSession, dict[ServerEvent, None]] = defaultdict(dict)
-        self._notifying: dict[ServerSession, asyncio.Task[None]] = {}
+        self._connections: dict[Connection, Workbench] = {}
+        self._events: dict[Connection, dict[ServerEvent, None]] = defaultdict(dict)
+        self._notifying: dict[Connection, asyncio.Task[None]] = {}
         self._woken = asyncio.Event()
         self._wake, self._note = from_any_thread(self._woken.set), from_any_thread(self._add)
         self._changed: dict[_Addressed, None] = {}
         self._listed = self._lists()
         self._follows: Counter[str] = Counter()
 
-    def add(self, session: ServerSession, bench: Workbench) -> None:
-        """Notify *session*, which is of the caller of *bench*, of changes until its connection ends."""
-        if state_of(session).setdefault(_ADDED, session) is not session:
+    def add(self, connection: Connection, bench: Workbench) -> None:
+        """Notify *connection*, which is of the caller of *bench*, of changes until it ends."""
+        if connection in self._connections:
             return  # a client that says it twice is notified once
-        self._sessions[session] = bench
+        self._connections[connection] = bench
 
         async def end() -> None:
-            del self._sessions[session]
-            for uri in _followed(session):
+            del self._connections[connection]
+            for uri in connection.followed:
                 await self._unfollow(bench, uri)
 
-        # The SDK keeps its connection to itself, and nothing else knows when it ends.
-        closing_of(session).push_async_callback(end)
+        connection.closing.append(end)
 
-    async def subscribe(self, session: ServerSession, bench: Workbench, uri: str) -> Result[Any] | None:
-        """Notify the connection of *session* when the resource at *uri* changes, if the caller may read it: see the
+    async def subscribe(self, connection: Connection, bench: Workbench, uri: str) -> Result[Any] | None:
+        """Notify *connection* when the resource at *uri* changes, if the caller may read it: see the
         result. None where it is notified already. Raises MCPError for too many.
         """
-        uris = _followed(session)
+        uris = connection.followed
         if len(uris) >= _MAX_FOLLOWED:
             raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MAX_FOLLOWED} resources.")
         if uri in uris:
@@ -95,8 +91,8 @@ class Changes:
             if result is None or result.status != "success":
                 uris.discard(uri)
 
-    async def unsubscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
-        uris = _followed(session)
+    async def unsubscribe(self, connection: Connection, bench: Workbench, uri: str) -> None:
+        uris = connection.followed
         if uri in uris:
             uris.remove(uri)
             await self._unfollow(bench, uri)
@@ -204,33 +200,25 @@ class Changes:
         for to, streams in list(self._streams.items()):
             if caller in (None, to):
                 await streams.bus.publish(event)
-        for session, bench in self._sessions.items():
+        for connection, bench in self._connections.items():
             if caller not in (None, bench.caller):
                 continue
-            if isinstance(event, ResourceUpdated) and event.uri not in _followed(session):
+            if isinstance(event, ResourceUpdated) and event.uri not in connection.followed:
                 continue
-            self._events[session][event] = None
-            if session not in self._notifying:
+            self._events[connection][event] = None
+            if connection not in self._notifying:
                 # In a task of its own: a client that has stopped reading must not hold up the others.
-                task = self._notifying[session] = asyncio.create_task(self._notify(session))
-                task.add_done_callback(partial(self._notified, session))
+                task = self._notifying[connection] = asyncio.create_task(self._notify(connection))
+                task.add_done_callback(partial(self._notified, connection))
 
-    def _notified(self, session: ServerSession, _: asyncio.Task[None]) -> None:
-        del self._notifying[session]
+    def _notified(self, connection: Connection, _: asyncio.Task[None]) -> None:
+        del self._notifying[connection]
 
-    async def _notify(self, session: ServerSession) -> None:
+    async def _notify(self, connection: Connection) -> None:
         try:
-            while events := self._events.pop(session, None):
+            while events := self._events.pop(connection, None):
                 for event in events:
-                    match event:
-                        case ToolsListChanged():
-                            await session.send_tool_list_changed()
-                        case ResourcesListChanged():
-                            await session.send_resource_list_changed()
-                        case PromptsListChanged():
-                            await session.send_prompt_list_changed()
-                        case ResourceUpdated(uri=uri):
-                            await session.send_resource_updated(uri)
+                    await connection.send_notification(_notice(event))
         except Exception:
             _log.debug("A client could not be notified of a change", exc_info=True)
 
@@ -244,9 +232,16 @@ class _Streams:
         self.count = 0
 
 
-def _followed(session: ServerSession) -> set[str]:
-    uris: set[str] = state_of(session).setdefault(_FOLLOWED, set())
-    return uris
+def _notice(event: ServerEvent) -> wire.ServerNotification:
+    match event:
+        case ToolsListChanged():
+            return wire.ToolListChangedNotification()
+        case ResourcesListChanged():
+            return wire.ResourceListChangedNotification()
+        case PromptsListChanged():
+            return wire.PromptListChangedNotification()
+        case ResourceUpdated(uri=uri):
+            return wire.ResourceUpdatedNotification(params=wire.ResourceUpdatedNotificationParams(uri=uri))
 
 
 def _links(changes: Changes) -> list[Callable[[], None]]:

@@ -35,9 +35,11 @@ from .changes import Changes, following
 from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
+from .protocol.connection import Write
 from .protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
 from .protocol.http import Stateless
-from .sdk import require_members
+from .protocol.pipe import Pipe
+from .sdk import connection_of, require_members
 
 _Older = ServerRequestContext[Changes, Any]
 _Context = _Older | Exchange
@@ -224,14 +226,14 @@ class _Handlers:
     async def subscribe(self, context: _Older, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
         uri = str(params.uri)
-        result = await context.lifespan_context.subscribe(context.session, bench, uri)
+        result = await context.lifespan_context.subscribe(connection_of(context), bench, uri)
         if result is not None and result.status != "success":
             raise self._error(result, {"uri": uri})
         return wire.EmptyResult()
 
     async def unsubscribe(self, context: _Older, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
-        await context.lifespan_context.unsubscribe(context.session, bench, str(params.uri))
+        await context.lifespan_context.unsubscribe(connection_of(context), bench, str(params.uri))
         return wire.EmptyResult()
 
     # Prompts
@@ -274,7 +276,7 @@ class _Handlers:
         return await changes.listen(context, params, bench)
 
     async def initialized(self, context: _Older, _: wire.NotificationParams) -> None:
-        context.lifespan_context.add(context.session, await self._bench(context))
+        context.lifespan_context.add(connection_of(context), await self._bench(context))
 
     # Inside
 
@@ -365,15 +367,31 @@ class McpServer(Server[Changes]):
         return cast(Mapping[str, Any], result)
 
     async def _handled(self, ctx: Any) -> dict[str, Any]:
-        entry = self.get_request_handler(ctx.method)
-        params = params_of(ctx, wire.RequestParams if entry is None else entry.params_type)
-        if entry is None:
-            raise unknown_method(ctx.method)
-        result = await entry.handler(ctx, params)
+        if ctx.method == "initialize":
+            params_of(ctx, wire.InitializeRequestParams)
+            capabilities = self.create_initialization_options().capabilities
+            result: Any = wire.InitializeResult(
+                protocol_version=ctx.protocol_version, capabilities=capabilities, server_info=self.server_info
+            )
+        else:
+            entry = self.get_request_handler(ctx.method)
+            params = params_of(ctx, wire.RequestParams if entry is None else entry.params_type)
+            if entry is None:
+                raise unknown_method(ctx.method)
+            result = await entry.handler(ctx, params)
         try:
             return shaped(ctx.method, ctx.protocol_version, result, self._stamp)
         except ValidationError as error:
             raise RuntimeError(f"The handler of {ctx.method} returned an invalid result.") from error
+
+    async def greet(self, exchange: Exchange) -> None:
+        """Notify a client of the older era of changes, from now on."""
+        exchange.lifespan_context = self.handlers.changes
+        await self.handlers.initialized(cast(Any, exchange), wire.NotificationParams())
+
+    def pipe(self, write: Write) -> Pipe:
+        """Return what answers one client at the other end of a pipe, which is sent what *write* takes."""
+        return Pipe(self.answer, self.greet, write, self.handlers.redaction)
 
     def stateless(self, app: ASGIApp, path: str | None = None) -> Stateless:
         """Return *app* behind one that answers the stateless era, at *path* (None for any)."""

@@ -21,7 +21,7 @@ from ..core import Pending, ToolError
 from ..machinery import Suspended, current_client, from_any_thread, redacted, redacted_data
 from ..workbench import Workbench
 from .protocol.core import Exchange
-from .sdk import state_of
+from .sdk import connection_of
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
@@ -44,7 +44,6 @@ _LEVELS: Mapping[wire.LoggingLevel, int] = {
     "alert": 60,
     "emergency": 70,
 }
-_LEVEL_KEY = "toolcrib/level"
 
 
 class ClientRequest:
@@ -61,6 +60,7 @@ class ClientRequest:
         responses: Mapping[str, wire.InputResponse] | None = None,
     ) -> None:
         self.session: Any = context.session
+        self._context = context
         self.bench = bench
         self.responses = responses or {}
         self.is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -178,8 +178,7 @@ class ClientRequest:
         self._wake_soon()
 
     def _least_level(self) -> wire.LoggingLevel:
-        level: wire.LoggingLevel = state_of(self.session).get(_LEVEL_KEY, "info")
-        return level
+        return connection_of(self._context).level
 
     async def flush(self) -> None:
         """Send what was logged and has not been sent yet, before the answer."""
@@ -230,5 +229,5 @@ def pass_on_logs() -> None:
 
 async def set_level(context: ServerRequestContext[Any, Any], params: wire.SetLevelRequestParams) -> wire.EmptyResult:
     """Answer `logging/setLevel`, of the older era: which lines its connection is sent."""
-    state_of(context.session)[_LEVEL_KEY] = params.level
+    connection_of(context).level = params.level
     return wire.EmptyResult()

@@ -5,7 +5,6 @@ error names it.
 """
 
 import inspect
-from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
 
@@ -14,6 +13,9 @@ from mcp.server.streamable_http import EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from ..core import SetupError
+from .protocol.connection import Connection
+from .protocol.core import Exchange
+from .protocol.session import Session
 
 MEMBERS: tuple[tuple[type[Any], str], ...] = (
     (ServerSession, "_connection"),
@@ -38,14 +40,19 @@ def require_members() -> None:
             )
 
 
-def state_of(session: ServerSession) -> dict[str, Any]:
-    """Return what lasts as long as the connection of *session*, which is of one request."""
-    return session._connection.state  # pyright: ignore[reportPrivateUsage]
+def connection_of(context: Any) -> Connection:
+    """Return the connection that the request of *context* came by."""
+    if isinstance(context, Exchange):
+        return context.connection  # type: ignore[no-any-return]
+    sdk = context.session._connection
+    if (connection := sdk.state.get(_KEY)) is None:
+        connection = sdk.state[_KEY] = Connection(Session(), None)  # type: ignore[arg-type]
+        connection.send_notification = context.session.send_notification  # type: ignore[method-assign]
+        sdk.exit_stack.push_async_callback(connection.close)
+    return connection  # type: ignore[no-any-return]
 
 
-def closing_of(session: ServerSession) -> AsyncExitStack:
-    """Return what is run when the connection of *session* ends."""
-    return session._connection.exit_stack  # pyright: ignore[reportPrivateUsage]
+_KEY = "toolcrib/connection"
 
 
 def event_store_of(transport: StreamableHTTPServerTransport) -> EventStore | None:

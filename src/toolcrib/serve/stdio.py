@@ -1,8 +1,6 @@
 """MCP over standard input and output, which belong to the protocol while it is served.
 
-What tools and their children print goes to standard error instead, and they find standard input empty. Standard output
-is diverted by the SDK. Standard input is read here: the SDK's read cannot be given up, so that Ctrl-C would wait for
-the client's next line.
+What tools and their children print goes to standard error instead, and they find standard input empty.
 """
 
 import asyncio
@@ -10,19 +8,21 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager, redirect_stdout, suppress
-from typing import Any, BinaryIO, cast
+from contextlib import contextmanager, redirect_stdout
+from typing import BinaryIO
 
-import anyio
-import mcp_types as wire
-from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
+from anyio.to_thread import run_sync
 
 from ..core import Caller
 from ..workbench import Crib
-from .mcp import server
-from .messages import read as read_message
+from .callers import Callers
+from .mcp import server_of
+
+_MAX_READ_AHEAD = 2
+"""How many lines are read before the server takes them."""
+_MAX_UNSENT = 100
+"""How many messages wait for a client that does not read, before what sends them waits."""
+_LAST_WRITES_TIMEOUT_S = 5.0
 
 
 async def serve_stdio(
@@ -32,19 +32,40 @@ async def serve_stdio(
 
     Starts *crib*, and stops it at the end.
     """
-    mcp_server = server(crib, lambda _: caller or Caller(), name=name, version=version)
-    try:
-        with _standard_input() as stdin:
-            async with (
-                crib,
-                stdio_server(stdin=cast(Any, _lines(stdin))) as (incoming, outgoing),
-            ):
-                with _prints_to_stderr():
-                    await mcp_server.run(
-                        _Messages(incoming, outgoing), outgoing, mcp_server.create_initialization_options()
-                    )
-    except* BrokenPipeError:
-        pass  # the client has gone, without closing its end of the pipe first
+    mcp_server = server_of(Callers(crib, lambda _: caller or Caller()), name=name, version=version)
+    with _standard_input() as stdin, _standard_output() as stdout:
+        async with crib, mcp_server.handlers.running():
+            unsent: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_UNSENT)
+            writing = asyncio.create_task(_write(unsent, stdout))
+            serving = asyncio.create_task(mcp_server.pipe(unsent.put).serve(_lines(stdin)))
+            try:
+                await asyncio.wait([serving, writing], return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    serving.result()
+                    async with asyncio.timeout(_LAST_WRITES_TIMEOUT_S):
+                        await unsent.put(None)
+                        await writing
+            except TimeoutError:
+                pass  # the client does not read what it asked for
+            finally:
+                serving.cancel()
+                writing.cancel()
+                await asyncio.wait([serving, writing])
+
+
+async def _write(unsent: "asyncio.Queue[bytes | None]", stdout: int) -> None:
+    """Write messages until there is None, or the client has gone."""
+    while (message := await unsent.get()) is not None:
+        try:
+            await run_sync(_write_line, stdout, message, abandon_on_cancel=True)
+        except OSError:
+            return  # it has gone without closing its end of the other pipe first
+
+
+def _write_line(stdout: int, message: bytes) -> None:
+    line = memoryview(message + b"\n")
+    while line:
+        line = line[os.write(stdout, line) :]
 
 
 @contextmanager
@@ -61,90 +82,38 @@ def _standard_input() -> Generator[BinaryIO]:
 
 
 @contextmanager
-def _prints_to_stderr() -> Generator[None]:
-    # The SDK diverts the descriptor. What Python holds back in its buffer would come out when that is over, after the
-    # last message: so it is written at once, and what was held back before and by others at the end.
+def _standard_output() -> Generator[int]:
+    """Take standard output for us alone: what is printed goes to standard error."""
     stdout = sys.stdout
+    stdout.flush()
+    stdout_copy = os.dup(1)
+    os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):
-            yield
+            yield stdout_copy  # never closed: a thread may still write to it
     finally:
-        stdout.flush()
+        stdout.flush()  # of others, who kept it
+        os.dup2(stdout_copy, 1)
 
 
-async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
-    """Yield the lines for the SDK. In the place of one that is refused here comes its answer, marked as no JSON."""
+async def _lines(stdin: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield the lines. They are read in a thread: a read that waits must not hold up Ctrl-C until the next line."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[str] = asyncio.Queue()
+    queue: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(_MAX_READ_AHEAD)
 
     def read() -> None:
         line = b"\n"
         while line:
             line = stdin.readline()
-            message, answer = read_message(line.decode(errors="replace").encode())
-            text = message.decode()
-            if answer is not None:
-                text = f"{_ANSWER}{answer.model_dump_json(by_alias=True)}\n"
             room.acquire()
             try:
-                loop.call_soon_threadsafe(queue.put_nowait, text)
+                loop.call_soon_threadsafe(queue.put_nowait, line)
             except RuntimeError:  # the loop has ended
                 return
 
     # A daemon: a read that never returns must not keep the process from ending.
     threading.Thread(target=read, name="toolcrib-stdin", daemon=True).start()
-    while text := await queue.get():
+    while line := await queue.get():
         room.release()
-        yield text
-
-
-_MAX_READ_AHEAD = 2
-"""How many lines are read before the server takes them."""
-_ANSWER = "\0"
-"""Begins a line that is an answer. A line of the client with this character is refused."""
-
-
-class _Messages:
-    """*incoming*, as a server reads it. A line that is not a message is answered here: the SDK drops it silently."""
-
-    def __init__(self, incoming: Any, outgoing: Any) -> None:
-        self._incoming = incoming
-        self._outgoing = outgoing
-
-    async def receive(self) -> SessionMessage:
-        while isinstance(item := await self._incoming.receive(), Exception):
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                await self._outgoing.send(SessionMessage(_refusal(item)))
-        return cast(SessionMessage, item)
-
-    async def aclose(self) -> None:
-        await self._incoming.aclose()
-
-    def __aiter__(self) -> "_Messages":
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> "_Messages":
-        return self
-
-    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
-        await self.aclose()
-
-
-def _refusal(problem: Exception) -> wire.JSONRPCError:
-    # JSON-RPC 2.0 §5.1: the id is null where it is not known.
-    if isinstance(problem, ValidationError) and str(line := problem.errors()[0]["input"]).startswith(_ANSWER):
-        return wire.JSONRPCError.model_validate_json(str(line)[1:])
-    if isinstance(problem, ValidationError) and problem.errors()[0]["type"] != "json_invalid":
-        error = wire.ErrorData(code=wire.INVALID_REQUEST, message="This line is not a JSON-RPC 2.0 message.")
-    else:
-        error = wire.ErrorData(
-            code=wire.PARSE_ERROR, message="This line is not valid JSON. A message is one line of UTF-8."
-        )
-    return wire.JSONRPCError(jsonrpc="2.0", id=None, error=error)
+        yield line.decode(errors="replace").encode()

@@ -29,7 +29,7 @@ from mcp.shared.inbound import (
     validate_mcp_param_headers,
 )
 from mcp_types import methods
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
@@ -41,6 +41,8 @@ VERSION = "mcp-protocol-version"
 LISTEN = "subscriptions/listen"
 _OWN_SHAPE = frozenset(("tools/call", "tools/list"))
 """Methods whose results are written here as this server makes them; others may pass on what a server behind it has."""
+_NEWER = frozenset(("resultType", "ttlMs", "cacheScope"))
+"""The members of these results that 2025-11-25 does not have: all others it has, too."""
 _BODY = "Body must be a single JSON-RPC request or notification object"
 
 
@@ -65,29 +67,41 @@ class Request:
 
     @property
     def progress_token(self) -> wire.ProgressToken | None:
-        token = self.params["_meta"].get("progressToken")
+        meta = self.params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
         return token if type(token) in (str, int) else None
 
 
 class Client:
-    """The client of one request, as handlers see it: what it is capable of, and what it is sent before the answer."""
+    """The client of one request, as handlers see it: what it is capable of, and what it is sent before the answer.
 
-    can_send_request = False
+    *connection* is that of a client of the older era, which can be asked; None in the stateless era.
+    """
 
-    def __init__(self, request: Request, notify: Callable[[bytes], Any]) -> None:
+    def __init__(self, request: Request, notify: Callable[[bytes], Any], connection: Any = None) -> None:
         self._request = request
         self._notify = notify
+        self._connection = connection
+
+    @property
+    def can_send_request(self) -> bool:
+        return self._connection is not None
 
     @cached_property
     def client_capabilities(self) -> wire.ClientCapabilities | None:
+        if isinstance(self._request.capabilities, wire.ClientCapabilities):
+            return self._request.capabilities
         try:
             return wire.ClientCapabilities.model_validate(self._request.capabilities, by_name=False)
         except ValidationError:
             return None
 
     async def send_notification(self, notice: BaseModel, related_request_id: object = None) -> None:
-        data = notice.model_dump(by_alias=True, mode="json", exclude_none=True)
-        await self._notify(notification(data["method"], data.get("params")))
+        await self._notify(notice_of(notice))
+
+    async def send_request(self, question: Any, result: type[BaseModel], timeout_s: float, related: object) -> Any:
+        """Return the client's answer to *question*. Raises MCPError, and ValidationError."""
+        return result.model_validate(await self._connection.ask(question, timeout_s, self._notify), by_name=False)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         token = self._request.progress_token
@@ -108,14 +122,15 @@ class Exchange:
     meta: Mapping[str, Any]
     session: Client
     request: Any
+    connection: Any = None
     lifespan_context: Any = None
     close_sse_stream: None = None
 
     @classmethod
-    def of(cls, request: Request, notify: Callable[[bytes], Any], http: Any) -> "Exchange":
-        meta = {**request.params["_meta"], "progress_token": request.progress_token}
-        client = Client(request, notify)
-        return cls(request.method, request.params, request.id, request.version, meta, client, http)
+    def of(cls, request: Request, notify: Callable[[bytes], Any], http: Any, connection: Any = None) -> "Exchange":
+        meta = {**(request.params.get("_meta") or {}), "progress_token": request.progress_token}
+        client = Client(request, notify, connection)
+        return cls(request.method, request.params, request.id, request.version, meta, client, http, connection)
 
 
 # What comes
@@ -168,7 +183,7 @@ def is_handshake(version: str) -> bool:
 def _message(body: bytes) -> dict[str, Any]:
     """Return the request or notification in *body*. Raises Refusal."""
     try:
-        message = _parsed(body)
+        message = parsed(body)
     except (ValueError, RecursionError):
         raise Refusal(wire.PARSE_ERROR, "Parse error") from None
     is_object = isinstance(message, dict) and isinstance(message.get("params", {}), dict | None)
@@ -180,7 +195,7 @@ def _message(body: bytes) -> dict[str, Any]:
     return request
 
 
-def _parsed(body: bytes) -> Any:
+def parsed(body: bytes) -> Any:
     try:
         return jiter.from_json(body, allow_inf_nan=True, cache_mode="keys")
     except ValueError:
@@ -207,28 +222,38 @@ def shaped(method: str, version: str, answer: Any, server_info: Mapping[str, Any
     """Return the result of a request as its *version* has it, of what a handler returned. Raises ValidationError."""
     is_model = isinstance(answer, BaseModel)
     data: dict[str, Any] = answer.model_dump(by_alias=True, mode="json", exclude_none=True) if is_model else {**answer}
-    if is_model or method not in _OWN_SHAPE:
+    is_own = not is_model and method in _OWN_SHAPE
+    if version == LATEST_HANDSHAKE_VERSION and is_own:
+        return {name: value for name, value in data.items() if name not in _NEWER}
+    if not is_own or version not in MODERN:
         data = methods.serialize_server_result(method, version, data)
+    if version not in MODERN:
+        return data
     data.setdefault("resultType", "complete")
     data["_meta"] = {**(data.get("_meta") or {}), wire.SERVER_INFO_META_KEY: server_info}
     return data
 
 
 def result(request_id: wire.RequestId, data: Mapping[str, Any]) -> bytes:
-    """Return the answer with the result *data*, which has at least a `resultType`."""
-    encoded = [(name, value) for name, value in data.items() if isinstance(value, Encoded)]
-    text = to_bytes({name: value for name, value in data.items() if not isinstance(value, Encoded)})
-    lists = b"".join(b"%b:%b," % (to_json(name), value.json) for name, value in encoded)
-    return b'{"jsonrpc":"2.0","id":%b,"result":{%b%b}' % (to_json(request_id), lists, text[1:])
+    """Return the answer with the result *data*."""
+    lists = [b"%b:%b" % (to_json(name), value.json) for name, value in data.items() if isinstance(value, Encoded)]
+    others = {name: value for name, value in data.items() if not isinstance(value, Encoded)}
+    members = b",".join([*lists, to_bytes(others)[1:-1]] if others else lists)
+    return b'{"jsonrpc":"2.0","id":%b,"result":{%b}}' % (to_bytes(request_id), members)
 
 
 def error(request_id: wire.RequestId | None, data: wire.ErrorData) -> bytes:
     fields = data.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (to_json(request_id), to_bytes(fields))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (to_bytes(request_id), to_bytes(fields))
 
 
 def notification(method: str, params: Mapping[str, Any] | None) -> bytes:
     return to_bytes({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
+
+
+def notice_of(model: BaseModel) -> bytes:
+    data = model.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return notification(data["method"], data.get("params"))
 
 
 def status_of(code: int) -> int:

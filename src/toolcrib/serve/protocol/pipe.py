@@ -1,0 +1,101 @@
+"""Both eras over a pipe: messages come one after another, and answers go as they are ready.
+
+Each request is answered in a task of its own, which `notifications/cancelled` ends. The end of what comes ends all.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from typing import Any
+
+import mcp_types as wire
+from anyio.to_thread import run_sync
+
+from ...core import Redaction
+from ...machinery import LONG_CHARS
+from ..messages import read as read_message
+from . import core
+from .connection import Answer, Connection, Write, outcome
+from .session import Cancelled, Initialized, Reply, Session
+
+_CLOSED = wire.ErrorData(code=wire.CONNECTION_CLOSED, message="Connection closed")
+
+
+class Pipe:
+    """One client, which is sent what *write* takes. *greet* is told when it has shaken hands."""
+
+    def __init__(
+        self,
+        answer: Answer,
+        greet: Callable[[core.Exchange], Awaitable[Any]],
+        write: Write,
+        redaction: Redaction | None,
+    ) -> None:
+        self._answer = answer
+        self._greet = greet
+        self._write = write
+        self._redaction = redaction
+        self._session = Session()
+        self._connection = Connection(self._session, write)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests: dict[wire.RequestId, asyncio.Task[None]] = {}
+
+    async def serve(self, messages: AsyncIterable[bytes]) -> None:
+        """Answer *messages* until they end, or this is cancelled."""
+        try:
+            async for message in messages:
+                await self._receive(message)
+            for request in [*self._session.requests.values()]:
+                await self._send(self._session.answer(request, _CLOSED))
+        finally:
+            tasks = [*self._tasks]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            await self._connection.close()
+
+    async def _receive(self, message: bytes) -> None:
+        message, refused = (
+            read_message(message) if len(message) <= LONG_CHARS else await run_sync(read_message, message)
+        )
+        if refused is not None:
+            await self._write(refused.model_dump_json().encode())
+            return
+        match self._session.receive(message):
+            case core.Request() as request:
+                task = self._requests[request.id] = self._start(self._respond(request))
+                if request.method == "initialize":  # what comes after it is of the version that it settles
+                    await asyncio.wait([task])
+            case Cancelled(request_id):
+                self._requests.pop(request_id).cancel()
+            case Initialized():
+                notice = core.Request(0, "notifications/initialized", {}, self._session.version, None)
+                self._start(self._welcome(self._exchange(notice)))
+            case Reply(own_id, answer):
+                self._connection.take(own_id, answer)
+            case refusal:
+                await self._send(refusal)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _respond(self, request: core.Request) -> None:
+        result = await outcome(self._answer, self._exchange(request), self._redaction)
+        message = self._session.answer(request, result)
+        if message is not None:
+            del self._requests[request.id]
+            await self._write(message)
+
+    async def _welcome(self, notice: core.Exchange) -> None:
+        await outcome(self._greet, notice, self._redaction)
+
+    def _exchange(self, request: core.Request) -> core.Exchange:
+        connection = None if self._session.state == "stateless" else self._connection
+        return core.Exchange.of(request, self._write, None, connection)
+
+    async def _send(self, message: bytes | None) -> None:
+        if message is not None:
+            await self._write(message)
