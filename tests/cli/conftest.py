@@ -214,7 +214,7 @@ class Session:
 @pytest.fixture
 def at_terminal(forked_toolcrib: Path) -> Callable[..., AbstractContextManager[Session]]:
     """Runs the command at a terminal: `with at_terminal(folder, environment, "list", "tools.py") as session: ...`."""
-    return partial(_at_terminal, [str(forked_toolcrib)])
+    return partial(terminal_of, [str(forked_toolcrib)])
 
 
 @pytest.fixture
@@ -224,11 +224,11 @@ def alone_at_terminal() -> Callable[..., AbstractContextManager[Session]]:
     def own_the_terminal() -> None:
         os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
 
-    return partial(_at_terminal, [sys.executable, "-m", "toolcrib"], begin=own_the_terminal)
+    return partial(terminal_of, [sys.executable, "-m", "toolcrib"], begin=own_the_terminal)
 
 
 @contextmanager
-def _at_terminal(
+def terminal_of(
     program: list[str],
     folder: Path,
     environment: dict[str, str],

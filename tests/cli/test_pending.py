@@ -61,7 +61,8 @@ def test_an_approval_after_the_process_has_ended_runs_the_same_call_once(toolcri
     printed = toolcrib("call", "drop", "table=orders", "--principal", "alice").stderr
     assert printed.endswith(f"To answer it elsewhere: toolcrib pending approve {waiting} (or deny).\n"), printed
     listed = toolcrib("pending", "list")
-    assert listed.stdout.split("\t")[:4] == [waiting, "approval", "alice", "drop"]
+    question = "May 'drop' run with these arguments?"
+    assert listed.stdout == f'{waiting}\tapproval\talice\tdrop\t{question}\t{{"table": "orders"}}\n'
     assert json.loads(toolcrib("pending", "show", waiting).stdout)["arguments"] == '{"table": "orders"}'
     own = toolcrib("pending", "approve", waiting, "--by", "alice")
     assert (own.returncode, own.stdout, dropped(folder)) == (1, "", [])
@@ -113,3 +114,13 @@ def test_one_of_the_approvers_answers_without_the_extra_of_logins(
         waiting = asked(toolcrib, "table=orders")
         assert pending("approve", waiting, *by) == (0, "Approved: it runs, once, when 'alice' calls 'drop' again.\n")
         assert toolcrib("call", "drop", "table=orders", "--principal", "alice").returncode == 0
+
+
+def test_what_is_not_seen_of_arguments_is_shown_where_they_are_listed_and_that_they_are_cut(
+    toolcrib: Run, folder: Path
+) -> None:
+    asked(toolcrib, "table=\u202eorders\u200b")
+    asked(toolcrib, f"table={'x' * 1000}")
+    first, second = (line.rpartition("\t")[2] for line in toolcrib("pending", "list").stdout.splitlines())
+    assert first == r'{"table": "\u202eorders\u200b"}'
+    assert (len(second), second[-2:]) == (500, "x…")

@@ -72,7 +72,7 @@ async def list_pending(
         data += [{**question.to_dict(), "store": session.store} for question in questions]
         if questions:
             echo(f"Those in the store of the user are answered with --store {session.store}")
-    session.show(data, columns=("id", "kind", "principal", "tool", "message"))
+    session.show(data, columns=("id", "kind", "principal", "tool", "message", "arguments"))
 
 
 @command(pending, "show", takes=TAKES)

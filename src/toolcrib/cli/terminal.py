@@ -61,6 +61,10 @@ def echo(message: str, *, dim: bool = False, wrap: bool = False) -> None:
         sys.stderr.flush()
 
 
+def shortened(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -287,6 +291,8 @@ def _cell(name: str, value: Any) -> str:
             return "yes" if value else "no"
         case list():
             return one_line(" ".join(map(str, value)))
+        case str() if name == "arguments":
+            return one_line(shortened(value, 500), invisible=True)
         case str() if name.endswith("_at"):
             return f"{datetime.fromisoformat(value).astimezone():%Y-%m-%d %H:%M:%S}"
         case _:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import Call, Content, Data, Emitted, Progress, Result
 from ..machinery import escaped, redacted_data, redacted_json
 from .prompts import has_person
-from .terminal import Output, echo, is_terminal, one_line, terminal_width
+from .terminal import Output, echo, is_terminal, one_line, shortened, terminal_width
 
 if TYPE_CHECKING:
     from ..agent import ModelError, Outcome, RunEvent
@@ -224,7 +224,7 @@ class ChatTranscript(CallTranscript):
 
     def _call_text(self, call: Call) -> str:
         text = one_line(self._redact(_arguments_text(call.arguments)))
-        text = _shortened(text, MAX_ARGUMENT_CHARS)
+        text = shortened(text, MAX_ARGUMENT_CHARS)
         return f"[{one_line(self._redact(call.tool))}{f' {text}' if text not in ('', '{}') else ''}]"
 
     def _result_text(self, call: Call, result: Result[Any]) -> str:
@@ -239,7 +239,7 @@ class ChatTranscript(CallTranscript):
         width = (terminal_width() or 120) - 1
         # Errors are read, so they may run over the line.
         room = MAX_ERROR_CHARS if error else max(40, width - len(begin) - len(end) - 2)
-        return f"{begin} {_shortened(outcome, room)} {end}"
+        return f"{begin} {shortened(outcome, room)} {end}"
 
 
 class _Words:
@@ -286,10 +286,6 @@ class _Words:
             else:
                 line, self._column = f"{line}{word}", self._column + width
         return line
-
-
-def _shortened(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
 def _progress_text(progress: Progress) -> str:
