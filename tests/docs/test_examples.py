@@ -43,7 +43,7 @@ PATIENCE_S = 120
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(py|toml|json|yaml))$")
 _SHOWN = re.compile(r"#\s*->\s*(?P<value>.+)$")
-_PORT = re.compile(r"(127\.0\.0\.1:|--port )8642\b")
+_PORT = re.compile(r"(127\.0\.0\.1:|--port |http\.server )8642\b")
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
