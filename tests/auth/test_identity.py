@@ -59,7 +59,7 @@ from toolcrib.cli.app import app as command
 from toolcrib.serve import callback_app, local_caller, server
 from toolcrib.store import DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store
 from toolcrib.store.grants import DatabaseGrants
-from toolcrib.workbench import UnknownTaskError
+from toolcrib.workbench import Limit, Limiter, UnknownTaskError
 from toolcrib.workbench.credentials import Credentials
 from toolcrib.workbench.lifespan import Lifespan
 from toolcrib.workbench.resources import PromptList, ResourceList
@@ -99,7 +99,7 @@ KINDS: tuple[type, ...] = (
         DatabaseVault,
         MemoryVault,
     ),
-    *(DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store, Context),
+    *(DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store, Context, Limiter),
 )
 Attack = Callable[["World"], Awaitable[Any]]
 ATTACKS: dict[str, Attack] = {}
@@ -554,9 +554,23 @@ async def credentials_of_a_crib(world: World) -> None:
     await deeper_attacks.credentials_of_a_crib(world, NAMES)
 
 
-@door("Store.limits")
+@door("Store.limits", "Limiter.budgets", "Limiter.middleware")
 async def shared_limits(world: World) -> None:
+    """What ada has spent of her budget, nobody else sees."""
     await deeper_attacks.shared_limits(world, NAMES)
+
+    @tool
+    def cheap() -> None:
+        """Cost one call."""
+
+    for shared in (False, True):
+        limit = Limit(per="principal", budget="10 calls/d", shared=shared)
+        crib = Crib([cheap], limits=[limit], store=world.store)
+        await crib.workbench(ADA).call("cheap")
+        for name in NAMES:
+            (row,) = await crib.limiter.budgets(crib.registry.specs(), Caller(name), world.store.limits)
+            assert (row["left"] == 10, row["of"]) == ((False, "ada") if name == "ada" else (True, None))
+        await crib.stop()
 
 
 @door(

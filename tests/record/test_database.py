@@ -135,6 +135,7 @@ async def test_a_store_has_who_called_what_when_and_how_it_ended(store: Store) -
         started_at=first.started_at,
         duration_s=first.duration_s,
         repairs=1,
+        repaired=(("b", "string", "integer"),),
         id=first.id,
         decision="allow",
         rule="default",
@@ -835,19 +836,21 @@ async def test_calls_that_end_while_the_system_starts_no_thread_are_in_the_log_l
         assert [call.tool for call in await rows(log_of(crib))] == ["count", "add"]
 
 
-async def test_a_log_from_before_repeated_calls_is_migrated(path: Path) -> None:
+async def test_a_log_of_an_earlier_version_is_migrated(path: Path) -> None:
     store = Store(path)
     log = DatabaseCalls(store)
     await log.finished(CallRecord("old", "t", Caller(), datetime.now(UTC), "success"))
     await log.flush()
     store.close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE toolcrib_calls DROP COLUMN repeated")
+        for column in ("repeated", "repaired"):
+            connection.execute(f"ALTER TABLE toolcrib_calls DROP COLUMN {column}")
         connection.execute("UPDATE toolcrib_versions SET version = 3 WHERE room = 'record'")
         connection.commit()
     store = Store(path)
     log = DatabaseCalls(store)
     await log.finished(CallRecord("new", "t", Caller(), datetime.now(UTC), "success", repeated=True))
     await log.flush()
-    assert [(call.call_id, call.repeated) for call in await log.newest()] == [("new", True), ("old", False)]
+    calls = await log.newest()
+    assert [(call.call_id, call.repeated, call.repaired) for call in calls] == [("new", True, ()), ("old", False, ())]
     store.close()

@@ -20,6 +20,8 @@ async def test_calls_are_counted_by_time_tool_and_rule(url: str) -> None:
         if number % 10 == 0:
             record.status, record.code = "error", "timeout"
         record.repairs, record.decision, record.rule = number % 3, "allow", "r1"
+        if number % 10 == 1:
+            record.repaired = (("city", "number", "string"), ("days", "string", "integer"))[: 1 + number // 50]
         await log.finished(record)
     await log.flush()
     hour = timedelta(hours=1)
@@ -33,6 +35,11 @@ async def test_calls_are_counted_by_time_tool_and_rule(url: str) -> None:
         {"tool": "slow", "calls": 20, "errors": 2, "repaired": 13, "p50_s": 0.01, "p95_s": 0.019},
     ]
     assert figures["rules"] == [{"rule": "r1", "decision": "allow", "calls": 100, "approved": 0}]
+    assert figures["repairs"] == [
+        {"tool": "fast", "argument": "city", "from": "number", "to": "string", "calls": 8},
+        {"tool": "fast", "argument": "days", "from": "string", "to": "integer", "calls": 5},
+        {"tool": "slow", "argument": "city", "from": "number", "to": "string", "calls": 2},
+    ]
     own = await log.statistics(since=NOW + hour, until=NOW + 2 * hour, count=1, principal="p1")
     assert [part["calls"] for part in own["parts"]] == [{"success": 20}]
     store.close()

@@ -199,6 +199,7 @@ async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
         "/api/grants/{id}",
         "/api/keys",
         "/api/keys/{id}",
+        "/api/limits",
         "/api/openapi.json",
         "/api/pending",
         "/api/pending/{id}",
@@ -218,6 +219,7 @@ async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
         "/api/tools/{name}/call",
         "/api/tools/{name}/check",
         "/api/tools/{name}/formats",
+        "/api/workers",
         "/livez",
         "/readyz",
     ]

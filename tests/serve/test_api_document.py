@@ -30,6 +30,8 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
             ("profile", True),
         ],
         "/api/keys/{id}": [("id", True)],
+        "/api/limits": [("after", False), ("limit", False)],
+        "/api/workers": [("after", False), ("limit", False)],
         "/api/sources/changes": [("after", False), ("limit", False)],
         "/api/sources/changes/{digest}": [("digest", True)],
         "/api/sources/changes/{digest}/accept": [("digest", True)],

@@ -158,6 +158,32 @@ async def test_a_budget_is_refilled_evenly() -> None:
     assert len(limiter) == 0
 
 
+async def test_what_is_left_of_a_budget_is_known(url: str, tmp_path: Path) -> None:
+    store = Store(url, key=tmp_path / "store.key")
+    limits = [
+        Limit(budget="30 calls/d", per="tool", shared=False),
+        Limit("heavy", budget="100 calls/d", per="principal", shared=True),
+        Limit("other", budget="1 calls/d", optional=True),
+        Limit("light", budget="5 calls/d", per="workbench"),
+        Limit("light", rate="10/s"),
+    ]
+    crib = Crib([heavy, light], limits=limits, store=store)
+    for principal in ("ada", "ada", "bob"):
+        assert code(await crib.workbench(Caller(principal)).call("heavy")) is None
+    await crib.workbench(Caller("ada")).call("light")
+    stored = store.limits
+
+    async def left(principal: str) -> list[Any]:
+        rows = await crib.limiter.budgets(crib.registry.specs(), Caller(principal), stored)
+        return [(row["id"], row["of"], None if row["left"] is None else round(row["left"])) for row in rows]
+
+    assert await left("ada") == [("0", "heavy", 18), ("1", "ada", 92), ("3", None, None)]
+    assert await left("bob") == [("0", "heavy", 18), ("1", "bob", 96), ("3", None, None)]
+    assert await left("eve") == [("0", "heavy", 18), ("1", None, 100), ("3", None, None)]
+    await crib.stop()
+    store.close()
+
+
 async def test_who_waits_gets_what_is_refilled_in_time() -> None:
     bench = Workbench([heavy], limits=[Limit(budget="4 calls/s", wait_s=60)])
     begin = time.monotonic()

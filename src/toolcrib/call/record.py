@@ -27,6 +27,8 @@ from .runtime import Runtime, Trail
 
 MAX_CONTENT_CHARS = 10_000
 """How much of the arguments and of the result a record has."""
+MAX_REPAIRED, MAX_REPAIRED_DEPTH = 20, 6
+"""So many repaired arguments are in a record, and so many names of each."""
 MAX_NAME_CHARS = 200
 """How much of a name that is not the name of a tool."""
 MAX_OWN_ID_CHARS = 24
@@ -36,6 +38,7 @@ RECORDER_TIMEOUT_S = 5.0
 
 _START_FAILED = "The start of a call of '{}' could not be recorded"
 _FAILED = "A call of '{}' could not be recorded"
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, 3.2
 
 
@@ -82,7 +85,10 @@ async def record_finished(
         record.status = "error" if error is not None else "success" if pending is None else "pending"
         duration_s = time() - started_at  # type: ignore[operator]  # as `moment` says
         record.duration_s = duration_s if duration_s > 0 else 0.0  # the clock may have been set back
-        record.repairs = len(result.repairs)
+        if result.repairs:
+            record.repairs = len(result.repairs)
+            kinds = {(_argument(repair.path), repair.from_kind, repair.to_kind): None for repair in result.repairs}
+            record.repaired = (*kinds,)[:MAX_REPAIRED]
         if error is not None:
             record.code = error.code
         if pending is not None:
@@ -162,6 +168,11 @@ def _require_recorded(recorder: Recorder, tool: str, *, is_read_only: bool) -> N
     if getattr(recorder, "required", False) and not is_read_only:
         message = f"Tool '{tool}' was not executed: its call could not be recorded, which is required. Try again later."
         raise ToolError(message, "unavailable")
+
+
+def _argument(path: str) -> str:
+    """Return the argument at the JSON pointer *path*, with `*` for what does not look like a name of a schema."""
+    return ".".join(name if _NAME.fullmatch(name) else "*" for name in path.split("/")[1:MAX_REPAIRED_DEPTH])
 
 
 def _size_of(sent: str | bytes | Mapping[str, Any] | None) -> int | None:

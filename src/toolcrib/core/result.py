@@ -198,6 +198,8 @@ class CallRecord:
     and `result` are text, bounded, and None unless the recorder asks for them; so is `sent`, what the arguments were
     before a person changed them. The sizes of both are in bytes, as far as they are known: of the arguments as they
     were sent.
+    `repaired` has the name of each argument that was repaired (`address.city`; `*` for a part that may be a caller's),
+    and from which kind to which.
     `repeated`: the tool did not run, for an earlier call with its idempotency key had this result.
 
     `id` is that of one time that the call was made, which `call_id`, chosen by the caller, need not be.
@@ -234,6 +236,7 @@ class CallRecord:
     result_digest: str | None = None
     id: str = ""
     sent: str | None = None
+    repaired: tuple[tuple[str, str, str], ...] = ()
 
 
 keep_as_moments(CallRecord, "started_at")

@@ -127,6 +127,10 @@ def duration_of(record: CallRecord) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
+REPAIRED = ("argument", "from", "to")
+"""What is known of a repaired argument: its name, and from which kind to which."""
+
+
 def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, Any]:
     """Return *record* as JSON data: what is not known is null, and times are in ISO 8601."""
     caller, has_ended = record.caller, record.status not in ("started", "lost")
@@ -154,6 +158,8 @@ def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, An
     }
     if record.grant is not None:
         data["grant"] = record.grant
+    if record.repaired:
+        data["repaired"] = [dict(zip(REPAIRED, repair, strict=True)) for repair in record.repaired]
     names = ("arguments", "result", "sent") if record.sent is not None else ("arguments", "result")
     return data | ({name: getattr(record, name) for name in names} if with_content else {})
 

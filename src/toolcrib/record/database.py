@@ -61,6 +61,7 @@ _NUMBERS = ("repairs", "arguments_bytes", "result_bytes")
 _COLUMNS = (
     *(*_NAMES, *_TEXTS, *_NUMBERS),
     *("read_only", "repeated", "started_at", "duration_us", "owner", "lost_after", "size_bytes", "content"),
+    "repaired",
 )
 
 CALLS = table("toolcrib_calls", "number", *_COLUMNS, key=("number",))
@@ -97,6 +98,7 @@ RECORD = Schema(
         ),
         (f"CREATE INDEX toolcrib_calls_spare ON toolcrib_calls (principal, number, size_bytes) WHERE {_SPARE}",),
         ("ALTER TABLE toolcrib_calls ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0",),
+        ("ALTER TABLE toolcrib_calls ADD COLUMN repaired TEXT",),  # as JSON: it is counted as it is
     ],
     sealed=(Sealed(CALLS, "content", _of_content),),
     principals={CALLS: "principal"},
@@ -159,6 +161,7 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
     row |= {
         "read_only": int(record.read_only),
         "repeated": int(record.repeated),
+        "repaired": encode_name(json.dumps(record.repaired)) if record.repaired else None,
         "started_at": encode_time(record.started_at),
         "duration_us": round(record.duration_s * 1e6),
         "owner": owner,
@@ -212,6 +215,7 @@ def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
                 setattr(record, name, None if row[name] is None else decode(row[name]))
         record.read_only, record.repeated = bool(row["read_only"]), bool(row["repeated"])
         record.duration_s = int(row["duration_us"] or 0) / 1e6
+        record.repaired = tuple((str(a), str(b), str(c)) for a, b, c in json.loads(row["repaired"] or "[]"))
         if record.status == "started" and int(row["lost_after"]) <= now:
             record.status = "lost"
         if row["content"] is not None:

@@ -1,5 +1,7 @@
 """Figures of the call log: what was called, how it ended, how long it took, and what rules decided."""
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -7,9 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Table, case, func, select
 
 from ..store.tables import decode_name, decode_time, encode_name, encode_time
+from .calls import REPAIRED
 
 _MAX_ROWS = 200
-"""The most tools, rules and codes that are listed: those with the most calls."""
+"""The most tools, rules and repaired arguments that are listed: those with the most calls."""
 
 
 def statistics(
@@ -45,6 +48,7 @@ def statistics(
         ],
         "tools": _tools(connection, calls, where),
         "rules": _rules(connection, calls, where),
+        "repairs": _repairs(connection, calls, where),
     }
 
 
@@ -75,6 +79,25 @@ def _tools(connection: Connection, calls: Table, where: list[Any]) -> list[dict[
         counts = {name: int(row[name]) for name in ("calls", "errors", "repaired")}
         tools.append({"tool": decode_name(row["tool"]), **counts, **seconds})
     return tools
+
+
+def _repairs(connection: Connection, calls: Table, where: list[Any]) -> list[dict[str, Any]]:
+    """Return how often each argument was repaired, the most often first, and from which kind to which."""
+    fields, counts = calls.c, Counter[tuple[str, ...]]()
+    same = (
+        select(fields.tool, fields.repaired, func.count().label("calls"))
+        .where(*where, fields.repaired.is_not(None))
+        .group_by(fields.tool, fields.repaired)
+        .order_by(func.count().desc(), fields.tool)
+        .limit(_MAX_ROWS)
+    )
+    for row in connection.execute(same).mappings():
+        for repair in json.loads(decode_name(row["repaired"])):
+            counts[decode_name(row["tool"]), *repair] += int(row["calls"])
+    return [
+        {"tool": tool, **dict(zip(REPAIRED, repair, strict=True)), "calls": number}
+        for (tool, *repair), number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_ROWS]
+    ]
 
 
 def _rules(connection: Connection, calls: Table, where: list[Any]) -> list[dict[str, Any]]:

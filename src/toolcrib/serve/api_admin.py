@@ -16,7 +16,7 @@ from ..tools.lock import DefinitionChange, NotAccepted
 from ..workbench import Right, Workbench
 from ..workbench.lifespan import name_of
 from .api_calls import bench_for, json_object
-from .api_tasks import page_of
+from .api_tasks import invalid, page_of
 from .authentication import Authenticator
 from .callers import Callers
 from .problems import Refused
@@ -39,6 +39,8 @@ def admin_routes(callers: Callers) -> Sequence[BaseRoute]:
         Route("/api/sources/changes", api.changes),
         Route("/api/sources/changes/{digest}", api.change),
         Route("/api/sources/changes/{digest}/accept", api.accept, methods=["POST"]),
+        Route("/api/limits", api.limits),
+        Route("/api/workers", api.workers),
         Route("/api/keys", api.keys, methods=["GET", "POST"]),
         Route("/api/keys/{id}", api.revoke_key, methods=["DELETE"]),
     ]
@@ -115,12 +117,8 @@ class _Admin:
 
     async def changes(self, request: Request) -> Response:
         """Return the tools that are left out because they are not as they were accepted."""
-        after, limit = page_of(request)
-        changes = await self._changes(request)
-        start = next((i for i, change in enumerate(changes, 1) if change.digest == after), 0)
-        page = changes[start : start + limit]
-        following = page[-1].digest if len(changes) > start + limit else None
-        return self._redacted({"changes": [_change_data(change) for change in page], "next": following})
+        rows = [_change_data(change) for change in await self._changes(request)]
+        return self._redacted(_page(request, "changes", rows, "digest"))
 
     async def change(self, request: Request) -> Response:
         digest = request.path_params["digest"]
@@ -151,6 +149,29 @@ class _Admin:
 
     def _redacted(self, data: Any) -> Response:
         return _json(redacted_data(data, self._callers.crib.redaction))
+
+    # What calls and tasks take
+
+    async def limits(self, request: Request) -> Response:
+        """Return the budgets that count calls of the caller, and what is left of each."""
+        bench = await bench_for(self._callers, request.scope)
+        crib, specs = bench.crib, bench.specs(deferred=True)
+        rows = await crib.limiter.budgets(specs, bench.caller, getattr(crib.store, "limits", None))
+        return _json(_page(request, "limits", rows, "id"))
+
+    async def workers(self, request: Request) -> Response:
+        """Return the processes that run tasks, and what waits for one."""
+        crib = (await self._require(request, "tasks")).crib
+        after, limit = page_of(request)
+        if crib.database is None:
+            return _json({"workers": [], "next": None, "tasks": {}, "oldest_due_s": 0.0, "unclaimed": []})
+        rows = await crib.database.ledger.processes(after or "", limit + 1)
+        counts, due_s = await crib.database.ledger.counts()
+        page = {
+            "workers": [{"process": process, "tasks": number} for process, number in rows[:limit]],
+            "next": rows[limit - 1][0] if len(rows) > limit else None,
+        }
+        return _json({**page, "tasks": counts, "oldest_due_s": due_s, "unclaimed": [*crib.unclaimed_tasks]})
 
     # Keys
 
@@ -214,6 +235,16 @@ def _grant_data(owner: "Owner", grant: "Grant | None") -> dict[str, Any]:
         "refreshed": grant is not None and grant.refresh_token is not None,
         "is_damaged": grant is None,
     }
+
+
+def _page(request: Request, name: str, rows: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
+    """Return the page of *request*, of *rows* which differ by their *key*, as *name*. Raises Refused."""
+    after, limit = page_of(request)
+    start = next((number for number, row in enumerate(rows, 1) if row[key] == after), 0)
+    if after is not None and not start:
+        raise invalid("'after' is `next` of the page before.")
+    page = rows[start : start + limit]
+    return {name: page, "next": page[-1][key] if len(rows) > start + limit else None}
 
 
 def _change_data(change: DefinitionChange) -> dict[str, Any]:

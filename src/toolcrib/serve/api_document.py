@@ -109,6 +109,17 @@ _SCHEMAS: _Object = {
         ),
         "description": "What a tool promises. Its schemas are JSON Schema 2020-12.",
     },
+    "Budget": _object(
+        id=_TEXT,
+        tools=_TEXTS,
+        per={"enum": ["tool", "principal", "workbench"]},
+        budget=_TEXT,
+        unit=_TEXT,
+        size={"type": "number"},
+        left={"type": ["number", "null"], "description": "Below 0 where it is overdrawn; null where it is not known."},
+        of={"type": ["string", "null"]},
+        shared={"type": "boolean", "description": "All processes with the store count together."},
+    ),
     "Change": _object(source=_TEXT, tool=_TEXT, kind={"enum": ["new", "changed", "gone"]}, digest=_TEXT),
     "Definition": {
         **_object(
@@ -515,6 +526,35 @@ _PATHS: _Object = {
                 _path("digest", "That of what was shown: if it has changed since, that is a conflict, 409.")
             ],
             "responses": _answer("What was accepted.", _ref("Change")),
+        }
+    },
+    "/api/limits": {
+        "get": {
+            "operationId": "list_limits",
+            "summary": "The budgets that count the caller's calls, and how much is left of each: of one per tool, of "
+            "the tool with the least left (`of`).",
+            "parameters": _PAGE,
+            "responses": _answer(
+                "A page, in the order of the settings.",
+                _object(limits={"type": "array", "items": _ref("Budget")}, next={"type": ["string", "null"]}),
+            ),
+        }
+    },
+    "/api/workers": {
+        "get": {
+            "operationId": "list_workers",
+            "summary": "The processes that run tasks now, and what waits for one; for a role that may see 'tasks'.",
+            "parameters": _PAGE,
+            "responses": _answer(
+                "A page, and the number of tasks by their state.",
+                _object(
+                    workers={"type": "array", "items": _object(process=_TEXT, tasks=_COUNT)},
+                    next={"type": ["string", "null"]},
+                    tasks=_ANY,
+                    oldest_due_s={"type": "number"},
+                    unclaimed=_TEXTS,
+                ),
+            ),
         }
     },
     "/api/keys": {

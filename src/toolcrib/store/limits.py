@@ -6,12 +6,12 @@ while their calls run. Time is the database's.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, delete, text
+from sqlalchemy import Connection, bindparam, delete, text
 
 from ..core import StoreError
 from ..machinery import create_lasting_task, from_any_thread, log_failure
@@ -40,6 +40,12 @@ _ADMIT = {
 }
 _WAIT = {
     dialect: text(f"SELECT next_at + :interval - :window - {now} FROM toolcrib_rates WHERE name = :name")  # noqa: S608
+    for dialect, now in DATABASE_NOW.items()
+}
+_SPENT = {
+    dialect: text(
+        f"SELECT name, next_at - {now} AS spent FROM toolcrib_rates WHERE name IN :names AND next_at > {now}"  # noqa: S608
+    ).bindparams(bindparam("names", expanding=True))
     for dialect, now in DATABASE_NOW.items()
 }
 _SPEND = {
@@ -117,6 +123,12 @@ class SharedLimits:
             return max(int(wait or 0), 1) / 1e6
 
         return await self._store.transact(charge)
+
+    async def spent(self, names: Iterable[str]) -> dict[str, int]:
+        """Return in how many microseconds those of *names* are whole again that are not."""
+        values = {"names": [*names]}
+        rows = await self._store.transact(lambda c: c.execute(_SPENT[c.dialect.name], values).fetchall(), write=False)
+        return {row.name: int(row.spent) for row in rows}
 
     async def take(self, name: str, size: int, wait_s: float = 0.0) -> Lease | None:
         """Return one of *size* places, to be released; None where all are taken for *wait_s* seconds."""

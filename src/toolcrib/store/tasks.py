@@ -118,6 +118,13 @@ _EVENTS = (
 _KIND = case((IS_LOST, "lost"), (_IN_STATE["queued"], "queued"), else_=_t.state)
 _DUE_US = func.max(case((_t.state == "running", 0), else_=Now() - _t.run_at))
 _COUNTS = select(_KIND, func.count(), _DUE_US).where(_IS_OPEN).group_by(literal_column("1"))
+_PROCESSES = (
+    select(_t.owner, func.count())
+    .where(_IS_OPEN, _t.state == "running", _t.lease_until > Now(), _t.owner > bindparam("after"))
+    .group_by(_t.owner)
+    .order_by(_t.owner)
+    .limit(bindparam("count"))
+)
 STATES = ("queued", "running", "waiting", "lost")
 
 
@@ -361,6 +368,12 @@ class DatabaseTasks(DatabaseLedger):
         counts = {state: int(number) for state, number, _ in rows}
         oldest_us = max((int(due) for _, _, due in rows), default=0)
         return {state: counts.get(state, 0) for state in STATES}, max(oldest_us, 0) / 1e6
+
+    async def processes(self, after: str = "", count: int = 50) -> Sequence[tuple[str, int]]:
+        """Return at most *count* processes that run tasks now, *after* one by their ids, each with how many."""
+        values = {"after": after, "count": count}
+        rows = await self._store.transact(lambda c: c.execute(_PROCESSES, values).fetchall(), write=False)
+        return [(owner, int(number)) for owner, number in rows]
 
     # Steps and events
 

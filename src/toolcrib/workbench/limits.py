@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import inf
@@ -212,6 +212,37 @@ class Limiter:
 
         return limited
 
+    async def budgets(
+        self, specs: Sequence[ToolSpec], caller: Caller, stored: "SharedLimits | None" = None
+    ) -> list[dict[str, Any]]:
+        """Return the budgets for calls of *specs* by *caller*, as JSON data, each with how much of its unit is `left`.
+
+        Of one per tool, that is of the tool `of` which the least is left; of one per workbench, it is not known: None.
+        """
+        rows: list[dict[str, Any]] = []
+        for number, limit in enumerate(self.limits):
+            shares = {_share(limit, spec, caller) for spec in specs if limit.budget is not None and limit.counts(spec)}
+            if limit.budget is None or not shares:
+                continue
+            size, unit, window = _budget(limit.budget)
+            is_known, of_all = limit.per != "workbench", stored if _is_shared(limit, stored) else None
+            names: Any = {limit.budget_name(share) if of_all else (number, share): share for share in shares}
+            spent: Any = await (of_all or self._shared).spent(names) if is_known else {}
+            name = max(names, key=lambda name: spent.get(name, 0))
+            row: dict[str, Any] = {
+                "id": str(number),
+                "tools": [limit.tools] if isinstance(limit.tools, str) else list(limit.tools),
+                "per": limit.per,
+                "budget": limit.budget,
+                "unit": unit,
+                "size": size,
+                "left": round(size * (1 - spent.get(name, 0) / window), 6) if is_known else None,
+                "of": names[name] if spent else None,
+                "shared": of_all is not None,
+            }
+            rows.append(row)
+        return rows
+
     def __len__(self) -> int:
         return len(self._shared)
 
@@ -261,6 +292,12 @@ class _Counts:
             if most is not None or full_at <= now + window:
                 self._full_at[name] = full_at if most is None else min(full_at, now + most)
             return max(0, full_at - now - window) / 1e6
+
+    async def spent(self, names: Iterable[Hashable]) -> dict[Hashable, int]:
+        """Do what `SharedLimits.spent` does, for this process."""
+        with self._lock:
+            now = int(self._clock() * 1e6)
+            return {name: full_at - now for name in names if (full_at := self._full_at.get(name, now)) > now}
 
     def semaphore(self, key: Hashable, limit: Limit) -> Semaphore:
         with self._lock:

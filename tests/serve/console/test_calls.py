@@ -1,12 +1,14 @@
 """The pages of calls and their figures."""
 
+import asyncio
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from toolcrib import Caller, Crib, tool
 from toolcrib.record import DatabaseCalls
 from toolcrib.store import Store
-from toolcrib.workbench import Role, Rule, Rules
+from toolcrib.workbench import Limit, Role, Rule, Rules
 
 from .conftest import Browser, Open
 
@@ -111,3 +113,72 @@ async def test_calls_of_others_are_shown_to_a_role_only(open_console: Open, tmp_
             count = sum(row["calls"] for row in (await browser.get("/stats.json")).json()["tools"])
             seen[user] = (listed, one, count)
         assert seen == {"bob": (0, 404, 0), "olga": (1, 200, 1)}
+
+
+@tool
+def travel(city: str, days: int = 1, places: dict[str, int] | None = None) -> str:
+    """Travel to a city."""
+    return city
+
+
+async def test_repaired_arguments_are_counted_by_name_and_kind(open_console: Open, tmp_path: Path) -> None:
+    store = Store(tmp_path / "calls.db")
+    crib = Crib([travel], store=store, recorder=DatabaseCalls(store), limits=[Limit(budget="1000 calls/d")])
+    async with open_console(crib=crib) as browser:
+        assert "Models got no argument wrong" in (await browser.get("/stats")).text
+        for arguments in (
+            {"city": "Oslo", "days": "2"},
+            {"city": "Oslo", "days": "3", "places": {"ann@example.com": "1"}},
+            {"City": "Oslo"},
+        ):
+            await call(browser, "travel", arguments)
+        figures = (await browser.get("/stats.json")).json()
+        counts = [(row["argument"], row["from"], row["to"], row["calls"]) for row in figures["repairs"]]
+        assert counts == [
+            ("days", "string", "integer", 2),
+            ("City", "key", "key", 1),
+            ("places.*", "string", "integer", 1),
+        ]
+        page = (await browser.get("/stats")).text
+        assert "<code>days</code>" in page
+        assert "ann@" not in page
+        assert "another spelling" in page
+        assert re.search(r"997 calls of travel</td>\s*<td><meter", page)
+        assert "No process runs a task now" in page
+        newest = (await browser.get("/api/calls?limit=2")).json()["calls"]
+        assert newest[1]["repaired"][0] == {"argument": "days", "from": "string", "to": "integer"}
+        page = (await browser.get(f"/calls/{newest[1]['id']}")).text
+        assert "repaired: <code>days</code> string to integer" in page
+
+
+async def test_processes_that_run_tasks_are_for_a_role(open_console: Open, tmp_path: Path) -> None:
+    begun, is_over = asyncio.Event(), asyncio.Event()
+
+    @tool(task=True, idempotent=True)
+    async def report() -> str:
+        """Write a report."""
+        begun.set()
+        await is_over.wait()
+        return "done"
+
+    def identify(headers: Mapping[str, str]) -> Caller:
+        return Caller(headers["user"])
+
+    roles = [Role(principals="olga", may=["tasks"])]
+    async with open_console(report, identify=identify, roles=roles) as browser:
+        browser.headers["user"] = "olga"
+        await browser.get("/")
+        await browser.post("/api/tools/report/call", json={})
+        await begun.wait()
+        data = (await browser.get("/api/workers")).json()
+        assert ([row["tasks"] for row in data["workers"]], data["next"]) == ([1], None)
+        assert data["tasks"]["running"] == 1
+        assert data["workers"][0]["process"] in (await browser.get("/stats")).text
+        after = data["workers"][0]["process"]
+        assert (await browser.get(f"/api/workers?after={after}")).json()["workers"] == []
+        browser.headers["user"] = "ann"
+        browser.cookies.clear()
+        await browser.get("/")
+        assert (await browser.get("/api/workers")).status_code == 403
+        assert "Workers" not in (await browser.get("/stats")).text
+        is_over.set()

@@ -80,6 +80,7 @@ async def test_ids_of_another_person_are_unknown_in_every_address(open_console: 
             "grants": grant,
             "results": handle,
             "keys": "abcdefghijkl",
+            "sources": "0" * 64,
         }
         browser.headers["user"] = "bob"
         await browser.get("/")

@@ -66,7 +66,12 @@ async def show_statistics(visit: Visit) -> Answer:
     until = datetime.now(UTC)
     since = until - _AGES.get(age, _AGES["day"])
     figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat(), parts=_PARTS)
-    return render(visit, "stats.html", figures=figures, chart=_chart(figures["parts"]), ages=[*_AGES], age=age)
+    limits = (await visit.get("/api/limits"))["limits"]
+    workers = await visit.get("/api/workers") if visit.may("tasks") else None
+    chart = _chart(figures["parts"])
+    return render(
+        visit, "stats.html", figures=figures, chart=chart, ages=[*_AGES], age=age, limits=limits, workers=workers
+    )
 
 
 def _bars(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
