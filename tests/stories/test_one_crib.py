@@ -13,12 +13,12 @@ import pytest
 HERE = Path(__file__).parent
 
 OUTPUT = """\
-['{"result":3}', '{"bolt":7}', 'HI']
+['3', '{"bolt":7}', 'HI']
 May 'wipe' run with these arguments? []
 foreign []
 Deleted /tmp/x. ['/tmp/x']
 ['add', 'shout', 'stock', 'wipe']
-{"result":7}
+7
 {"nut":7}
 HO
 True Tool 'wipe' has not run: it waits for approval. May 'wipe' run with these arguments? ['/tmp/x']

@@ -228,7 +228,7 @@ async def test_who_gives_up_is_let_go_by_a_server_that_takes_nothing_more(source
             task.cancel()
 
 
-async def test_a_value_that_a_server_says_it_has_wrapped_comes_as_it_is(source: Any) -> None:
+async def test_a_value_that_a_servers_library_has_wrapped_comes_as_it_is(source: Any) -> None:
     def listed(name: str, schema: Any, **more: Any) -> dict[str, Any]:
         return tool(name, outputSchema={**ANY, "properties": {"result": schema}, "required": ["result"], **more})
 
@@ -240,6 +240,7 @@ async def test_a_value_that_a_server_says_it_has_wrapped_comes_as_it_is(source: 
         "tools/list": {
             "tools": [
                 listed("marked", points, **marked, **point),
+                listed("named", points, title="searchOutput", **point),
                 listed("plain", points, **point),
                 listed("wrong", {"type": "string"}, **marked),
                 tool("says"),
@@ -251,6 +252,7 @@ async def test_a_value_that_a_server_says_it_has_wrapped_comes_as_it_is(source: 
     }
     async with Workbench([source(says)]) as bench:
         assert (await bench.call("marked", {})).value == [{"x": 1}]
+        assert (await bench.call("named", {})).value == [{"x": 1}]
         assert (await bench.call("says", {})).value == [{"x": 1}]
         assert (await bench.call("plain", {})).value == {"result": [{"x": 1}]}
         assert (await bench.call("silent", {})).value == {"result": [{"x": 1}]}

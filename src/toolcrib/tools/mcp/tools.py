@@ -84,8 +84,13 @@ def without_secrets(item: M, redaction: Redaction | None) -> M:
 
 
 def _is_wrapped(output: Mapping[str, Any] | None) -> bool:
-    """Return whether a server says by this schema that it puts values into an object, as FastMCP does."""
-    if output is None or output.get("x-fastmcp-wrap-result") is not True:
+    """Return whether *output* is of an object into which the server's library has put a value of another type.
+
+    FastMCP marks such a schema; the official Python SDK only names it for the function.
+    """
+    if output is None or not (
+        output.get("x-fastmcp-wrap-result") is True or str(output.get("title")).endswith("Output")
+    ):
         return False
     properties = output.get("properties")
     return isinstance(properties, dict) and [*properties] == ["result"] and isinstance(properties["result"], dict)
