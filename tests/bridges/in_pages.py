@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs" / "bridges" / f"{os.environ['BRIDGE']}.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.S)
+CONTINUED = ' title="continued"'
+EXAMPLES = re.findall(rf"```python({CONTINUED})?\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.S)
 
 
 def test_the_examples_print_what_they_show() -> None:
     assert len(EXAMPLES) >= 2, "an example of either direction"
-    namespace: dict[str, Any] = {"__name__": "page"}
+    names: dict[str, Any] = {}
     with asyncio.Runner() as runner:
-        for number, (program, expected) in enumerate(EXAMPLES, 1):
+        for number, (continued, program, expected) in enumerate(EXAMPLES, 1):
+            namespace = {**(names if continued else {}), "__name__": "page"}
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 name = f"{PAGE.name}: example {number}"
@@ -26,3 +28,4 @@ def test_the_examples_print_what_they_show() -> None:
                 if inspect.iscoroutine(made):
                     runner.run(made)
             assert printed.getvalue() == expected
+            names |= namespace
