@@ -1,5 +1,5 @@
 """Tasks while their store is full, locked, away or restarted, clocks are moved, and processes frozen: they go on by
-themselves, and do nothing twice that may not be repeated. See the table in docs/durable.md."""
+themselves, and do nothing twice that may not be repeated. See docs/durable.md."""
 
 import asyncio
 import json
