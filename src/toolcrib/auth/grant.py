@@ -94,3 +94,15 @@ class Grant:
 
 
 _JSON = TypeAdapter(Grant)
+
+
+def grant_data(owner: Owner, grant: Grant | None) -> dict[str, Any]:
+    """Return a grant as JSON data, without its secrets; None is one that does not open."""
+    return {
+        "provider": owner.provider,
+        "handler": owner.handler,
+        "profile": owner.profile,
+        "scopes": [] if grant is None else list(grant.scopes),
+        "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
+        "refreshed": grant is not None and grant.refresh_token is not None,
+    }

@@ -103,16 +103,11 @@ async def revoke(session: Session, provider: _ProviderName, handler: _HandlerNam
 
 def _data(owned: "Sequence[tuple[Owner, Grant | None]]") -> list[dict[str, Any]]:
     """Return grants as JSON data, without their secrets. `damaged` is how to be rid of one that does not open."""
+    from ..auth.grant import grant_data
+
     return [
-        {
-            "provider": owner.provider,
-            "handler": owner.handler,
-            "profile": owner.profile,
-            "scopes": [] if grant is None else list(grant.scopes),
-            "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
-            "refreshed": grant is not None and grant.refresh_token is not None,
-            "damaged": None if grant else _way_out(f"auth revoke {owner.provider}", owner.profile),
-        }
+        grant_data(owner, grant)
+        | {"damaged": None if grant else _way_out(f"auth revoke {owner.provider}", owner.profile)}
         for owner, grant in owned
     ]
 

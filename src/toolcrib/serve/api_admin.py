@@ -225,16 +225,9 @@ def _broker(bench: Workbench) -> "CredentialBroker | None":
 
 
 def _grant_data(owner: "Owner", grant: "Grant | None") -> dict[str, Any]:
-    """Return a grant as JSON data, without its secrets."""
-    return {
-        "provider": owner.provider,
-        "handler": owner.handler,
-        "profile": owner.profile,
-        "scopes": [] if grant is None else list(grant.scopes),
-        "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
-        "refreshed": grant is not None and grant.refresh_token is not None,
-        "is_damaged": grant is None,
-    }
+    from ..auth.grant import grant_data
+
+    return {**grant_data(owner, grant), "is_damaged": grant is None}
 
 
 def _page(request: Request, name: str, rows: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:

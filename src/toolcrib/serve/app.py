@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..machinery import log_failure, redacted_data
+from ..tools.lock import NotAccepted
 from ..workbench import Crib, Role
 from .api import api_routes
 from .authentication import PUBLIC, Authentication
@@ -125,7 +126,7 @@ class Application:
         if has_console:
             from .console import Console as Pages  # its templates need Jinja
 
-            self._console = Pages(callers, self._enter, base_url=base_url, routes=routes)
+            self._console = Pages(callers, self._enter, path=path, base_url=base_url, routes=routes)
         self._web.router.redirect_slashes = False  # it would lead to whatever host the request names
 
     @asynccontextmanager
@@ -274,7 +275,11 @@ def _readiness(crib: Crib, *, is_ready: bool, is_detailed: bool) -> Response:
     state: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
     if is_detailed:
         running = [{"name": life.name, "state": "running"} for life in crib.lifespan.lives]
-        missing = [{"name": problem.place, "state": "unavailable"} for problem in crib.problems]
+        missing = [
+            {"name": problem.place, "state": "unavailable"}
+            for problem in crib.problems
+            if not isinstance(problem, NotAccepted)
+        ]
         sources = redacted_data([*running, *missing], crib.redaction)
         state |= {"tools": len(crib.registry), "sources": sources}
         if crib.unclaimed_tasks:

@@ -60,7 +60,7 @@ def open_console(tmp_path: Path) -> Open:
     async def opened(
         *tools: Any, logs_in: bool = True, base_url: str = BASE_URL, **options: Any
     ) -> AsyncGenerator[Browser]:
-        app_options = {name: options.pop(name) for name in ("identify", "roles", "routes") if name in options}
+        app_options = {name: options.pop(name) for name in ("identify", "path", "roles", "routes") if name in options}
         crib: Any = options.pop("crib", None) or Crib([*tools], store=tmp_path / "console.db", **options)
         app = asgi_app(crib, console=True, **app_options)
         async with app.lifespan(), Browser(app) as browser:

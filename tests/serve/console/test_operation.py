@@ -136,3 +136,11 @@ async def test_a_login_is_begun_and_ended(open_console: Open, tmp_path: Path) ->
         assert (await browser.submit("/connections/github/token/default/disconnect")).status_code == 303
         assert (await browser.submit("/connections/github/token/default/disconnect")).status_code == 404
         assert len(await DatabaseVault(store).owned_by("bob")) == 1
+
+
+async def test_the_settings_of_clients_have_the_path_at_which_mcp_is_served(open_console: Open) -> None:
+    async with open_console(add, path="/v1/mcp") as browser:
+        page = (await browser.get("/")).text
+        assert page.count(f"{BASE_URL}/v1/mcp") == 4
+        assert page.count(f"{BASE_URL}/api/tools") == 2
+        assert f"{BASE_URL}/mcp" not in page

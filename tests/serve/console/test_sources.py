@@ -51,6 +51,9 @@ async def test_a_changed_definition_is_shown_as_text_and_accepted_as_it_was_show
     source = says(tmp_path, pay("Pay <b>all\u202e</b>.", to={"type": "string"}), {**pay("New."), "name": "refund"})
     async with open_console(source, lock=lock) as browser:
         assert (await browser.get("/api/tools")).json()["tools"] == []
+        home = (await browser.get("/")).text
+        assert "see what changed" in home
+        assert "Not available now" not in home
         page = (await browser.get("/sources")).text
         rows = re.findall(r'href="/sources/changes/(\w+)">(\w+)</a>', page)
         assert [name for _, name in rows] == ["old", "pay", "refund"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pydantic import Field
 
-from toolcrib import Caller, Context, Image, Text, ToolSpec, tool
+from toolcrib import Caller, Context, Image, Source, Text, ToolSpec, tool
 from toolcrib.core import Data, File, Hints
 from toolcrib.tools.function import from_work
 from toolcrib.workbench import Rule, Rules
@@ -112,8 +113,45 @@ async def test_a_thousand_tools_are_a_page_of_at_most_150_kb(open_console: Open)
     async with open_console(*tools) as browser:
         page = await browser.get("/tools")
         assert len(page.content) <= 150_000
-        assert "1000 of 1000 tools; the first 200 are shown" in page.text
+        assert "1000 of 1000 tools; 1 to 100 are shown" in page.text
         assert "tool_0999" in (await browser.get("/tools?q=0999")).text
+        page = await browser.get("/tools?q=tool&first=900")
+        assert ("tool_0899" in page.text, "tool_0900" in page.text, "tool_0999" in page.text) == (False, True, True)
+        assert 'href="?q=tool"' in page.text
+        assert 'href="?q=tool&amp;first=' not in page.text
+
+
+async def _nothing(*_: object) -> None: ...
+
+
+class Group(Source):
+    """Tools with a name."""
+
+    def __init__(self, name: str, *names: str) -> None:
+        self.name = name
+        self._tools = [
+            from_work(ToolSpec(name, "Do it.", {"type": "object"}), _nothing, home="tests") for name in names
+        ]
+
+    def tools(self) -> Sequence[Any]:
+        return self._tools
+
+    def __str__(self) -> str:
+        return self.name
+
+
+async def test_tools_are_grouped_by_source_with_their_counts(open_console: Open) -> None:
+    async with open_console(add, Group("zoo", "lion", "bear"), Group("bank", "pay")) as browser:
+        page = (await browser.get("/tools")).text
+        headings = re.findall(r"<h2>(.*?) <span class=.faint.>\((\d)\)</span></h2>", page)
+        assert headings == [("The program&#39;s own", "1"), ("bank", "1"), ("zoo", "2")]
+        assert re.findall(r"<option value=.(\w+).>(.*?)</option>", page) == [("bank", "bank (1)"), ("zoo", "zoo (2)")]
+        page = (await browser.get("/tools?source=zoo&q=bear")).text
+        assert (page.count('class="name"'), "zoo <span" in page, '<option value="zoo" selected>' in page) == (
+            1,
+            True,
+            True,
+        )
 
 
 async def test_a_tool_is_shown_with_its_arguments_and_as_models_get_it(open_console: Open) -> None:

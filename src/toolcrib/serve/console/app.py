@@ -35,20 +35,29 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 
 class Console:
-    """The pages of a crib, under the root path of *inner*, its application: paths of *routes* are left to those.
+    """The pages of a crib, under the root path of *inner*, its application, which serves MCP at *path*.
+
+    Paths of *routes* are left to those.
 
     *base_url* is the public address of the server, else that which a request names. Raises SetupError where there is
     no store for its sessions.
     """
 
     def __init__(
-        self, callers: Callers, inner: ASGIApp, *, base_url: str | None = None, routes: Sequence[BaseRoute] = ()
+        self,
+        callers: Callers,
+        inner: ASGIApp,
+        *,
+        path: str = "/mcp",
+        base_url: str | None = None,
+        routes: Sequence[BaseRoute] = (),
     ) -> None:
         store = callers.crib.database
         if store is None:
             raise SetupError("The console needs a store for its sessions: url in [store], --store, or Crib(store=...).")
         self._callers = callers
         self._inner = inner
+        self._path = path
         self._base_url = None if base_url is None else base_url.rstrip("/")
         self._routes = routes
         self._sessions = Sessions(store)
@@ -78,7 +87,7 @@ class Console:
             await send(message)
 
         base_url = self._base_url or f"{request.url.scheme}://{header(scope, b'host')}{scope.get('root_path', '')}"
-        visit = Visit(request, nonce, base_url.rstrip("/"), self._callers, self._inner)
+        visit = Visit(request, nonce, base_url.rstrip("/"), self._callers, self._inner, self._path)
         try:
             answer = await self._answer(visit)
         except Problem as problem:

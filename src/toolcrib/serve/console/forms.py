@@ -102,7 +102,7 @@ class Field:
 
     @property
     def words(self) -> str:
-        """What it takes, in words."""
+        """Its type, in words."""
         return describe_at(_Without(self.view).view)
 
     @property
@@ -116,7 +116,7 @@ class Field:
 
     @property
     def empty_states(self) -> list[tuple[str, str]]:
-        """What can be sent where nothing is filled in, the first as "", if a person has to be asked."""
+        """The values to choose from where nothing is filled in, the first as "", if a person has to be asked."""
         if self.is_required and "null" not in self.states and self.state == self.states[0]:
             return []
         return [("" if number == 0 else state, _STATES[state]) for number, state in enumerate(self.states)]

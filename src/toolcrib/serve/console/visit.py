@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -46,7 +46,7 @@ Answer = ASGIApp
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What answers at *path*, where `*` is any one name. *handler* gets those names in percent-encoding.
+    """The *handler* of a *path*, where `*` is any one name. It gets those names in percent-encoding.
 
     *api* is the path of the API that its `.json` passes on, with `{}` for each name.
     """
@@ -58,7 +58,7 @@ class Page:
 
 
 class Problem(Exception):
-    """What ends a visit with a page that says why, and with *status*."""
+    """The reason why a visit ends with a page that shows it, and with *status*."""
 
     def __init__(self, status: int, title: str, detail: str, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)
@@ -78,17 +78,18 @@ class Visit:
     """The address of the console, without a slash at its end."""
     callers: Callers
     inner: ASGIApp = field(repr=False)
+    mcp_path: str
     session: Session | None = None
     form: FormData = field(default_factory=FormData)
 
     @property
     def root(self) -> str:
-        """What the links of pages begin with."""
+        """The path that links of pages begin with."""
         return quote(self.request.scope.get("root_path", "").rstrip("/"))
 
     @property
     def rooms(self) -> Sequence[tuple[str, str]]:
-        """What the menu of pages has: the first part of a path, and its title."""
+        """The entries of the menu, each by the first part of its path and its title."""
         has_keys = getattr(self.callers.identify, "keys", None) is not None
         rooms = [(room, title) for room, title, right in _ROOMS if right is None or self.may(right)]
         return [(room, title) for room, title in rooms if room != "keys" or has_keys]
@@ -114,7 +115,7 @@ class Visit:
 
     @property
     def token(self) -> str:
-        """What shows that a form is one of this session's pages."""
+        """The proof that a form is one of this session's pages."""
         return sha256(f"toolcrib form\0{self.cookie}".encode(errors="replace")).hexdigest()
 
     def has_token(self) -> bool:
@@ -195,6 +196,17 @@ class Visit:
         if status >= 400:
             raise Problem(status, data.get("title", "Refused"), data.get("detail", ""), data)
         return data
+
+
+def filters_of(visit: Visit, names: Iterable[str]) -> tuple[dict[str, str], Callable[..., str]]:
+    """Return the filters in the query of a list, by *names*, and what makes its query with others: None is for none."""
+    query = visit.request.query_params
+    filters = {name: query[name] for name in names if query.get(name)}
+
+    def address(**changes: object) -> str:
+        return urlencode({name: value for name, value in {**filters, **changes}.items() if value is not None})
+
+    return filters, address
 
 
 def is_own_request(visit: Visit) -> bool:

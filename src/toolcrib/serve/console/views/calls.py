@@ -3,10 +3,9 @@
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from ...callers import local_caller
-from ..visit import Answer, Page, Visit, redirect, render
+from ..visit import Answer, Page, Visit, filters_of, redirect, render
 
 _FILTERS = ("tool", "principal", "status", "rule", "since", "until")
 _STATUSES = ("started", "success", "error", "pending", "lost")
@@ -17,26 +16,11 @@ _HEIGHT = 120
 
 
 async def show_list(visit: Visit) -> Answer:
-    query = visit.request.query_params
-    filters = {name: query[name] for name in _FILTERS if query.get(name)}
-    before = query.get("before")
+    filters, address = filters_of(visit, _FILTERS)
+    before = visit.request.query_params.get("before")
     page = await visit.get("/api/calls", **filters, before=before, limit=50)
-
-    def address(**changes: str | None) -> str:
-        """Return the query of this list with other filters: a value, or None for none."""
-        return urlencode({name: value for name, value in {**filters, **changes}.items() if value is not None})
-
-    return render(
-        visit,
-        "calls.html",
-        calls=page["calls"],
-        following=page["next"],
-        filters=filters,
-        address=address,
-        before=before,
-        statuses=_STATUSES,
-        sees_all=visit.may("calls:all"),
-    )
+    lists: dict[str, Any] = {"calls": page["calls"], "following": page["next"], "before": before, "statuses": _STATUSES}
+    return render(visit, "calls.html", **lists, filters=filters, address=address, sees_all=visit.may("calls:all"))
 
 
 async def show_call(visit: Visit, id: str) -> Answer:  # noqa: A002
@@ -62,16 +46,14 @@ async def call_again(visit: Visit, id: str) -> Answer:  # noqa: A002
 
 
 async def show_statistics(visit: Visit) -> Answer:
-    age = visit.request.query_params.get("age", "day")
+    filters, address = filters_of(visit, ["age"])
+    age = filters.get("age", "day")
     until = datetime.now(UTC)
     since = until - _AGES.get(age, _AGES["day"])
     figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat(), parts=_PARTS)
-    limits = (await visit.get("/api/limits"))["limits"]
-    workers = await visit.get("/api/workers") if visit.may("tasks") else None
-    chart = _chart(figures["parts"])
-    return render(
-        visit, "stats.html", figures=figures, chart=chart, ages=[*_AGES], age=age, limits=limits, workers=workers
-    )
+    about: dict[str, Any] = {"chart": _chart(figures["parts"]), "limits": (await visit.get("/api/limits"))["limits"]}
+    about["workers"] = await visit.get("/api/workers") if visit.may("tasks") else None
+    return render(visit, "stats.html", figures=figures, **about, ages=_AGES, age=age, address=address)
 
 
 def _bars(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -22,9 +22,10 @@ async def show(visit: Visit) -> Answer:
     down = [source["name"] for source in sources if source["state"] != "running"]
     has_key = visit.callers.identify is not local_caller
     values: dict[str, Any] = {
-        "boxes": client_settings(f"{visit.base_url}/mcp", has_key=has_key),
+        "boxes": client_settings(visit.base_url, visit.mcp_path, has_key=has_key),
         "has_key": has_key,
         "down": down,
+        "changes": visit.may("sources") and (await visit.get("/api/sources/changes", limit=1))["changes"],
     }
     return render(visit, "home.html", waiting=waiting, mark=mark, calls=await _calls(visit), **values)
 
@@ -38,12 +39,12 @@ async def _calls(visit: Visit) -> list[object]:
         return []
 
 
-def client_settings(url: str, *, has_key: bool) -> Sequence[tuple[str, str, str]]:
-    """Return for each client of this server its name, where its settings are, and their text.
+def client_settings(base_url: str, path: str, *, has_key: bool) -> Sequence[tuple[str, str, str]]:
+    """Return for each client of a server, which has MCP at *path*, its name, where its settings are, and their text.
 
     With *has_key* they have a placeholder in place of the key.
     """
-    bearer = f"Bearer {_KEY}"
+    url, api, bearer = f"{base_url}{path}", f"{base_url}/api/tools", f"Bearer {_KEY}"
     headers = {"headers": {"Authorization": bearer}} if has_key else {}
     add = "claude mcp add --transport http toolcrib " + url + f" --header 'Authorization: {bearer}'" * has_key
     remote: dict[str, Any] = {"command": "npx", "args": ["mcp-remote", url]}
@@ -56,7 +57,6 @@ def client_settings(url: str, *, has_key: bool) -> Sequence[tuple[str, str, str]
         key = {"type": "promptString", "id": "tools-key", "description": "Key for the tools", "password": True}
         by_key = {**server, "headers": {"Authorization": "Bearer ${input:tools-key}"}}
         code = {"inputs": [key], "servers": {"toolcrib": by_key}}
-    api = url.removesuffix("/mcp") + "/api/tools"
     curl = "curl " + f"-H 'Authorization: {bearer}' " * has_key + f"'{api}'"
     python = f"import httpx\n\nheaders = {json.dumps({'Authorization': bearer} if has_key else {})}\n"
     python += (

@@ -1,26 +1,19 @@
 """`/tasks`: calls that run as tasks, and one of them."""
 
-from ..visit import Answer, Page, Visit, redirect, render
+from typing import Any
+
+from ..visit import Answer, Page, Visit, filters_of, redirect, render
 
 _STATES = ("queued", "running", "waiting", "ended", "lost")
 
 
 async def show_list(visit: Visit) -> Answer:
-    query = visit.request.query_params
-    state, after = query.get("state"), query.get("after")
-    of = "all" if visit.may("tasks") and query.get("of") != "me" else "me"
-    page = await visit.get("/api/tasks", of=of, state=state, after=after, limit=50)
-    return render(
-        visit,
-        "tasks.html",
-        tasks=page["tasks"],
-        following=page["next"],
-        state=state,
-        after=after,
-        of=of,
-        states=_STATES,
-        sees_all=visit.may("tasks"),
-    )
+    filters, address = filters_of(visit, ["of", "state"])
+    after, sees_all = visit.request.query_params.get("after"), visit.may("tasks")
+    query = {"of": "all" if sees_all else "me", **filters}
+    page = await visit.get("/api/tasks", **query, after=after, limit=50)
+    lists: dict[str, Any] = {"tasks": page["tasks"], "following": page["next"], "after": after, "states": _STATES}
+    return render(visit, "tasks.html", **lists, filters=filters, address=address, sees_all=sees_all)
 
 
 async def show_task(visit: Visit, id: str) -> Answer:  # noqa: A002

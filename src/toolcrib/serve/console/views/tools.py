@@ -2,7 +2,10 @@
 
 import json
 import shlex
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from starlette.datastructures import FormData
@@ -13,31 +16,38 @@ from ....schema.json_text import JSONError, parse_exact, parse_json
 from ...callers import local_caller
 from ...wire import header
 from ..forms import MISSING, Field, Form, changed, invalid, mark, outline, root_field, to_form, value_of, visible_json
-from ..visit import Answer, Page, Problem, Visit, fragment, render
+from ..visit import Answer, Page, Problem, Visit, filters_of, fragment, render
 
-MAX_TOOLS = 200
+MAX_TOOLS = 100
 MAX_LINES = 100
 """How many log lines and partial outputs of a running call are shown."""
 
 
 async def show_list(visit: Visit) -> Answer:
-    query = visit.request.query_params
-    words, source = query.get("q", "").lower().split(), query.get("source", "")
-    tools = (await visit.get("/api/tools"))["tools"]
-    sources = sorted({tool["source"] for tool in tools if "source" in tool})
+    """Show the tools that have all the words of `q`, by their sources."""
+    filters, address = filters_of(visit, ["q", "source"])
+    words, start = filters.get("q", "").lower().split(), visit.request.query_params.get("first", "")
+    tools = sorted((await visit.get("/api/tools"))["tools"], key=_source)
     matches = [
         tool
         for tool in tools
         if all(word in f"{tool['name']} {tool.get('title')} {tool['description']}".lower() for word in words)
-        and source in ("", tool.get("source"))
+        and filters.get("source", _source(tool)) == _source(tool)
     ]
+    first = int(start) if start.isdecimal() and len(start) < 9 else 0
+    sources = Counter(_source(tool) for tool in tools)
     values: dict[str, Any] = {
-        "tools": matches[:MAX_TOOLS],
+        "groups": [(source, [*group]) for source, group in groupby(matches[first : first + MAX_TOOLS], key=_source)],
+        "counts": Counter(map(_source, matches)),
         "count": len(matches),
         "total": len(tools),
-        "sources": sources,
+        "sources": {source: number for source, number in sources.items() if source},
     }
-    return render(visit, "tools.html", query=" ".join(words), source=source, **values)
+    return render(visit, "tools.html", **values, filters=filters, address=address, first=first, MAX_TOOLS=MAX_TOOLS)
+
+
+def _source(tool: Mapping[str, Any]) -> str:
+    return str(tool.get("source", ""))
 
 
 async def show_tool(visit: Visit, name: str) -> Answer:
@@ -48,11 +58,8 @@ async def show_tool(visit: Visit, name: str) -> Answer:
 async def change(visit: Visit, name: str) -> Answer:
     """Show the form again as it was filled in: after a check, with one item more, or with other JSON."""
     draft = await _draft(visit, name, await _posted(visit.form))
-    if visit.form.get("act") == "check" and not draft.is_invalid:
-        try:
-            draft.verdict = await visit.post(f"/api/tools/{name}/check", draft.body)
-        except Problem as problem:
-            draft.refuse(problem)
+    if visit.form.get("act") == "check":
+        draft.verdict = await draft.send("check")
     return draft.page()
 
 
@@ -61,11 +68,7 @@ async def run(visit: Visit, name: str) -> Answer:
     draft = await _draft(visit, name, await _posted(visit.form))
     if "text/event-stream" in header(visit.request.scope, b"accept"):
         return _stream(draft)
-    if not draft.is_invalid:
-        try:
-            draft.result = await visit.post(f"/api/tools/{name}/call", draft.body)
-        except Problem as problem:
-            draft.refuse(problem)
+    draft.result = await draft.send("call")
     return draft.page()
 
 
@@ -117,6 +120,14 @@ class Draft:
         if self.visit.callers.identify is not local_caller:
             words += ["-H", "Authorization: Bearer YOUR-KEY"]
         return shlex.join([*words, "-d", self.raw])
+
+    async def send(self, action: str) -> Any:
+        """Return what the API answers to the arguments; None where they are invalid, or refused, which is shown."""
+        try:
+            return None if self.is_invalid else await self.visit.post(f"/api/tools/{self.name}/{action}", self.body)
+        except Problem as problem:
+            self.refuse(problem)
+            return None
 
     def refuse(self, problem: Problem) -> None:
         """Show why a call was refused, at its fields where that is known."""
