@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 HELLO = {
@@ -99,6 +101,29 @@ def test_a_host_that_others_reach_is_refused(toolcrib: Run) -> None:
             f"Error: --host {host}: without keys, only loopback is served: 127.0.0.1, ::1 or localhost. Any machine "
             "that reached it could call every tool. Set 'keys = true' or an 'issuer' in [server] of the settings.\n"
         )
+
+
+def test_a_console_that_nobody_could_enter_is_not_served_and_the_setting_is_named(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    settings = folder / "toolcrib.toml"
+    settings.write_text('[server]\nissuer = "https://id.example"\naudience = "tools"\n')
+    for variables, console in (
+        ({}, "not served, without a way to log in. Set 'client_id' in [server]: the issuer's."),
+        ({"TOOLCRIB_SERVER_CLIENT_ID": "tools"}, "http://127.0.0.1:"),
+    ):
+        with serving(folder, {**environment, **variables}, "tools.py", "--port", "0") as process:
+            assert process.stderr is not None
+            output = ""
+            while "The console: " not in output:
+                line = process.stderr.readline()
+                assert line, output
+                output += line
+            assert f"The console: {console}" in output
+            base_url = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+)/mcp ", output)[0]
+            page = httpx2.get(f"{base_url}/login", timeout=30)
+            assert page.headers["content-type"].startswith("text/html" if variables else "application/problem+json")
+            assert ("Log in with id.example" in page.text) == bool(variables)
 
 
 def test_a_port_in_use_is_one_line_that_names_the_option(toolcrib: Run) -> None:

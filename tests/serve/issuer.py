@@ -32,6 +32,7 @@ class Issuer:
         self.moved = ""  # the path that is redirected to the same under `/there`
         self.named: str | None = None
         self.document: Any = ...  # instead of the keys
+        self.answer: Any = {}  # of the token endpoint
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -50,6 +51,12 @@ class Issuer:
                 self.end_headers()
                 self.wfile.write(json.dumps(found.get(self.path)).encode())
 
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(500 if issuer.fails == self.path else 400 if "error" in issuer.answer else 200)
+                self.end_headers()
+                self.wfile.write(json.dumps(issuer.answer).encode())
+
             def log_message(self, *_: Any) -> None:
                 pass
 
@@ -58,7 +65,8 @@ class Issuer:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def metadata(self) -> dict[str, Any]:
-        return {"issuer": self.named or self.url, "jwks_uri": f"{self.url}/jwks"}
+        endpoints = {"authorization_endpoint": f"{self.url}/authorize", "token_endpoint": f"{self.url}/token"}
+        return {"issuer": self.named or self.url, "jwks_uri": f"{self.url}/jwks", **endpoints}
 
     def token(self, *, key: Key = EC, header: Any = None, **claims: Any) -> str:
         """A valid token, but for what is given; None leaves a claim out."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import SetupError
+from toolcrib.auth import Client
 from toolcrib.serve import Authenticator, Identify, local_caller
 from toolcrib.serve.authentication import configured_identify
 from toolcrib.store import Store
@@ -47,14 +48,24 @@ def test_keys_are_those_of_the_store_and_may_be_beside_an_issuer(tmp_path: Path)
     store.close()
 
 
+def test_people_log_in_as_the_client_that_is_set(tmp_path: Path) -> None:
+    for line, secret in (("", ""), ('client_secret = "${file:secret.txt}"', "of-the-client")):
+        (tmp_path / "secret.txt").write_text("of-the-client")
+        identify = configured(tmp_path, ISSUER, PUBLIC, 'client_id = "console"', line)
+        assert isinstance(identify, Authenticator)
+        (tokens,) = identify.issuers.values()
+        assert tokens.client == Client("console", secret)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ((ISSUER,), "'issuer' needs what its tokens are for: set 'audience' in \\[server\\], or 'public_base_url'"),
         (("keys = true",), "'keys' needs the store that they are in"),
         (("keys = true", ISSUER, PUBLIC), "'keys' needs the store that they are in"),
-        (('audience = "x"',), "are of the tokens of an 'issuer', which is not set"),
-        (('scopes = ["tools"]',), "are of the tokens of an 'issuer', which is not set"),
+        (('audience = "x"',), "are of an 'issuer', which is not set"),
+        (('client_id = "console"',), "are of an 'issuer', which is not set"),
+        (('scopes = ["tools"]',), "are of an 'issuer', which is not set"),
     ],
 )
 def test_what_is_missing_in_the_settings_is_named(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:

@@ -74,8 +74,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
         f"6: There is no key 'frm' in [[source]]. Did you mean 'from'? {takes}",
         "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port, public_base_url, "
-        "allowed_hosts, keys, issuer, audience, scopes, groups_claim, grace_s, "
-        "console, workbenches.",
+        "allowed_hosts, keys, issuer, audience, scopes, groups_claim, client_id, client_secret, grace_s, console, "
+        "workbenches.",
         f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
     ]
 
@@ -281,6 +281,8 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_SERVER_ISSUER": "https://id.example.com",
         "TOOLCRIB_SERVER_AUDIENCE": "tools",
         "TOOLCRIB_SERVER_GROUPS_CLAIM": "roles",
+        "TOOLCRIB_SERVER_CLIENT_ID": "console",
+        "TOOLCRIB_SERVER_CLIENT_SECRET": "the-secret-itself",
         "TOOLCRIB_STORE_URL": "postgresql://us@db/tools",
         "TOOLCRIB_STORE_KEY": "/keys/store.key",
         "TOOLCRIB_PROVIDERS": "/more/providers.toml",
@@ -332,6 +334,17 @@ def test_the_secret_of_a_webhook_is_a_reference_or_a_variable_and_is_needed(read
     assert problems(f'{text}webhook_secret = "${{env:HOOK}}"\n', HOOK="not-a-secret-of-webhooks") == [needs]
     assert problems(f'{text}webhook_secret = "{HOOK_SECRET}"\n') == [
         "3: 'tasks.webhook_secret' is not a reference. The secret itself must not be in this file: write "
+        "'${env:NAME}' or '${file:PATH}'."
+    ]
+
+
+def test_the_secret_of_the_client_is_a_reference_or_a_variable_and_redacted(read: Read, problems: Problems) -> None:
+    text = '[server]\nclient_secret = "${env:CLIENT}"\n'
+    for settings in (read(text, CLIENT="the-secret"), read("", TOOLCRIB_SERVER_CLIENT_SECRET="the-secret")):
+        assert settings.values.server.client_secret == "the-secret"
+        assert (settings.secrets, "the-secret" in repr(settings)) == (("the-secret",), False)
+    assert problems('[server]\nclient_secret = "the-secret"\n') == [
+        "2: 'server.client_secret' is not a reference. The secret itself must not be in this file: write "
         "'${env:NAME}' or '${file:PATH}'."
     ]
 

@@ -143,7 +143,9 @@ def _serve(
         identify = configured_identify(settings, crib.database)
         has_console = at.console if console is None else console
         link = ""
-        if has_console and announce is not _say_nothing:
+        if has_console and at.issuer and not (at.keys or at.client_id):
+            has_console, link = False, "not served, without a way to log in. Set 'client_id' in [server]: the issuer's."
+        elif has_console and announce is not _say_nothing:
             base_url = at.public_base_url or url_of(host, listener)
             link = asyncio.run(_console_link(crib, identify, base_url.rstrip("/")))
 

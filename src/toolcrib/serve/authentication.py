@@ -111,6 +111,7 @@ def configured_identify(settings: "Settings", store: "Store | None") -> Identify
     at = settings.values.server
     tokens: list[AccessTokens] = []
     if at.issuer is not None:
+        from ..auth import Client
         from .tokens import AccessTokens as Tokens
 
         audience = at.audience or (at.public_base_url and f"{at.public_base_url.rstrip('/')}/mcp")
@@ -121,11 +122,15 @@ def configured_identify(settings: "Settings", store: "Store | None") -> Identify
             )
         claims = {name for rule in settings.rules for name in rule.claims}
         allow = settings.values.net.allow
+        client = Client(at.client_id, at.client_secret or "") if at.client_id else None
+        groups = at.groups_claim
         tokens.append(
-            Tokens(at.issuer, audience, scopes=at.scopes, groups_claim=at.groups_claim, claims=claims, allow=allow)
+            Tokens(
+                at.issuer, audience, scopes=at.scopes, groups_claim=groups, claims=claims, allow=allow, client=client
+            )
         )
-    elif at.audience or at.scopes:
-        raise SetupError("'audience' and 'scopes' in [server] are of the tokens of an 'issuer', which is not set.")
+    elif at.audience or at.scopes or at.client_id:
+        raise SetupError("'audience', 'scopes' and 'client_id' in [server] are of an 'issuer', which is not set.")
     if not at.keys:
         return Authenticator(tokens=tokens) if tokens else local_caller
     if store is None:

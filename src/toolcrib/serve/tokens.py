@@ -1,4 +1,4 @@
-"""Access tokens of one issuer: JWTs (RFC 7519, RFC 9068) that it has signed, for this server.
+"""Access tokens of one issuer: JWTs (RFC 7519, RFC 9068) that it has signed, for this server; and its ID tokens.
 
 The issuer's keys are found by its metadata, kept, and fetched again when they are old or when a token names one that is
 not among them, which does not happen more often than every few seconds. What a token's header says of keys is ignored.
@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..auth.catalogue import document_urls
+import httpx2
+
+from ..auth.catalogue import Client, document_urls, require_endpoint
 from ..core import Caller, SetupError
 from ..machinery import log_failure
-from ..net import client
+from ..net import client as guarded_client
 from .callers import AuthenticationError
 
 try:
@@ -63,7 +65,8 @@ class AccessTokens:
 
     The principal is `ISSUER|SUBJECT`. Their groups are in the claim *groups_claim*, a list; of the others, those named
     in *claims* are kept for rules. A dot in the name of a claim leads into objects. *allow* are hosts and networks that
-    may be reached although they are private, as of `net.client`. Raises SetupError.
+    may be reached although they are private, as of `net.client`. *client* is what the issuer knows this server as,
+    where people may log in there. Raises SetupError.
     """
 
     def __init__(
@@ -75,45 +78,36 @@ class AccessTokens:
         groups_claim: str = "groups",
         claims: Iterable[str] = (),
         allow: Iterable[str] = (),
+        client: Client | None = None,
     ) -> None:
         url = urlsplit(issuer)
         if url.scheme not in ("https", "http") or not url.netloc or url.query or url.fragment or not _is_plain(issuer):
             raise SetupError("An issuer is a URL without a query, as its tokens have it: 'https://id.example.com'.")
         if not audience:
             raise SetupError("Tokens are for an audience: without one, those for other servers would be accepted.")
+        if client is not None:
+            try:
+                require_endpoint(issuer)
+            except ValueError as error:
+                raise SetupError(f"People cannot log in at the issuer {issuer}: {error}.") from None
         self.issuer = issuer
         self.audience = audience
+        self.client = client
         self.scopes = tuple(scopes)
         self._groups_claim = groups_claim
         self._claims = tuple(claims)
         self._allow = tuple(allow)
         self._keys: _Keys = {}
+        self._metadata: Mapping[str, Any] = {}
         self._fetched_at_s = self._tried_at_s = float("-inf")
         self._lock = asyncio.Lock()
-        self._registry = JWTClaimsRegistry(
-            now=lambda: int(time.time()),
-            leeway=_LEEWAY_S,
-            iss={"essential": True, "value": issuer},
-            aud={"essential": True, "value": audience},
-            exp={"essential": True},
-            sub={"essential": True},
-        )
 
     async def caller(self, token: str) -> Caller:
         """Return the caller of *token*.
 
         Raises AuthenticationError: 401, 403 where scopes are missing, 503 without keys.
         """
-        key = await self._key(_header(token))
-        try:
-            claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
-            self._registry.validate(claims)
-        except (JoseError, ValueError, TypeError, RecursionError):
-            # What is wrong with it would help only an attacker.
-            raise AuthenticationError(_NOT_VALID) from None
-        subject = claims["sub"]
-        if not 0 < len(subject) <= _MAX_SUBJECT_CHARS or not subject.isprintable():
-            raise AuthenticationError("The subject of this token is not valid.")
+        claims = await self._verified(token, aud=self.audience)
         purposes = {str(claims[name]).lower() for name in _PURPOSES if claims.get(name) is not None}
         if "cnf" in claims or any(name in claims for name in _FOREIGN) or purposes - _ACCESS:
             # Bound to a key whose possession nothing here has proved, or of another purpose.
@@ -121,9 +115,53 @@ class AccessTokens:
         if absent := [scope for scope in self.scopes if scope not in _scopes(claims)]:
             message = f"The token lacks the scope{'s' * (len(absent) > 1)}: {' '.join(absent)}."
             raise AuthenticationError(message, "insufficient_scope", status=403, scopes=self.scopes)
+        return self._caller(claims)
+
+    async def person(self, id_token: str, nonce: str) -> Caller:
+        """Return the caller that *id_token* of a login with *nonce* is about. Raises AuthenticationError."""
+        client_id = "" if self.client is None else self.client.id
+        claims = await self._verified(id_token, aud=client_id, nonce=nonce)
+        if claims.get("azp", client_id) != client_id:  # OpenID Connect Core 1.0, 3.1.3.7
+            raise AuthenticationError(_NOT_VALID)
+        return self._caller(claims)
+
+    async def metadata(self) -> Mapping[str, Any]:
+        """Return what the issuer publishes of itself. Raises AuthenticationError: 503."""
+        await self._fetch(lambda: self._age_s() > _FRESH_S)
+        self._require_fetched()
+        return self._metadata
+
+    def login_scopes(self, supported: Any) -> Sequence[str]:
+        """Return what a login asks for: what tokens must have, and of *supported* what brings the claims that are
+        read.
+        """
+        names = ("profile", self._groups_claim, *self._claims) if isinstance(supported, list) else ()
+        return list(dict.fromkeys(("openid", *self.scopes, *(name for name in names if name in supported))))
+
+    def http(self) -> httpx2.AsyncClient:
+        """Return the guarded client for requests to the issuer."""
+        return guarded_client(allow=self._allow, max_bytes=1024 * 1024, timeout_s=10.0)
+
+    async def _verified(self, token: str, **values: str) -> Mapping[str, Any]:
+        """Return the claims of *token*, which the issuer has signed, and which has *values*."""
+        key = await self._key(_header(token))
+        expected: dict[str, Any] = {"iss": self.issuer, **values, "exp": None, "sub": None}
+        options: dict[str, Any] = {name: {"essential": True, "value": value} for name, value in expected.items()}
+        try:
+            claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
+            JWTClaimsRegistry(now=lambda: int(time.time()), leeway=_LEEWAY_S, **options).validate(claims)
+        except (JoseError, ValueError, TypeError, RecursionError):
+            # What is wrong with it would help only an attacker.
+            raise AuthenticationError(_NOT_VALID) from None
+        subject = claims["sub"]
+        if not 0 < len(subject) <= _MAX_SUBJECT_CHARS or not subject.isprintable():
+            raise AuthenticationError("The subject of this token is not valid.")
+        return claims
+
+    def _caller(self, claims: Mapping[str, Any]) -> Caller:
         pairs = [(name, value) for name in self._claims for value in _values(claims, name)]
         return Caller(
-            f"{self.issuer}|{subject}",
+            f"{self.issuer}|{claims['sub']}",
             groups=frozenset(_values(claims, self._groups_claim)),
             claims=frozenset(pairs),
         )
@@ -135,13 +173,16 @@ class AccessTokens:
             # Also where the key is known: it may have been withdrawn since, however long no request came.
             await self._fetch(lambda: self._found(header) is None or self._age_s() > _FRESH_S)
             key = self._found(header)
+        self._require_fetched()
+        if key is None:
+            raise AuthenticationError(_NOT_VALID)
+        return key
+
+    def _require_fetched(self) -> None:
         if self._age_s() > _KEPT_S:
             raise AuthenticationError(
                 "The keys of the issuer cannot be fetched now. Try again later.", None, status=503
             )
-        if key is None:
-            raise AuthenticationError(_NOT_VALID)
-        return key
 
     def _age_s(self) -> float:
         return time.monotonic() - self._fetched_at_s
@@ -159,11 +200,11 @@ class AccessTokens:
             if not is_needed() or time.monotonic() - self._tried_at_s < _PAUSE_S:
                 return
             try:
-                async with client(allow=self._allow, max_bytes=1024 * 1024, timeout_s=10.0) as http:
+                async with self.http() as http:
                     document = await self._document(http)
                     response = await http.get(document["jwks_uri"])
                     response.raise_for_status()
-                    self._keys = _imported(response.json())
+                    self._keys, self._metadata = _imported(response.json()), document
                     self._fetched_at_s = time.monotonic()
             except Exception as error:
                 # A token of a key that is known stays valid for a day.

@@ -46,6 +46,8 @@ SOURCES = "TOOLCRIB_SOURCES"
 _REMOVED = {"in_process": "Remove it: WebAssembly runs in a process of its own, always."}
 _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store", "tasks", "pending")
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
+_SECRETS = (("tasks", "webhook_secret"), ("pending", "webhook_secret"), ("server", "client_secret"))
+"""Texts that are secrets of the server itself. The variables that override them are the secrets."""
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
 _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _PATHS = frozenset({"toolcrib_store_url", "toolcrib_store_key", "toolcrib_providers"})
@@ -256,6 +258,16 @@ class ServerTable(Strict):
     )
     scopes: list[str] = Field(default_factory=list[str], description="The scopes that a token must have, all of them.")
     groups_claim: str = Field(default="groups", description="The claim of tokens that lists the groups of a caller.")
+    client_id: str | None = Field(
+        default=None,
+        description="What the issuer knows this server as, so that people log in to the console there. They come back "
+        "to '/console/callback'.",
+    )
+    client_secret: str | None = Field(
+        default=None,
+        description="The secret of that client, if it has one, as a reference: '${env:NAME}', '${file:PATH}'.",
+        repr=False,
+    )
     grace_s: float = Field(
         default=10.0,
         ge=0,
@@ -797,11 +809,11 @@ class _Reader:
         if not isinstance(value, str):
             return value
         whole = _REFERENCE.fullmatch(value)
-        is_of_webhook = keys[0] in ("tasks", "pending") and keys[1:] == ("webhook_secret",)
-        if is_of_webhook and value == self._environ.get(f"TOOLCRIB_{keys[0]}_{keys[1]}".upper(), "").strip():
+        is_own = keys in _SECRETS
+        if is_own and value == self._environ.get(f"TOOLCRIB_{keys[0]}_{keys[1]}".upper(), "").strip():
             self._secrets[value] = None  # the variable that overrides the file is a place for the secret itself
             return value
-        is_secret = keys[0] in ("secret", "secrets") or is_of_webhook
+        is_secret = keys[0] in ("secret", "secrets") or is_own
         is_secret = is_secret or (keys[0] == "auth" and keys[2:] == ("client_secret",))
         if is_secret and (whole is None or whole["escaped"]):
             self._add(
@@ -809,7 +821,7 @@ class _Reader:
                 f"{display_path(keys)} is not a reference. The secret itself must not be in this file: write "
                 "'${env:NAME}' or '${file:PATH}'.",
             )
-        elif keys[0] in _WITH_REFERENCES or (keys[0] == "source" and keys[2:3] in (("headers",), ("env",))):
+        elif is_own or keys[0] in _WITH_REFERENCES or (keys[0] == "source" and keys[2:3] in (("headers",), ("env",))):
             return _REFERENCE.sub(lambda found: "${" if found["escaped"] else self._secret(found, keys), value)
         elif "${" in value:
             places = ", ".join(_WITH_REFERENCES)

@@ -74,6 +74,7 @@ class Provider:
                 "token_endpoint_auth_method": "client_secret_post",
                 "scope": "read write",
             },
+            {"client_id": "public", "redirect_uris": [redirect], "token_endpoint_auth_method": "none"},
         ]
         config = json.dumps({"lifetime_s": lifetime_s, "list": clients})
         self._process = subprocess.Popen(

@@ -21,6 +21,7 @@ from ..callers import CALLER, AuthenticationError, Callers, require_local
 from ..problems import Refused
 from ..throttle import TooManyTries
 from ..wire import encoded_path, header
+from .issuer import CALLBACK
 from .login import Login
 from .sessions import Sessions
 from .views import PAGES
@@ -63,7 +64,7 @@ class Console:
         self._sessions = Sessions(store)
         self._login = Login(callers.identify, self._sessions)
         self._pages = {(page.method, tuple(page.path.split("/"))): page for page in PAGES}
-        self._rooms = {path[1] for _, path in self._pages} | {"login", "logout", "static"}
+        self._rooms = {path[1] for _, path in self._pages} | {"login", "logout", "static", "console"}
 
     def takes(self, scope: Scope) -> bool:
         """Return whether the request of *scope* is for a page of the console."""
@@ -112,11 +113,13 @@ class Console:
             require_local(scope, self._callers.identify)
             if path == "/login":
                 return await self._login.answer(visit)
+            if path == CALLBACK:
+                return await self._login.come_back(visit)
             visit.session = await self._login.session(visit)
         except AuthenticationError as refused:
             raise Problem(refused.status, "Not let in", str(refused)) from None
         except TooManyTries as tries:
-            detail = f"Too many wrong keys came from this address. Try again in {tries.wait_s} seconds."
+            detail = f"Too many wrong keys or logins came from this address. Try again in {tries.wait_s} seconds."
             raise Problem(429, "Too many tries", detail) from None
         except StoreError as error:
             raise Problem(503, "Not available", str(error)) from None

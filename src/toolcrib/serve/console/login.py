@@ -1,4 +1,6 @@
-"""How people enter: by a link at their own computer, by a key, or by the identity that the host gives their browser."""
+"""How people enter: by a link at their own computer, a key, an issuer, or as the host knows their browser."""
+
+import re
 
 from starlette.responses import Response
 
@@ -7,10 +9,13 @@ from ..authentication import Authenticator
 from ..callers import AuthenticationError, Identify, identified, local_caller
 from ..throttle import Throttle
 from ..wire import encoded_path
+from .issuer import Issuers
 from .sessions import SESSION_AGE, THREAD, Session, Sessions
-from .visit import Answer, Problem, Visit, redirect, render
+from .visit import Answer, Problem, Visit, redirect, render, set_cookie
 
 _MAX_KEY_CHARS = 200
+_OWN_PATH = re.compile(r"/(?:[\w.%-][!-\[\]-~]{0,499})?", re.ASCII)
+"""No address of another server, as `//` or `/\\` would begin."""
 
 
 class Login:
@@ -21,6 +26,7 @@ class Login:
         self._sessions = sessions
         self._throttle = Throttle()
         self._keys = identify.keys if isinstance(identify, Authenticator) else None
+        self._issuers = Issuers(identify.issuers.values() if isinstance(identify, Authenticator) else (), sessions)
 
     async def session(self, visit: Visit) -> Session | None:
         """Return the session of the browser; None where it has none. Raises AuthenticationError and StoreError."""
@@ -31,9 +37,9 @@ class Login:
             caller = await _at_browser(self._identify, visit)
             # A host that knows its browsers needs no login here; the session is what its forms are of.
             return session if session is not None and session.caller == caller else None
-        if session is None or session.key_id is None:
+        if session is None or session.by is None or session.by in self._issuers:
             return session
-        key = None if self._keys is None else await self._keys.get(session.key_id)
+        key = None if self._keys is None else await self._keys.get(session.by)
         return None if key is None or key.principal != session.caller.principal else session
 
     async def enter(self, visit: Visit) -> Answer:
@@ -48,24 +54,37 @@ class Login:
 
     async def answer(self, visit: Visit) -> Answer:
         """Return the answer at `/login`."""
-        link = visit.request.query_params.get("link")
+        query = visit.request.query_params
+        link, issuer = query.get("link"), query.get("issuer")
         if visit.request.method == "POST":
             return await self._enter_by_key(visit)
         if link is None or self._identify is not local_caller:
-            return self.page(visit) if await self.session(visit) is None else redirect(visit, "/")
+            if await self.session(visit) is not None:
+                return redirect(visit, _goal(visit))
+            return self.page(visit) if issuer is None else await self._issuers.begin(visit, issuer, _goal(visit))
         session = await self._sessions.follow_link(link, visit.base_url)
         if session is None:
             raise Problem(410, "This link was used, or is too old", "Make a new one: toolcrib console")
         return await self._begin(visit, session.caller, None)
 
-    def page(self, visit: Visit) -> Response:
-        """Return the page that asks who is there."""
-        return render(visit, "login.html", 401, by_key=self._keys is not None, is_local=self._identify is local_caller)
+    async def come_back(self, visit: Visit) -> Answer:
+        """Return the answer to a browser that an issuer sends here."""
+        async with self._throttle.trying(_address(visit)):
+            caller, issuer, goal = await self._issuers.finish(visit)
+        answer = await self._begin(visit, caller, issuer, goal)
+        self._issuers.forget(visit, answer)
+        return answer
+
+    def page(self, visit: Visit, message: str | None = None) -> Response:
+        """Return the page that asks who is there; *message* says what was wrong with a key."""
+        goal, by_key = _goal(visit), self._keys is not None
+        ways = {"is_local": self._identify is local_caller, "by_key": by_key, "issuers": self._issuers.links(goal)}
+        return render(visit, "login.html", 401, **ways, goal=goal, message=message)
 
     async def end(self, visit: Visit) -> Response:
         await self._sessions.end(visit.cookie)
         answer = redirect(visit, "/login")
-        answer.delete_cookie(visit.cookie_name, path="/", secure=visit.origin.startswith("https:"), httponly=True)
+        set_cookie(visit, answer, visit.cookie_name, "", SESSION_AGE * 0)
         return answer
 
     async def _enter_by_key(self, visit: Visit) -> Response:
@@ -74,36 +93,40 @@ class Login:
         if self._keys is None:
             raise Problem(404, "Not found", "This server is not entered by a key.")
         if not isinstance(text, str) or not 0 < len(text := text.strip()) <= _MAX_KEY_CHARS:
-            return self._refused(visit, "Enter a key: toolcrib_...")
-        address = (visit.request.scope.get("client") or ("",))[0]
+            return self.page(visit, "Enter a key: toolcrib_...")
         try:
-            async with self._throttle.trying(address):
+            async with self._throttle.trying(_address(visit)):
                 key = await self._keys.find(text)
                 if key is None:
                     raise AuthenticationError("There is no such key, or it has expired or was revoked.")
         except AuthenticationError as refused:
-            return self._refused(visit, str(refused))
-        return await self._begin(visit, key.caller, key.id)
+            return self.page(visit, str(refused))
+        return await self._begin(visit, key.caller, key.id, _goal(visit))
 
-    def _refused(self, visit: Visit, message: str) -> Response:
-        return render(visit, "login.html", 401, by_key=True, is_local=False, message=message)
-
-    async def _begin(self, visit: Visit, caller: Caller, key_id: str | None, to: str = "/") -> Response:
+    async def _begin(self, visit: Visit, caller: Caller, by: str | None, to: str = "/") -> Response:
         """Return the answer that makes this browser the one of *caller*, at an address without a secret."""
         if visit.cookie:
             await self._sessions.end(visit.cookie)
-        token = await self._sessions.begin(caller, visit.base_url, key_id=key_id)
+        token = await self._sessions.begin(caller, visit.base_url, by=by)
         answer = redirect(visit, to)
-        answer.set_cookie(
-            visit.cookie_name,
-            token,
-            max_age=int(SESSION_AGE.total_seconds()),
-            path="/",
-            secure=visit.origin.startswith("https:"),
-            httponly=True,
-            samesite="lax",
-        )
+        set_cookie(visit, answer, visit.cookie_name, token, SESSION_AGE)
         return answer
+
+
+def _goal(visit: Visit) -> str:
+    """Return where a login leads: the page that was asked for, or that a form or link names, if it is one of ours."""
+    request = visit.request
+    if (path := encoded_path(request.scope)) == "/login":
+        path = str(visit.form.get("to") or request.query_params.get("to"))
+    elif request.method not in ("GET", "HEAD"):
+        path = "/"
+    elif query := request.url.query:
+        path += f"?{query}"
+    return path if _OWN_PATH.fullmatch(path) else "/"
+
+
+def _address(visit: Visit) -> str:
+    return (visit.request.scope.get("client") or ("",))[0]
 
 
 async def _at_browser(identify: Identify, visit: Visit) -> Caller:

@@ -4,6 +4,7 @@ A browser has a token of 256 random bits in a cookie. The store has its hash, an
 """
 
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from ...store.tables import Schema, Sealed, decode_bytes, decode_name, decode_ti
 
 SESSION_AGE = timedelta(hours=12)
 LINK_AGE = timedelta(minutes=5)
+FLOW_AGE = timedelta(minutes=10)
 THREAD = "console"
 """The thread of the calls that a person makes by hand."""
 
@@ -46,11 +48,11 @@ _FIND = TABLE.select().where(TABLE.c.id == bindparam("id"))
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser in which *caller* has logged in, at the server of *origin*, by the key *key_id* if it was one."""
+    """A browser in which *caller* has logged in, at the server of *origin*, *by* a key's id, or an issuer."""
 
     caller: Caller
     origin: str
-    key_id: str | None
+    by: str | None
     expires_at: datetime
 
 
@@ -67,11 +69,11 @@ class Sessions:
         return f"{base_url}/login?link={token}"
 
     async def begin(
-        self, caller: Caller, origin: str, *, key_id: str | None = None, expires_at: datetime | None = None
+        self, caller: Caller, origin: str, *, by: str | None = None, expires_at: datetime | None = None
     ) -> str:
         """Return the token of a new session."""
         latest = datetime.now(UTC) + SESSION_AGE
-        return await self._add(Session(caller, origin, key_id, min(expires_at or latest, latest)), "session")
+        return await self._add(Session(caller, origin, by, min(expires_at or latest, latest)), "session")
 
     async def find(self, token: str, origin: str) -> Session | None:
         """Return the session with *token* at the server of *origin*; None where there is none. Raises StoreError."""
@@ -86,14 +88,33 @@ class Sessions:
     async def end(self, token: str) -> None:
         await self._remove(_id("session", token))
 
-    async def _add(self, session: Session, kind: str) -> str:
-        token = token_urlsafe(32)
+    def sealed(self, data: Mapping[str, str], origin: str) -> str:
+        """Return *data* for a cookie of the server of *origin*: before a login, nothing is stored."""
+        content = {**data, "until": encode_time(datetime.now(UTC) + FLOW_AGE)}
+        envelope = self._store.keys.seal(json.dumps(content).encode(), "login", origin)
+        return urlsafe_b64encode(envelope).decode().rstrip("=")
+
+    def unsealed(self, text: str, origin: str) -> Mapping[str, str] | None:
+        """Return the data of `sealed`, for ten minutes; None where there is none."""
+        try:
+            content = json.loads(self._store.keys.unseal(urlsafe_b64decode(f"{text}=="), "login", origin))
+        except (StoreError, ValueError):
+            return None
+        return content if content["until"] > encode_time(datetime.now(UTC)) else None
+
+    async def use(self, state: str) -> bool:
+        """Return whether *state*, of a login that is open for ten minutes, was never used before."""
+        return await self._add(Session(Caller(), "", None, datetime.now(UTC) + FLOW_AGE), "state", state) != ""
+
+    async def _add(self, session: Session, kind: str, token: str = "") -> str:
+        """Store *session* under *token*, else a new one. Returns it; "" where there is such a row already."""
+        token = token or token_urlsafe(32)
         caller = session.caller
         data = {
             "groups": sorted(caller.groups),
             "claims": sorted(caller.claims),
             "origin": session.origin,
-            "key": session.key_id,
+            "key": session.by,
         }
         row: dict[str, Any] = {
             "id": _id(kind, token),
@@ -102,12 +123,14 @@ class Sessions:
         }
         row["envelope"] = self._store.keys.seal(json.dumps(data).encode(), *_of_session(row))
 
-        def insert(connection: Connection) -> None:
+        def insert(connection: Connection) -> bool:
             connection.execute(TABLE.delete().where(TABLE.c.expires_at <= encode_time(datetime.now(UTC))))
-            connection.execute(TABLE.insert(), row)
+            is_new = connection.execute(_FIND, {"id": row["id"]}).one_or_none() is None
+            if is_new:
+                connection.execute(TABLE.insert(), row)
+            return is_new
 
-        await self._store.transact(insert)
-        return token
+        return token if await self._store.transact(insert) else ""
 
     async def _remove(self, id: str) -> RowMapping | None:  # noqa: A002
         def remove(connection: Connection) -> RowMapping | None:

@@ -4,6 +4,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -228,6 +229,12 @@ def fragment(visit: Visit, template: str, **values: Any) -> str:
 def redirect(visit: Visit, path: str) -> Response:
     """Return the answer that leads to *path* of the console, as after a change."""
     return RedirectResponse(f"{visit.root}{path}", 303)
+
+
+def set_cookie(visit: Visit, answer: Response, name: str, value: str, age: timedelta) -> None:
+    """Have the browser keep *value* for *age*, out of reach for scripts; without an age, forget it."""
+    secure, age_s = visit.origin.startswith("https:"), int(age.total_seconds())
+    answer.set_cookie(name, value, max_age=age_s, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def _receiving(body: bytes, receive: Receive) -> Receive:
