@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
+DOCS := $(VENV)/.docs
 SOURCES := examples
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run demo test test-all pictures nightly check bench fmt clean
+.PHONY: run demo test test-all docs pictures nightly check bench fmt clean
 
 run: $(READY)  ## the MCP server on the example tools
 	@$(BIN)/toolcrib serve $(SOURCES)
@@ -22,6 +23,10 @@ test: $(COMPILED)  ## what every change must pass
 
 test-all: $(READY)  ## the rest: browsers, PostgreSQL, node clients, frameworks, wheels in clean environments
 	@$(BIN)/python -m pytest -m "full and not nightly" -n 2 --dist loadgroup
+
+docs: $(DOCS)  ## the site of the documentation, in build/docs, a folder a version
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	@echo "Built build/docs. To see it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs"
 
 pictures: $(READY)  ## of the console, for the documentation: by the story that walks through it
 	@PICTURES=$(CURDIR)/docs/images $(BIN)/python -m pytest -q tests/stories/test_monday.py
@@ -56,6 +61,10 @@ $(READY): pyproject.toml constraints.txt
 	  $(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group dev; \
 	fi
 	@touch $(READY)
+
+$(DOCS): $(READY)
+	@$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt --group docs
+	@touch $(DOCS)
 
 # Once, not in each process: tests start many, some of which write no bytecode. Each half of the tests takes one processor.
 $(COMPILED): $(READY) $(shell find src tests -name '*.py')

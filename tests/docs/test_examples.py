@@ -37,7 +37,7 @@ from ..ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 CONTINUED = 'python title="continued"'
-TAGS = {"python", CONTINUED, "text", "console", "sh", "json", "toml", "yaml", "pyi"}
+TAGS = {"python", CONTINUED, "text", "console", "sh", "json", "toml", "yaml"}
 PATIENCE_S = 120
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")

@@ -35,14 +35,7 @@ _PLACEHOLDER_KEY = "none"
 
 
 class _OpenAI(SdkModel["AsyncOpenAI"]):
-    """What OpenAI's two APIs have in common. Both classes implement `toolcrib.agent.Model`.
-
-    Without *api_key* and *base_url* the SDK takes OPENAI_API_KEY and OPENAI_BASE_URL; with *base_url* the key may be
-    missing, as your own server needs none. *options* are more parameters of the request, as OpenAI or the other server
-    names them (`{"temperature": 0}`); one that is None is not sent. *timeout_s* is for one request, *max_retries* are
-    the SDK's own for connection errors, limits and 5xx. *client* replaces all of these: a client, which its owner
-    closes, or a function that makes one for each event loop.
-    """
+    """What OpenAI's two APIs have in common. Both classes implement `toolcrib.agent.Model`."""
 
     _package = "openai"
     _key_variables = ("OPENAI_API_KEY",)
@@ -119,7 +112,7 @@ class _OpenAI(SdkModel["AsyncOpenAI"]):
 
 
 class OpenAIChat(_OpenAI):
-    __doc__ = f"A model behind Chat Completions, OpenAI's or another server's.\n{_OpenAI.__doc__}"
+    """A model behind Chat Completions, OpenAI's or another server's. It takes what `OpenAIResponses` takes."""
 
     _provider: ClassVar[str] = "openai"
     _format: ClassVar[Any] = openai
@@ -131,7 +124,13 @@ class OpenAIChat(_OpenAI):
 
 
 class OpenAIResponses(_OpenAI):
-    __doc__ = f"A model behind OpenAI's Responses.\n{_OpenAI.__doc__}"
+    """A model behind OpenAI's Responses.
+
+    Without *api_key* and *base_url* the SDK takes OPENAI_API_KEY and OPENAI_BASE_URL; with *base_url* the key may be
+    missing. *options* are more parameters of the request, as the server names them (`{"temperature": 0}`); one that is
+    None is not sent. *timeout_s* is for one request, *max_retries* are the SDK's own for connection errors, limits and
+    5xx. *client* replaces all of these: a client, which its owner closes, or a function that makes one for each loop.
+    """
 
     _provider: ClassVar[str] = "responses"
     _format: ClassVar[Any] = openai_responses

@@ -225,3 +225,4 @@ class CallFinished:
 
 
 RunEvent = TextDelta | CallStarted | CallEvent | CallFinished
+"""What a streamed run yields before its outcome."""

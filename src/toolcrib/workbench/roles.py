@@ -12,6 +12,7 @@ from ..schema.declared import require_fields
 from .rules import Names
 
 Right = Literal["calls:all", "keys", "sources", "tasks"]
+"""What members of a role may see or change beyond what is their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
