@@ -278,7 +278,7 @@ async def test_an_id_token_that_is_not_of_this_login_lets_nobody_in(
         ({"access_token": "a" * 20, "token_type": "Bearer"}, 401),
         ({"access_token": "a" * 20, "token_type": "Bearer", "id_token": 5}, 401),
         ({"error": "invalid_grant", "error_description": "<script>secret"}, 401),
-        ({"error": "<script>secret"}, 502),
+        ({"error": "invalid_client", "error_description": "<script>secret"}, 502),
         (["<script>secret"], 502),
     ],
 )

@@ -64,8 +64,8 @@ class Issuers:
         tokens, state = self._tokens.get(login.get("issuer", "")), query.get("state", "")
         is_begun = hmac.compare_digest(state.encode(errors="replace"), login.get("state", "").encode())
         if tokens is None or not is_begun or not await self._sessions.use(state):
-            message = "This login was begun in another browser, was used already, or is more than ten minutes old."
-            raise AuthenticationError(f"{message} Log in again.", status=400)
+            message = "This login is of another browser, was used, or is over ten minutes old. Log in again."
+            raise AuthenticationError(message, status=400)
         answers: list[Mapping[str, Any]] = []
         flow, scopes = await _flow(tokens, login["nonce"], answers)
         try:
@@ -73,12 +73,8 @@ class Issuers:
             if (code := query.get("error")) is not None:
                 reason = f": {code}" if _CODE.fullmatch(code) else ""
                 raise AuthenticationError(f"{flow.name} did not let you in{reason}. Log in again.", status=403)
-            grant = await flow.exchange_code(
-                query.get("code", ""),
-                redirect_uri=f"{visit.base_url}{CALLBACK}",
-                verifier=login["verifier"],
-                scopes=scopes,
-            )
+            asked = {"redirect_uri": f"{visit.base_url}{CALLBACK}", "verifier": login["verifier"]}
+            grant = await flow.exchange_code(query.get("code", ""), **asked, scopes=scopes)
         except FlowError as error:
             raise _refusal(error) from None
         if absent := [scope for scope in tokens.scopes if scope not in grant.scopes]:
@@ -116,7 +112,8 @@ async def _flow(tokens: "AccessTokens", nonce: str, answers: list[Mapping[str, A
 
 def _refusal(error: FlowError) -> AuthenticationError:
     is_wrong = error.error in ("invalid_grant", "foreign")
-    return AuthenticationError(f"{error} Log in again.", status=401 if is_wrong else 502)
+    advice = "Log in again." if is_wrong else "Try again later, or ask the operator."
+    return AuthenticationError(f"{error} {advice}", status=401 if is_wrong else 502)
 
 
 def _cookie(visit: Visit) -> str:
