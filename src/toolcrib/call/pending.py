@@ -221,8 +221,9 @@ class PendingCalls:
         """
         page, principal = getattr(self.store, "page", self._page), None if of_others else caller.principal
         visible: list[Pending] = []
+        count = _AT_ONCE if of_others else min(limit, _AT_ONCE)  # their own, they all see
         for _ in range(0, MAX_LOOKED_AT, _AT_ONCE):
-            entries = await page(after, _AT_ONCE, now=self.clock(), principal=principal)
+            entries = await page(after, count, now=self.clock(), principal=principal)
             if not entries:
                 return visible, None
             for place, pending in entries:

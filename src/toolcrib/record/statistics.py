@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, case, func, select
 from ..store.tables import decode_name, decode_time, encode_name, encode_time
 from .calls import REPAIRED
 
-_MAX_ROWS = 200
+_MAX_ROWS = 50
 """The most tools, rules and repaired arguments that are listed: those with the most calls."""
 
 
@@ -63,17 +63,17 @@ def _tools(connection: Connection, calls: Table, where: list[Any]) -> list[dict[
         .order_by(func.count().desc(), fields.tool)
         .limit(_MAX_ROWS)
     )
+    rows = connection.execute(sums).mappings().fetchall()
     place = func.row_number().over(partition_by=fields.tool, order_by=fields.duration_us).label("place")
     size = func.count().over(partition_by=fields.tool).label("size")
-    ranked = (
-        select(fields.tool, fields.duration_us, place, size).where(*where, fields.duration_us.is_not(None)).subquery()
-    )
+    timed = (fields.duration_us.is_not(None), fields.tool.in_([row["tool"] for row in rows]))
+    ranked = select(fields.tool, fields.duration_us, place, size).where(*where, *timed).subquery()
     limits = {name: (ranked.c.place * 100 > ranked.c.size * share) for name, share in (("p50_s", 50), ("p95_s", 95))}
     slower = (func.min(case((is_over, ranked.c.duration_us))).label(name) for name, is_over in limits.items())
     durations = select(ranked.c.tool, *slower).group_by(ranked.c.tool)
     times: dict[str, Mapping[Any, Any]] = {row["tool"]: row for row in connection.execute(durations).mappings()}
     tools: list[dict[str, Any]] = []
-    for row in connection.execute(sums).mappings():
+    for row in rows:
         time = times.get(row["tool"], {})
         seconds = {name: None if time.get(name) is None else int(time[name]) / 1e6 for name in limits}
         counts = {name: int(row[name]) for name in ("calls", "errors", "repaired")}
