@@ -8,7 +8,7 @@ DOCS := $(VENV)/.docs
 SOURCES := examples
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run demo test test-all docs pictures nightly check bench fmt clean
+.PHONY: run demo test test-all docs pictures nightly check bench release fmt clean
 
 run: $(READY)  ## the MCP server on the example tools
 	@$(BIN)/toolcrib serve $(SOURCES)
@@ -44,6 +44,10 @@ check: $(READY)  ## style, types, floors, the budgets of the house
 bench: $(READY)  ## side by side with peers; writes benchmarks/results.md; then ten minutes of clients
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/soak.py
+
+release: $(READY)  ## into dist: sdist and wheel, built twice and compared, an SBOM, checksums; tried with each Python
+	@$(BIN)/python scripts/release.py
+	@RELEASE_DIST=$(CURDIR)/dist $(BIN)/python -m pytest tests/packaging/test_wheel.py
 
 fmt: $(READY)
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format -q .

@@ -22,19 +22,20 @@ def main() -> None:
     parser.add_argument("--dist", type=Path, help="where the wheel is or comes; FOLDER/dist")
     parser.add_argument("--extra", action="append", default=[], help="an extra of Toolcrib")
     parser.add_argument("--with", action="append", default=[], dest="packages", help="another package")
+    parser.add_argument("--python", default=sys.executable, help="the Python of the environment; this one")
     parser.add_argument("--alone", action="store_true", help="without Toolcrib: only the packages of --with")
     parser.add_argument("--lowest", action="store_true", help="the lowest versions that pyproject.toml allows")
     parser.add_argument("--free", action="store_true", help="other versions than those of constraints.txt")
     asked = parser.parse_args()
     if asked.alone:
-        install(asked.folder / "env", asked.packages, asked.lowest, asked.free)
+        install(asked.folder / "env", asked.packages, asked)
         return
     wheel = built(asked.dist or asked.folder / "dist")
     extras = f"[{','.join(asked.extra)}]" if asked.extra else ""
     packages = [f"toolcrib{extras} @ {wheel.resolve().as_uri()}", *asked.packages]
     if asked.lowest:
         packages += required(asked.extra)
-    install(asked.folder / "env", packages, asked.lowest, asked.free)
+    install(asked.folder / "env", packages, asked)
     print(asked.folder / "env")
 
 
@@ -57,11 +58,11 @@ def required(extras: list[str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def install(env: Path, packages: list[str], lowest: bool, free: bool) -> None:
-    constraints = [] if free else ["-c", REPOSITORY / "constraints.txt"]
-    versions = ["--resolution", "lowest-direct"] if lowest else constraints
+def install(env: Path, packages: list[str], asked: argparse.Namespace) -> None:
+    constraints = [] if asked.free else ["-c", REPOSITORY / "constraints.txt"]
+    versions = ["--resolution", "lowest-direct", "--only-binary", ":all:"] if asked.lowest else constraints
     uv = find_uv_bin()
-    run(uv, "venv", "-q", "--python", sys.executable, env)
+    run(uv, "venv", "-q", "--python", asked.python, env)
     run(uv, "pip", "install", "-q", "--python", env / "bin" / "python", *versions, *packages)
 
 

@@ -1,6 +1,7 @@
 """The wheel: what is in it, and that it works where nothing else is installed, alone and with each extra."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -461,6 +462,25 @@ def test_its_extras_work_with_the_lowest_versions_they_allow(clean_env: CleanEnv
     named = [line for line in PROJECT["optional-dependencies"].items() if line[0] in EXTRAS.keys() - {"all", "serve"}]
     require_lowest([line for _, lines in named for line in lines], programs, run)
     check_all(programs, run)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("versions", ["--lowest", "--free"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_each_extra_works_with_each_python(python: str, versions: str, clean_env: CleanEnv, run: Run) -> None:
+    programs = clean_env("--python", interpreter(python), versions, "--extra", "all")
+    assert output(run(programs, "python", "-W", "error", "tools.py")) == TOOLS_OUTPUT
+    check_all(programs, run)
+
+
+def interpreter(version: str) -> str:
+    """Return the Python of *version*: on the path, or beside the one that runs this, as pyenv has them."""
+    beside = Path(sys.base_prefix).parent.glob(f"{version}.*/bin/python3")
+    for program in (shutil.which(f"python{version}"), *map(str, beside)):
+        show = [program or "", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        if program and subprocess.run(show, capture_output=True, text=True).stdout == f"{version}\n":
+            return program
+    pytest.skip(f"there is no Python {version} here")
 
 
 def require_lowest(lines: list[str], programs: Path, run: Run) -> None:
