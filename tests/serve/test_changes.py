@@ -14,12 +14,12 @@ import mcp_types as wire
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.server.session import ServerSession
 
 from toolcrib import Crib, Tool, tool
 from toolcrib.serve import local_caller, server
 from toolcrib.serve.callers import Callers
 from toolcrib.serve.changes import following
+from toolcrib.serve.protocol.sessions import HttpSession
 
 from .serving import served
 
@@ -297,13 +297,13 @@ async def test_several_clients_are_notified_and_those_that_have_left_are_forgott
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sessions: weakref.WeakSet[Any] = weakref.WeakSet()
-    begin = ServerSession.__init__
+    begin = HttpSession.__init__
 
-    def noted(self: ServerSession, *args: Any, **kwargs: Any) -> None:
+    def noted(self: HttpSession, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         sessions.add(self)
 
-    monkeypatch.setattr(ServerSession, "__init__", noted)
+    monkeypatch.setattr(HttpSession, "__init__", noted)
     crib = Crib([add])
     async with served(crib) as url:
         async with connected(url, "2025-11-25") as old, connected(url, NEW) as new, connected(url, NEW) as other:
@@ -348,7 +348,7 @@ def test_a_change_after_the_loop_of_a_server_has_gone_is_a_change_like_any_other
 
 async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(caplog: pytest.LogCaptureFixture) -> None:
     class Gone:
-        followed, closing = frozenset[str](), list[Any]()
+        followed, closing = frozenset[str](), dict[str, Any]()
 
         async def send_notification(self, _: object) -> None:
             raise OSError("the line is dead")

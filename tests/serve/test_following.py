@@ -162,7 +162,7 @@ class Session:
     """A connection; `noticed` is set by the notices that it takes, and where *is_stuck*, it takes none."""
 
     def __init__(self, *, is_stuck: bool = False) -> None:
-        self.followed, self.closing = set[str](), list[Any]()
+        self.followed, self.closing = set[str](), dict[str, Any]()
         self.is_stuck, self.noticed = is_stuck, asyncio.Event()
 
     async def send_notification(self, _: object) -> None:

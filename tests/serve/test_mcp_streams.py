@@ -5,17 +5,18 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import httpx2
-import mcp_types as wire
 import pytest
 from mcp import Client
-from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage
 
 from toolcrib import Crib, tool
-from toolcrib.serve import close_stream, mcp_streams
-from toolcrib.serve.mcp_streams import EventMemory, SessionEvents
+from toolcrib.serve import close_stream
+from toolcrib.serve.protocol import sessions
+from toolcrib.serve.protocol.reply import Reply
+from toolcrib.serve.protocol.session import Session as State
+from toolcrib.serve.protocol.sessions import EventMemory, HttpSession, Stream
 
 from .serving import served
 
@@ -120,104 +121,170 @@ async def test_a_tool_can_let_go_of_the_connection_and_the_client_comes_back_for
     assert can == [True, False]
 
 
-def answer(text: str) -> wire.JSONRPCResponse:
-    return wire.JSONRPCResponse(jsonrpc="2.0", id="1", result={"text": text})
+def kept(memory: EventMemory, owner: str | None = None) -> tuple[HttpSession, Stream]:
+    """A session without its server, and the stream of a request of it."""
+    session = HttpSession(cast(Any, None), "s", owner, State(), memory)
+    return session, Stream(session)
 
 
-def notice(method: str) -> wire.JSONRPCNotification:
-    return wire.JSONRPCNotification(jsonrpc="2.0", method=method)
+class Sent(Reply):
+    """A reply, and what was sent of it."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+        async def send(part: Any) -> None:
+            self.parts.append(part.get("body", b""))
+
+        super().__init__(send)
+
+    def events(self) -> list[tuple[str, str]]:
+        """The ids and messages."""
+        frames = b"".join(self.parts).decode().split("\r\n\r\n")
+        fields = [dict(line.split(": ", 1) for line in frame.split("\r\n")) for frame in frames if "data" in frame]
+        return [(of["id"], of["data"]) for of in fields]
 
 
-class Stored(SessionEvents):
-    """The events of a session, and what is sent again of them: ids, and messages as they are written."""
-
-    async def replayed(self, last: str) -> tuple[list[tuple[str, str]], str | None]:
-        sent: list[tuple[str, str]] = []
-
-        async def send(event: EventMessage) -> None:
-            sent.append((event.event_id or "", written(event.message)))
-
-        async with asyncio.timeout(60):
-            return sent, await self.replay_events_after(last, send)
-
-
-def written(message: Any) -> str:
-    return message.model_dump_json(by_alias=True, exclude_unset=True)
+async def again(stream: Stream, position: int) -> list[tuple[str, str]]:
+    reply = Sent()
+    await stream.send_again(reply, position)
+    return reply.events()
 
 
 async def test_what_is_sent_again_is_what_came_after_on_that_stream_as_it_was() -> None:
-    events = Stored(EventMemory())
-    failed = wire.JSONRPCError(jsonrpc="2.0", id=2, error=wire.ErrorData(code=1, message="no"))
-    first = await events.store_event("1", None)
-    other = await events.store_event("2", None)
-    second = await events.store_event("1", notice("one"))
-    end = await events.store_event("2", failed)
-    waiting = asyncio.create_task(events.replayed(second))
-    await asyncio.sleep(0)  # it waits now, since what came is no answer
-    third = await events.store_event("1", notice("two"))
-    last = await events.store_event("1", answer("mine"))
-    expected = [(third, written(notice("two"))), (last, written(answer("mine")))]
-    assert await waiting == (expected, None)
-    assert await events.replayed(first) == ([(second, written(notice("one"))), *expected], None)
-    assert await events.replayed(other) == ([(end, written(failed))], None)
-    assert await events.replayed(last) == ([], None)
-    for unknown in ("999", "0", "", "x", "-1", "9" * 5000):
-        assert await events.replayed(unknown) == ([], None)
-
-
-async def test_the_stream_of_notices_goes_on_after_what_came_meanwhile() -> None:
-    events = Stored(EventMemory())
-    first = await events.store_event(GET_STREAM_KEY, notice("one"))
-    # An answer on the stream of notices is one that another stream was to bring: the stream does not end with it.
-    second = await events.store_event(GET_STREAM_KEY, answer("late"))
-    third = await events.store_event(GET_STREAM_KEY, notice("two"))
-    expected = [(second, written(answer("late"))), (third, written(notice("two")))]
-    assert await events.replayed(first) == (expected, GET_STREAM_KEY)
-    assert await events.replayed(second) == (expected[1:], GET_STREAM_KEY)
+    session, one = kept(EventMemory())
+    other = Stream(session)
+    one.reply = lost = Sent()
+    await one.prime()
+    await other.write(b"theirs")
+    await one.write(b"one")
+    one.reply = None
+    await one.write(b"two")
+    await one.end(b"mine")
+    assert lost.events() == [("1", ""), ("3", "one")]
+    assert await again(one, 1) == [("3", "one"), ("4", "two"), ("5", "mine")]
+    assert await again(one, 3) == [("4", "two"), ("5", "mine")]
+    assert await again(one, 5) == []
+    assert await again(other, 0) == [("2", "theirs")]
+    await one.write(b"late")  # nothing comes after the answer
+    assert await again(one, 5) == []
 
 
 async def test_who_has_the_most_to_be_sent_again_loses_their_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_streams, "_MAX_BYTES", 10 * mcp_streams._EVENT_BYTES)
+    monkeypatch.setattr(sessions, "_MAX_BYTES", 10 * sessions._EVENT_BYTES)
     memory = EventMemory()
-    alice = Stored(memory, "alice")
-    start = await alice.store_event("1", None)
-    await alice.store_event("1", answer("mine"))
-    for session in [Stored(memory, "eve") for _ in range(5)]:  # she has many sessions, and they are one share
+    alice, stream = kept(memory, "alice")
+    await stream.write(b"one")
+    await stream.end(b"mine")
+    for _, of_eve in [kept(memory, "eve") for _ in range(5)]:  # she has many sessions, and they are one share
         for _ in range(5):
-            await session.store_event("1", notice("x" * 200))
+            await of_eve.write(b"x" * 200)
     assert [*alice.events] == [1, 2]
-    assert [json.loads(message)["result"] for _, message in (await alice.replayed(start))[0]] == [{"text": "mine"}]
+    assert await again(stream, 1) == [("2", "mine")]
 
 
 async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = EventMemory()
-    one, other = Stored(memory), Stored(memory)
-    first = await one.store_event("1", None)
-    await one.store_event("1", answer("mine"))
+    _, large = kept(memory)
     # Too large to be kept: then that is what is sent, and of a notice nothing.
-    start = await other.store_event("1", None)
-    await other.store_event("1", notice("x" * 2**20))
-    await other.store_event("1", answer("x" * 2**20))
-    [(_, lost)], _ = await other.replayed(start)
+    await large.write(b"x" * (2**20 + 1))
+    await large.end(b'{"jsonrpc":"2.0","id":"1","result":{"text":"%b"}}' % (b"x" * 2**20))
+    [(_, text)] = await again(large, 0)
     reason = "The stream of this request was lost, and the answer was too large to be kept."
-    assert json.loads(lost) == {"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": reason}}
-    monkeypatch.setattr(mcp_streams, "_EVENT_BYTES", 0)
-    monkeypatch.setattr(mcp_streams, "_MAX_BYTES", 700)
-    memory, others = EventMemory(), other
-    one, other = Stored(memory), Stored(memory)
-    first = await one.store_event("1", None)
-    await one.store_event("1", answer("mine"))
-    assert len(others.events) == 3
-    await other.store_event("1", answer("y" * 300))
-    assert [*one.events] == [1, 2]
-    await other.store_event("1", answer("y" * 300))
-    assert ([*one.events], await one.replayed(first)) == ([], ([], None))
+    assert json.loads(text) == {"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": reason}}
+    monkeypatch.setattr(sessions, "_EVENT_BYTES", 0)
+    monkeypatch.setattr(sessions, "_MAX_BYTES", 700)
+    memory = EventMemory()
+    (one, first), (other, second) = kept(memory), kept(memory)
+    await first.write(b"x" * 50)
+    await second.write(b"y" * 350)
+    assert [*one.events] == [1]
+    await second.write(b"y" * 350)
+    assert ([*one.events], await again(first, 0)) == ([], [])
     # What went is no longer counted: after another that makes room for itself, there is room for a small one.
-    await other.store_event("1", answer("y" * 300))
+    await second.write(b"y" * 350)
     before = len(other.events)
-    await other.store_event("1", None)
+    await second.write(b"")
     assert len(other.events) == before + 1
     later_s = monotonic() + 1000
-    monkeypatch.setattr(mcp_streams, "monotonic", lambda: later_s)
-    await one.store_event("1", None)
+    monkeypatch.setattr(sessions, "monotonic", lambda: later_s)
+    await first.write(b"")
     assert (len(one.events), len(other.events)) == (1, 0)
+
+
+async def test_a_stream_of_notices_is_taken_up_again_and_the_one_before_it_ends() -> None:
+    crib = Crib([])
+    async with served(crib) as url, httpx2.AsyncClient(timeout=60) as http, asyncio.timeout(60):
+        session = await Session(http, url).open()
+        async with http.stream("GET", url, headers=session.headers) as first:
+            assert (await http.get(url, headers=session.headers)).status_code == 409
+            coming = events(first)
+            crib.prompts.add(by_name)
+            last = (await anext(coming))["id"]
+            async with http.stream("GET", url, headers={**session.headers, "Last-Event-ID": last}) as second:
+                assert [event async for event in coming] == []
+                crib.prompts.remove("by_name")
+                rest = events(second)
+                event = await anext(rest)
+                assert json.loads(event["data"])["method"] == "notifications/prompts/list_changed"
+                ended = await http.delete(url, headers=session.headers)
+                assert (ended.status_code, [each async for each in rest]) == (200, [])
+        assert (await http.get(url, headers=session.headers)).status_code == 404
+
+
+def by_name(name: str) -> str:
+    """Greet somebody."""
+    return name
+
+
+async def test_a_call_is_cancelled_by_its_client_and_not_by_a_lost_stream() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "done"
+
+    async with session_with(wait) as session, asyncio.timeout(60):
+        await session.open()
+        last = await session.lose(name="wait", arguments={})
+        assert not ended.is_set()
+        waiting = asyncio.create_task(session.resume(last))
+        cancelled = request(None, "notifications/cancelled", requestId=1)
+        assert (await session.http.post(session.url, json=cancelled, headers=session.headers)).status_code == 202
+        await ended.wait()
+        [answer] = await waiting
+        assert json.loads(answer["data"])["error"]["code"] == -32800
+        began.clear()
+        ended.clear()
+        posting = asyncio.create_task(session.lose(name="wait", arguments={}))
+        await began.wait()
+        assert (await session.http.delete(session.url, headers=session.headers)).status_code == 200
+        await ended.wait()  # a session that ends takes its calls with it
+        posting.cancel()
+
+
+async def test_an_idle_session_ends_and_one_with_an_open_stream_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_SWEEP_INTERVAL_S", 0.01)
+    clock = monotonic()
+    monkeypatch.setattr(sessions, "monotonic", lambda: clock)
+    async with session_with() as idle, asyncio.timeout(60):
+        await idle.open()
+        listening = await Session(idle.http, idle.url).open()
+        ping = request(1, "ping")
+        async with idle.http.stream("GET", idle.url, headers=listening.headers) as stream:
+            assert stream.status_code == 200
+            clock += sessions._IDLE_TIMEOUT_S - 1
+            for _ in range(3):
+                assert (await idle.http.post(idle.url, json=ping, headers=listening.headers)).status_code == 200
+            clock += 2
+            while (await idle.http.get(idle.url, headers=idle.headers | {"Accept": "text/html"})).status_code == 406:
+                pass  # the session is there, and this is no use of it
+            clock += sessions._IDLE_TIMEOUT_S + 1
+            await asyncio.sleep(0.05)
+            assert (await idle.http.post(idle.url, json=ping, headers=listening.headers)).status_code == 200

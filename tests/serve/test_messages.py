@@ -1,4 +1,4 @@
-"""Messages before the SDK reads them: in pieces, at the limit, and with numbers of many digits."""
+"""Messages before they are parsed: in pieces, at the limit, and with numbers of many digits."""
 
 import json
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from toolcrib.serve import messages as module
-from toolcrib.serve.messages import ExactMessages, exact, read
+from toolcrib.serve.messages import exact, read_now
+from toolcrib.serve.protocol import reply
+from toolcrib.serve.protocol.reply import read_post
 
 
 def call(arguments: str, **parts: Any) -> bytes:
@@ -59,10 +61,11 @@ def test_a_call_that_its_arguments_would_make_too_long_is_passed_on_as_it_is(mon
     ],
 )
 def test_a_message_that_is_refused_is_answered_under_its_id(start: str, found: Any) -> None:
-    _, answer = read(f'{{{start}, "b": 1, "b": 2}}'.encode())
-    assert answer is not None
-    assert answer.model_dump()["id"] == found
-    assert answer.error.message == (
+    _, text = read_now(f'{{{start}, "b": 1, "b": 2}}'.encode())
+    assert text is not None
+    answer = json.loads(text)
+    assert answer["id"] == found
+    assert answer["error"]["message"] == (
         "This message cannot be read with certainty: the name 'b' appears twice in an object, "
         f"at line 1 column {len(start) + 16}."
     )
@@ -71,18 +74,15 @@ def test_a_message_that_is_refused_is_answered_under_its_id(start: str, found: A
 async def test_a_message_in_pieces_is_read_whole_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = b'{"id": 1, "a": 1, "a": 2}'
     once = b'{"id": 1, "a": 1, "b": 2}'
-    monkeypatch.setattr(module, "LIMIT_BYTES", len(twice))
+    monkeypatch.setattr(reply, "LIMIT_BYTES", len(twice))
 
-    async def passed(*pieces: bytes) -> tuple[list[Any], list[Any]]:
-        """What the application is handed, and what is answered in its place."""
+    async def passed(*pieces: bytes, leaves: bool = False, **headers: str) -> tuple[bytes | None, list[Any]]:
+        """What is read, and the statuses of what is answered in its place."""
         left = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
-        left[-1]["more_body"] = False
-        handed: list[Any] = []
+        left.append(
+            {"type": "http.disconnect"} if leaves else {"type": "http.request", "body": b"", "more_body": False}
+        )
         answered: list[Any] = []
-
-        async def application(_: Any, receive: Any, __: Any) -> None:
-            while not handed or handed[-1]["more_body"]:
-                handed.append(await receive())
 
         async def receive() -> Any:
             return left.pop(0)
@@ -90,11 +90,15 @@ async def test_a_message_in_pieces_is_read_whole_up_to_the_limit(monkeypatch: py
         async def send(message: Any) -> None:
             answered.append(message)
 
-        await ExactMessages(application)({"type": "http", "method": "POST", "headers": []}, receive, send)
-        return [each["body"] for each in handed], answered
+        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "POST", "headers": pairs}
+        body = await read_post(scope, receive, send)
+        return body, [message["status"] for message in answered if "status" in message]
 
     for pieces in [(twice,), (twice[:5], twice[5:]), (twice, b"")]:
-        handed, answered = await passed(*pieces)
-        assert (handed, answered[0]["status"]) == ([], 400)
-    for pieces in [(once,), (once[:5], once[5:]), (once, b""), (twice, b" ", b"longer than is read here")]:
-        assert await passed(*pieces) == ([*pieces], [])
+        assert await passed(*pieces) == (None, [400])
+    for pieces in [(once,), (once[:5], once[5:]), (once, b"")]:
+        assert await passed(*pieces) == (once, [])
+    assert await passed(once, b" ") == (None, [413])
+    assert await passed(once, content_length="26") == (None, [413])
+    assert await passed(once[:5], leaves=True) == (None, [])

@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic import Field
 from starlette.types import ASGIApp, Message
 
 from toolcrib import Caller, Context, Crib, tool
-from toolcrib.serve import local_caller, mcp, mcp_streams, messages
-from toolcrib.serve.callers import Callers
-from toolcrib.serve.protocol import http
+from toolcrib.serve import local_caller, server
+from toolcrib.serve.protocol import http, reply
+
+from .sdk_server import both
 
 VERSION = "2026-07-28"
 ENVELOPE = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -43,11 +45,10 @@ def request(method: str, params: Any = None, **members: Any) -> Any:
 async def answering(*tools: Any) -> AsyncGenerator[tuple[ASGIApp, ASGIApp]]:
     """The application that answers by itself, and the SDK's that answers the same server."""
     async with Crib([*tools]) as crib:
-        server = mcp.server_of(Callers(crib, local_caller), name="crib", version="1")
-        sessions = mcp_streams.Sessions(server)
-        async with sessions.run():
-            sdk = messages.ExactMessages(sessions.handle_request)
-            yield server.stateless(sdk), sdk
+        own, theirs = both(crib)
+        sdk = StreamableHTTPSessionManager(theirs)
+        async with own.handlers.running(), sdk.run():
+            yield own.stateless(own.sessions()), sdk.handle_request
 
 
 async def never(_: Message) -> None: ...
@@ -217,7 +218,7 @@ async def test_what_is_sent_before_the_answer_makes_it_a_stream() -> None:
 
 
 async def test_a_client_that_waits_long_is_sent_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PING_INTERVAL_S", 0.01)
+    monkeypatch.setattr(reply, "_PING_INTERVAL_S", 0.01)
     go_on, pings = asyncio.Event(), 0
 
     @tool
@@ -288,7 +289,7 @@ async def test_what_a_handler_fails_with_reaches_the_log_and_no_client(caplog: p
 
 async def test_a_list_is_written_once_for_all_who_see_the_same_tools_and_anew_when_one_changes() -> None:
     async with Crib([add, greet]) as crib:
-        handlers = mcp.server_of(Callers(crib, local_caller), name="crib", version="1").handlers
+        handlers = server(crib, local_caller).handlers
         ada, bob = crib.workbench(Caller("ada")), crib.workbench(Caller("bob"))
         of_ada, of_bob = handlers.definitions(ada.specs()), handlers.definitions(bob.specs())
         assert of_ada is of_bob

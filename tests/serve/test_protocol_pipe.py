@@ -13,9 +13,9 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
 from toolcrib import Context, Crib, tool
-from toolcrib.serve import Form, ask_client, local_caller, mcp
-from toolcrib.serve.callers import Callers
+from toolcrib.serve import Form, ask_client, local_caller, mcp, server
 
+from .sdk_server import both
 from .test_protocol_session import ENVELOPE, HELLO, sent
 
 
@@ -28,10 +28,10 @@ async def add(a: int, b: int) -> int:
 class Line:
     """A client at the other end of a pipe: it sends messages, and reads what comes."""
 
-    def __init__(self, server: mcp.McpServer) -> None:
+    def __init__(self, own: mcp.McpServer) -> None:
         self._sent: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._written: asyncio.Queue[bytes] = asyncio.Queue()
-        self.serving = asyncio.create_task(server.pipe(self._written.put).serve(self._messages()))
+        self.serving = asyncio.create_task(own.pipe(self._written.put).serve(self._messages()))
 
     async def _messages(self) -> AsyncGenerator[bytes]:
         while (message := await self._sent.get()) is not None:
@@ -54,9 +54,9 @@ class Line:
 @asynccontextmanager
 async def line(*tools: Any) -> AsyncGenerator[Line]:
     async with asyncio.timeout(60), Crib([*tools]) as crib:
-        server = mcp.server_of(Callers(crib, local_caller), name="crib", version="1")
-        async with server.handlers.running():
-            connected = Line(server)
+        own = server(crib, local_caller)
+        async with own.handlers.running():
+            connected = Line(own)
             yield connected
             await connected.end()
 
@@ -128,14 +128,14 @@ STATELESS = [
 @pytest.mark.parametrize("messages", [OLDER, STATELESS], ids=["older", "stateless"])
 async def test_whatever_comes_is_answered_as_the_sdk_answers_it(messages: list[bytes]) -> None:
     async with Crib([add]) as crib, asyncio.timeout(60):
-        server = mcp.server_of(Callers(crib, local_caller), name="crib", version="1")
+        own_server, sdk = both(crib)
         async with (
             create_client_server_memory_streams() as ((read, write), (incoming, outgoing)),
             anyio.create_task_group() as group,
         ):
-            group.start_soon(server.run, incoming, outgoing, server.create_initialization_options())
-            async with server.handlers.running():
-                connected = Line(server)
+            group.start_soon(sdk.run, incoming, outgoing, sdk.create_initialization_options())
+            async with own_server.handlers.running():
+                connected = Line(own_server)
                 for message in messages:
                     await connected.send(message)
                     await write.send(SessionMessage(wire.jsonrpc_message_adapter.validate_json(message)))

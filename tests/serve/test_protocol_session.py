@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as wire
 import pytest
 
-from toolcrib.serve.protocol.core import Request
+from toolcrib.serve.protocol.core import Refusal, Request, error
 from toolcrib.serve.protocol.session import Cancelled, Initialized, Reply, Session
 
 HELLO = {
@@ -41,6 +41,8 @@ def opened() -> Session:
 
 
 def code(answer: object) -> int:
+    if isinstance(answer, Refusal):
+        answer = error(answer.request_id, answer.error)
     assert isinstance(answer, bytes)
     return int(json.loads(answer)["error"]["code"])
 
@@ -100,8 +102,12 @@ def test_the_first_request_decides_the_era_and_the_other_is_refused() -> None:
     assert session.receive(sent("notifications/cancelled", requestId=1)) is None
     request = asked(session, sent("tools/list", 1, _meta=ENVELOPE))
     assert (request.version, session.state) == ("2026-07-28", "stateless")
-    refused = json.loads(session.receive(sent("initialize", 2, **HELLO)))["error"]  # type: ignore[arg-type]
-    assert (refused["code"], refused["data"]) == (-32022, {"supported": ["2026-07-28"], "requested": "2025-06-18"})
+    refused = session.receive(sent("initialize", 2, **HELLO))
+    assert isinstance(refused, Refusal)
+    assert (refused.error.code, refused.error.data) == (
+        -32022,
+        {"supported": ["2026-07-28"], "requested": "2025-06-18"},
+    )
     assert code(session.receive(sent("tools/list", 2))) == wire.INVALID_PARAMS
     assert session.receive(sent("notifications/cancelled", requestId=1)) == Cancelled(1)
     assert code(opened().receive(sent("tools/list", 1, _meta=ENVELOPE))) == wire.INVALID_REQUEST
@@ -174,8 +180,10 @@ def play(seed: int, count: int) -> None:
         event = session.receive(message)
         # The eras never change into one another.
         assert before in ("new", session.state) or {before, session.state} == {"greeting", "open"}
-        if isinstance(event, bytes):
-            assert code(event) < 0 if b'"error"' in event else json.loads(event)["result"] == {}
+        if isinstance(event, Refusal):
+            assert code(event) < 0
+        elif isinstance(event, bytes):
+            assert json.loads(event)["result"] == {}
         elif isinstance(event, Request):
             open_ones.append(event)
             assert session.requests[event.id] is event

@@ -29,9 +29,7 @@ from .authorization import authorization_routes, name_pages
 from .callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_caller
 from .calls import recorded_routes
 from .hosts import Hosts, refuse
-from .mcp import server_of
-from .mcp_streams import Sessions
-from .messages import ExactMessages
+from .mcp import McpServer
 from .problems import Refused, http_problem, problem, refused, unexpected
 from .wire import encoded_path
 
@@ -106,7 +104,7 @@ class Application:
         self._path = path
         self._grace_s = grace_s
         self._has_sessions = has_sessions
-        self._new_server = partial(server_of, callers, name=name, version=version)
+        self._new_server = partial(McpServer, callers, name, version)
         self._mcp: ASGIApp | None = None
         self._living: asyncio.Task[None] | None = None
         self._starting: asyncio.Event | None = None
@@ -134,12 +132,11 @@ class Application:
         """Start the crib, and stop it at the end. Raises SetupError."""
         # Hosts are not checked there: that is done here, for all.
         mcp_server = self._new_server()
-        sessions = Sessions(mcp_server, stateless=not self._has_sessions)
+        sessions = mcp_server.sessions(keeps_sessions=self._has_sessions)
         starting = self._starting = self._starting or asyncio.Event()
         try:
-            async with self._crib, sessions.run():
-                older = ExactMessages(sessions.handle_request)
-                self._mcp, self._is_stopping = mcp_server.stateless(older), False
+            async with self._crib, mcp_server.handlers.running(), sessions.run():
+                self._mcp, self._is_stopping = mcp_server.stateless(sessions), False
                 starting.set()
                 try:
                     yield

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
@@ -192,7 +190,7 @@ class Authentication:
         except TooManyTries as tries:
             await refuse(_too_many(tries.wait_s), scope, receive, send)
         else:
-            scope = {**scope, CALLER: caller, "user": _user(caller)}
+            scope = {**scope, CALLER: caller}
             await self._app(scope, receive, rechecked(send, lambda: self._is_let_in(headers, caller)))
 
     def _wants_caller(self, path: str, headers: Headers) -> bool:
@@ -303,11 +301,6 @@ def _too_many(wait_s: int) -> Response:
     answer = problem(429, "Too many wrong keys", detail, retry_after_s=wait_s)
     answer.headers["Cache-Control"] = "no-store"
     return answer
-
-
-def _user(caller: Caller) -> AuthenticatedUser:
-    """Return *caller* for the SDK, which keeps a session that one principal has begun from all others."""
-    return AuthenticatedUser(AccessToken(token="", client_id=caller.principal, scopes=[], subject=caller.principal))
 
 
 def _quotable(text: str) -> str:

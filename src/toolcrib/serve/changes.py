@@ -68,10 +68,8 @@ class Changes:
 
         async def end() -> None:
             del self._connections[connection]
-            for uri in connection.followed:
-                await self._unfollow(bench, uri)
 
-        connection.closing.append(end)
+        connection.closing["added"] = end
 
     async def subscribe(self, connection: Connection, bench: Workbench, uri: str) -> Result[Any] | None:
         """Notify *connection* when the resource at *uri* changes, if the caller may read it: see the
@@ -82,6 +80,7 @@ class Changes:
             raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MAX_FOLLOWED} resources.")
         if uri in uris:
             return None
+        connection.closing["followed"] = partial(self._unfollow_all, connection, bench)
         uris.add(uri)
         result = None
         try:
@@ -110,6 +109,10 @@ class Changes:
             if not is_followed:
                 self._forget(principal)
         return result
+
+    async def _unfollow_all(self, connection: Connection, bench: Workbench) -> None:
+        for uri in [*connection.followed]:
+            await self.unsubscribe(connection, bench, uri)
 
     async def _unfollow(self, bench: Workbench, uri: str) -> None:
         self._forget(bench.caller.principal)

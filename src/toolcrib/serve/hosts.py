@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .problems import problem
 from .wire import header
@@ -49,6 +49,18 @@ class Hosts:
         name, colon, port = host.rpartition(":")
         # Of an IPv6 address without a port, the last colon is inside the brackets.
         return (name if colon and port.isdecimal() else host) in self._any_port
+
+
+class Guarded:
+    """*app*, for requests by names of this computer alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._hosts = Hosts()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None if scope["type"] == "lifespan" else self._hosts.refusal(scope)
+        await (self._app(scope, receive, send) if refusal is None else refuse(refusal, scope, receive, send))
 
 
 async def refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,21 +5,20 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf, nextafter
 from typing import Any, Literal, TypeVar, cast
 
 import mcp_types as wire
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
-from mcp.server.request_state import RequestStateBoundary
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..call import UNTRUSTED, marked
@@ -32,17 +31,17 @@ from . import mcp_resources as offered
 from .authentication import Authentication
 from .callers import Callers, Identify, local_caller, log_unidentified, require_key_for
 from .changes import Changes, following
+from .hosts import Guarded
 from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
-from .messages import ExactMessages, arguments_of
+from .messages import arguments_of
 from .protocol.connection import Write
 from .protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
 from .protocol.http import Stateless
+from .protocol.memory import in_memory
 from .protocol.pipe import Pipe
-from .sdk import connection_of, require_members
+from .protocol.sessions import Sessions
 
-_Older = ServerRequestContext[Changes, Any]
-_Context = _Older | Exchange
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
 ListT = TypeVar("ListT", bound=wire.CacheableResult)
 
@@ -59,11 +58,18 @@ _MAX_PAGES = 16
 _COMPLETE = {"resultType": "complete"}
 _KEY = "toolcrib/idempotencyKey"
 _OLD = ("2024-11-05", "2025-03-26")
+_CAPABILITIES = wire.ServerCapabilities(
+    tools=wire.ToolsCapability(list_changed=True),
+    resources=wire.ResourcesCapability(subscribe=True, list_changed=True),
+    prompts=wire.PromptsCapability(list_changed=True),
+    completions=wire.CompletionsCapability(),
+    logging=wire.LoggingCapability(),
+)
 
 
 def server(
     crib: Crib, identify: Identify = local_caller, *, name: str = "toolcrib", version: str | None = None
-) -> Server[Any]:
+) -> "McpServer":
     """Return an MCP server of *crib*, which is started at the first call, and is for the caller to stop.
 
     It has the tools, the resources and prompts of `crib.resources`, `crib.prompts` and of sources that offer them, and
@@ -73,55 +79,17 @@ def server(
 
     Results are as `toolcrib.formats.mcp.call_result` makes them. *version* is Toolcrib's own unless given.
     """
-    return server_of(Callers(crib, identify), name=name, version=version)
-
-
-def server_of(callers: Callers, *, name: str, version: str | None) -> "McpServer":
-    """Return `server`, of the crib and the workbenches of *callers*."""
-    from .. import __version__
-
-    require_members()
-    crib = callers.crib
-    handlers = _Handlers(crib, callers, "public" if callers.identify is local_caller else "private")
-    pass_on_logs()
-
-    def input_schema(tool_name: str) -> Mapping[str, Any] | None:
-        tool = crib.registry.find(tool_name)
-        return None if tool is None else tool.spec.input_schema
-
-    mcp_server = McpServer(
-        name,
-        version=version or __version__,
-        on_list_resources=handlers.list_resources,
-        on_list_resource_templates=handlers.list_resource_templates,
-        on_read_resource=handlers.read_resource,
-        on_list_prompts=handlers.list_prompts,
-        on_get_prompt=handlers.get_prompt,
-        on_completion=handlers.complete,
-        on_subscribe_resource=handlers.subscribe,
-        on_unsubscribe_resource=handlers.unsubscribe,
-        # Without it the SDK lists every tool at every call of 2026-07-28 over HTTP.
-        get_tool_input_schema=input_schema,
-        on_subscriptions_listen=handlers.listen,
-        lifespan=lambda _: handlers.running(),
-    )
-    mcp_server.handlers, mcp_server.identify = handlers, callers.identify
-    mcp_server.add_request_handler("tools/list", wire.PaginatedRequestParams, handlers.list_tools)
-    mcp_server.add_request_handler("tools/call", wire.CallToolRequestParams, handlers.call_tool)
-    mcp_server.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
-    mcp_server.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
-    mcp_server.sealing = sealing(crib, name)
-    mcp_server.middleware += [mcp_server.sealing, handlers.counted]
-    return mcp_server
+    return McpServer(Callers(crib, identify), name, version)
 
 
 class _Handlers:
-    """What answers requests. *scope* is who may share a list that was read."""
+    """What answers requests."""
 
-    def __init__(self, crib: Crib, callers: Callers, scope: Literal["public", "private"]) -> None:
+    def __init__(self, crib: Crib, callers: Callers) -> None:
         self._crib = crib
-        self._callers = callers
-        self._scope: Literal["public", "private"] = scope
+        self.callers = callers
+        self._scope: Literal["public", "private"] = "public" if callers.identify is local_caller else "private"
+        """Who may share a list that was read."""
         self.redaction = crib.redaction
         self.changes: Changes | None = None
         self._pages: dict[
@@ -132,12 +100,29 @@ class _Handlers:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Changes]:
         """Notify of changes while the block runs."""
-        async with following(self._callers) as self.changes:
+        async with following(self.callers) as self.changes:
             yield self.changes
+
+    def methods(self) -> dict[str, tuple[type[Any], Any]]:
+        """Return what answers which method, and the model of its params."""
+        return {
+            "tools/list": (wire.PaginatedRequestParams, self.list_tools),
+            "tools/call": (wire.CallToolRequestParams, self.call_tool),
+            "resources/list": (wire.PaginatedRequestParams, self.list_resources),
+            "resources/templates/list": (wire.PaginatedRequestParams, self.list_resource_templates),
+            "resources/read": (wire.ReadResourceRequestParams, self.read_resource),
+            "resources/subscribe": (wire.SubscribeRequestParams, self.subscribe),
+            "resources/unsubscribe": (wire.UnsubscribeRequestParams, self.unsubscribe),
+            "prompts/list": (wire.PaginatedRequestParams, self.list_prompts),
+            "prompts/get": (wire.GetPromptRequestParams, self.get_prompt),
+            "completion/complete": (wire.CompleteRequestParams, self.complete),
+            "subscriptions/listen": (wire.SubscriptionsListenRequestParams, self.listen),
+            "logging/setLevel": (wire.SetLevelRequestParams, set_level),
+        }
 
     # Tools
 
-    async def list_tools(self, context: _Context, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
+    async def list_tools(self, context: Exchange, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
         bench = await self._bench(context)
         await bench.results.look()
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
@@ -162,7 +147,7 @@ class _Handlers:
         return entry[0]
 
     async def call_tool(
-        self, context: _Context, params: wire.CallToolRequestParams
+        self, context: Exchange, params: wire.CallToolRequestParams
     ) -> dict[str, Any] | wire.InputRequiredResult:
         async with self._request(context, params) as (request, state):
             bench = request.bench
@@ -198,7 +183,7 @@ class _Handlers:
     # Resources
 
     async def list_resources(
-        self, context: _Context, params: wire.PaginatedRequestParams | None
+        self, context: Exchange, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourcesResult:
         bench = await self._bench(context)
         resources_on_page, cursor = offered.page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
@@ -206,7 +191,7 @@ class _Handlers:
         return self._list(wire.ListResourcesResult(resources=resources, next_cursor=cursor))
 
     async def list_resource_templates(
-        self, context: _Context, params: wire.PaginatedRequestParams | None
+        self, context: Exchange, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourceTemplatesResult:
         bench = await self._bench(context)
         templates_on_page, cursor = offered.page(
@@ -217,42 +202,42 @@ class _Handlers:
         ]
         return self._list(wire.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor))
 
-    async def read_resource(self, context: _Context, params: wire.ReadResourceRequestParams) -> Any:
+    async def read_resource(self, context: Exchange, params: wire.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
         async with self._request(context, params) as (request, state):
             result = await settled(request, self._crib, lambda: request.bench.offers.read(uri), state)
             return self._read(request, result, {"uri": uri}, offered.contents)
 
-    async def subscribe(self, context: _Older, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
+    async def subscribe(self, context: Exchange, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
         uri = str(params.uri)
-        result = await context.lifespan_context.subscribe(connection_of(context), bench, uri)
+        result = await context.lifespan_context.subscribe(context.connection, bench, uri)
         if result is not None and result.status != "success":
             raise self._error(result, {"uri": uri})
         return wire.EmptyResult()
 
-    async def unsubscribe(self, context: _Older, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
+    async def unsubscribe(self, context: Exchange, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
         bench = await self._bench(context)
-        await context.lifespan_context.unsubscribe(connection_of(context), bench, str(params.uri))
+        await context.lifespan_context.unsubscribe(context.connection, bench, str(params.uri))
         return wire.EmptyResult()
 
     # Prompts
 
     async def list_prompts(
-        self, context: _Context, params: wire.PaginatedRequestParams | None
+        self, context: Exchange, params: wire.PaginatedRequestParams | None
     ) -> wire.ListPromptsResult:
         bench = await self._bench(context)
         prompts_on_page, cursor = offered.page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
         prompts = [wire.Prompt.model_validate(offered.prompt(prompt)) for prompt in prompts_on_page]
         return self._list(wire.ListPromptsResult(prompts=prompts, next_cursor=cursor))
 
-    async def get_prompt(self, context: _Context, params: wire.GetPromptRequestParams) -> Any:
+    async def get_prompt(self, context: Exchange, params: wire.GetPromptRequestParams) -> Any:
         name, arguments = params.name, params.arguments or {}
         async with self._request(context, params) as (request, state):
             result = await settled(request, self._crib, lambda: request.bench.offers.get_prompt(name, arguments), state)
             return self._read(request, result, {"name": name}, offered.messages)
 
-    async def complete(self, context: _Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
+    async def complete(self, context: Exchange, params: wire.CompleteRequestParams) -> wire.CompleteResult:
         return offered.complete(await self._bench(context), params)
 
     def headed_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -269,18 +254,18 @@ class _Handlers:
     # Changes
 
     async def listen(
-        self, context: _Context, params: wire.SubscriptionsListenRequestParams
+        self, context: Exchange, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
         bench = await self._bench(context)
         changes: Changes = context.lifespan_context
         return await changes.listen(context, params, bench)
 
-    async def initialized(self, context: _Older, _: wire.NotificationParams) -> None:
-        context.lifespan_context.add(connection_of(context), await self._bench(context))
+    async def initialized(self, context: Exchange) -> None:
+        context.lifespan_context.add(context.connection, await self._bench(context))
 
     # Inside
 
-    async def counted(self, ctx: _Older, call_next: CallNext) -> HandlerResult:
+    async def counted(self, ctx: Exchange, call_next: Callable[[Exchange], Awaitable[Any]]) -> Any:
         """Answer a request for a list, or for a new session, as it counts in the limits. Raises MCPError."""
         if ctx.method not in _COUNTED or not self._crib.limiter.limits:
             return await call_next(ctx)
@@ -290,16 +275,16 @@ class _Handlers:
         except ToolError as error:
             raise offered.error_of(error, {}) from None
 
-    async def _bench(self, context: _Context) -> Workbench:
+    async def _bench(self, context: Exchange) -> Workbench:
         """Return the workbench of the caller of this request."""
         try:
-            return await self._callers.workbench(context.request)
+            return await self.callers.workbench(context.request)
         except Exception as error:
             log_unidentified(error)
             raise MCPError(wire.INVALID_REQUEST, "The caller of this request could not be identified.") from None
 
     @asynccontextmanager
-    async def _request(self, context: _Context, params: _Input) -> AsyncGenerator[tuple[ClientRequest, State]]:
+    async def _request(self, context: Exchange, params: _Input) -> AsyncGenerator[tuple[ClientRequest, State]]:
         """Set the request, as what runs in the block can find it, and its state."""
         bench = await self._bench(context)
         state = State.read(params.request_state, bench.caller)
@@ -350,72 +335,105 @@ class _Handlers:
         return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})
 
 
-class McpServer(Server[Changes]):
-    handlers: _Handlers
-    sealing: RequestStateBoundary
-    identify: Identify = staticmethod(local_caller)
+class McpServer:
+    """What `server` returns: a transport of the official SDK's client, in memory, `Client(server(crib))`.
 
-    @cached_property
-    def _stamp(self) -> dict[str, Any]:
-        return self.server_info_stamp
+    `streamable_http_app()` is an ASGI application.
+    """
 
-    async def answer(self, exchange: Exchange) -> Mapping[str, Any]:
-        """Return the result of a request of the stateless era. Raises MCPError, and ValidationError for its params."""
-        exchange.lifespan_context = self.handlers.changes
-        # The SDK's span is left out here: a call has one of its own, with the trace that the client names.
-        result: Any = await self.sealing(cast(Any, exchange), partial(self.handlers.counted, call_next=self._handled))
+    def __init__(self, callers: Callers, name: str, version: str | None) -> None:
+        from .. import __version__
+
+        pass_on_logs()
+        self.handlers = _Handlers(callers.crib, callers)
+        self._identify = callers.identify
+        self._seal = sealing(callers.crib, name)
+        self._info = wire.Implementation(name=name, version=version or __version__)
+        self._stamp = self._info.model_dump(by_alias=True, mode="json", exclude_none=True)
+        self._methods = self.handlers.methods() | {
+            "initialize": (wire.InitializeRequestParams, self._initialize),
+            "server/discover": (wire.RequestParams, self._discover),
+        }
+        self._clients: dict[Any, list[AsyncExitStack]] = {}
+
+    async def answer(self, exchange: Exchange, changes: Changes | None = None) -> Mapping[str, Any]:
+        """Return the result of a request, in the shape of its version.
+
+        Raises MCPError, and ValidationError for its params.
+        """
+        exchange.lifespan_context = changes or self.handlers.changes
+        handled: Any = partial(self.handlers.counted, call_next=self._handled)
+        result: Any = await self._seal(cast(Any, exchange), handled)
         return cast(Mapping[str, Any], result)
 
-    async def _handled(self, ctx: Any) -> dict[str, Any]:
-        if ctx.method == "initialize":
-            params_of(ctx, wire.InitializeRequestParams)
-            capabilities = self.create_initialization_options().capabilities
-            result: Any = wire.InitializeResult(
-                protocol_version=ctx.protocol_version, capabilities=capabilities, server_info=self.server_info
-            )
-        else:
-            entry = self.get_request_handler(ctx.method)
-            params = params_of(ctx, wire.RequestParams if entry is None else entry.params_type)
-            if entry is None:
-                raise unknown_method(ctx.method)
-            result = await entry.handler(ctx, params)
+    async def _handled(self, context: Any) -> dict[str, Any]:
+        model, handler = self._methods.get(context.method, (wire.RequestParams, None))
+        params = params_of(context, model)
+        if handler is None:
+            raise unknown_method(context.method)
+        result = await handler(context, params)
         try:
-            return shaped(ctx.method, ctx.protocol_version, result, self._stamp)
+            return shaped(context.method, context.protocol_version, result, self._stamp)
         except ValidationError as error:
-            raise RuntimeError(f"The handler of {ctx.method} returned an invalid result.") from error
+            raise RuntimeError(f"The handler of {context.method} returned an invalid result.") from error
 
-    async def greet(self, exchange: Exchange) -> None:
+    async def _initialize(self, context: Exchange, _: wire.InitializeRequestParams) -> wire.InitializeResult:
+        version = context.protocol_version
+        return wire.InitializeResult(protocol_version=version, capabilities=_CAPABILITIES, server_info=self._info)
+
+    async def _discover(self, _: Exchange, __: wire.RequestParams) -> wire.DiscoverResult:
+        return wire.DiscoverResult(supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=_CAPABILITIES)
+
+    async def greet(self, exchange: Exchange, changes: Changes | None = None) -> None:
         """Notify a client of the older era of changes, from now on."""
-        exchange.lifespan_context = self.handlers.changes
-        await self.handlers.initialized(cast(Any, exchange), wire.NotificationParams())
+        exchange.lifespan_context = changes or self.handlers.changes
+        await self.handlers.initialized(exchange)
 
-    def pipe(self, write: Write) -> Pipe:
+    def pipe(self, write: Write, changes: Changes | None = None) -> Pipe:
         """Return what answers one client at the other end of a pipe, which is sent what *write* takes."""
-        return Pipe(self.answer, self.greet, write, self.handlers.redaction)
+        answer, greet = partial(self.answer, changes=changes), partial(self.greet, changes=changes)
+        return Pipe(answer, greet, write, self.handlers.redaction)
 
-    def stateless(self, app: ASGIApp, path: str | None = None) -> Stateless:
-        """Return *app* behind one that answers the stateless era, at *path* (None for any)."""
-        handlers = self.handlers
-        return Stateless(app, self.answer, handlers.headed_schema, handlers.redaction, path=path)
+    def sessions(self, *, keeps_sessions: bool = True) -> Sessions:
+        """Return what answers the older era over HTTP."""
+        return Sessions(self.answer, self.greet, self.handlers.redaction, keeps_sessions=keeps_sessions)
 
-    # Over HTTP, the options of the handshake of the older era cannot be set otherwise.
-    def create_initialization_options(
-        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
-    ) -> InitializationOptions:
-        options = notification_options or NotificationOptions(True, True, True)
-        return super().create_initialization_options(options, *args, **kwargs)
+    def stateless(self, app: ASGIApp) -> Stateless:
+        """Return *app* behind one that answers the stateless era."""
+        return Stateless(app, self.answer, self.handlers.headed_schema, self.handlers.redaction)
 
-    def streamable_http_app(self, *args: Any, **kwargs: Any) -> Starlette:
-        app = super().streamable_http_app(*args, **kwargs)
-        app.add_middleware(ExactMessages)
-        path = kwargs.get("streamable_http_path", "/mcp")
-        app.add_middleware(partial(self.stateless, path=path))
-        # Before the session of a request is looked up, which is of the principal that began it.
-        app.add_middleware(partial(Authentication, identify=self.identify, path=path))
-        return app
+    def streamable_http_app(self, *, streamable_http_path: str = "/mcp") -> Starlette:
+        """Return an ASGI application of this server alone, for requests by names of this computer."""
+        sessions = self.sessions()
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+            async with self.handlers.running(), sessions.run():
+                yield
+
+        # Callers are known before the session of a request is looked up, which is of the principal that began it.
+        entered = Middleware(Authentication, identify=self._identify, path=streamable_http_path)
+        routes = [Route(streamable_http_path, self.stateless(sessions))]
+        return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guarded), entered])
+
+    # In memory
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        stack = AsyncExitStack()
+        changes = await stack.enter_async_context(following(self.handlers.callers))
+        streams = await stack.enter_async_context(in_memory(partial(self.pipe, changes=changes)))
+        self._clients.setdefault(asyncio.current_task(), []).append(stack)
+        return streams
+
+    async def __aexit__(self, *error: Any) -> None:
+        stacks = self._clients[asyncio.current_task()]
+        stack = stacks.pop()
+        if not stacks:
+            del self._clients[asyncio.current_task()]
+        await stack.aclose()
 
 
-async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[Any]:
+async def _streamed(bench: Workbench, call: Call, context: Exchange) -> Result[Any]:
     """Return the result of *call*, whose progress is reported meanwhile.
 
     What it emits is sent as the message of a progress notification, which has to be further than the one before.
@@ -444,7 +462,7 @@ def _require_capabilities(request: ClientRequest, error: ToolError) -> None:
         raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(error.message), data)
 
 
-def _traceparent(context: _Context, params: wire.CallToolRequestParams) -> str | None:
+def _traceparent(context: Exchange, params: wire.CallToolRequestParams) -> str | None:
     """Return the trace that a call is a part of: as its `_meta` says, else the header of its request."""
     headers = getattr(context.request, "headers", None) or {}
     traceparent: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
@@ -461,7 +479,7 @@ def _idempotency_key(bench: Workbench, params: wire.CallToolRequestParams) -> st
         raise MCPError(wire.INVALID_PARAMS, error.message, data) from None
 
 
-def _progress_token(context: _Context) -> Any:
+def _progress_token(context: Exchange) -> Any:
     return (context.meta or {}).get("progress_token")
 
 

@@ -11,8 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import mcp_types as wire
-from mcp.server.connection import allowed_log_levels
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
@@ -21,7 +19,6 @@ from ..core import Pending, ToolError
 from ..machinery import Suspended, current_client, from_any_thread, redacted, redacted_data
 from ..workbench import Workbench
 from .protocol.core import Exchange
-from .sdk import connection_of
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
@@ -55,12 +52,12 @@ class ClientRequest:
 
     def __init__(
         self,
-        context: ServerRequestContext[Any, Any] | Exchange,
+        context: Exchange,
         bench: Workbench,
         responses: Mapping[str, wire.InputResponse] | None = None,
     ) -> None:
         self.session: Any = context.session
-        self._context = context
+        self._connection = context.connection
         self.bench = bench
         self.responses = responses or {}
         self.is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -69,9 +66,9 @@ class ClientRequest:
         self.was_dismissed = False
         self.is_open = True
         self.close_stream = context.close_sse_stream
-        self._id = context.request_id
         self._wake_soon = from_any_thread(self._wake)
-        self._allowed = allowed_log_levels(context.protocol_version, context.meta)
+        # Of 2026-07-28 a client that names no level in its request is sent nothing.
+        self._wanted: Any = context.meta.get(wire.LOG_LEVEL_META_KEY) if self.is_modern else None
         self._lines: deque[tuple[wire.LoggingLevel, str, str]] = deque(maxlen=_MAX_LINES)
         self._sending = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -160,25 +157,21 @@ class ClientRequest:
 
         Raises MCPError.
         """
-        from mcp.shared.message import ServerMessageMetadata
-
-        related = ServerMessageMetadata(related_request_id=self._id)
-        reply: ResultT = await self.session.send_request(question, result, timeout_s, related)
+        reply: ResultT = await self.session.send_request(question, result, timeout_s)
         return reply
 
     # What tools log
 
     def log(self, record: logging.LogRecord) -> None:
         """Send *record* to the client, if it wants that. From any thread."""
-        level = next((name for name, number in reversed(tuple(_LEVELS.items())) if number <= record.levelno), "debug")
-        if level not in self._allowed or not (self.is_modern or _LEVELS[level] >= _LEVELS[self._least_level()]):
+        levels: list[wire.LoggingLevel] = [name for name, number in _LEVELS.items() if number <= record.levelno]
+        level = levels[-1] if levels else "debug"
+        least = self._wanted if self.is_modern else self._connection.level
+        if least not in _LEVELS or _LEVELS[level] < _LEVELS[least]:
             return
         text = redacted(record.getMessage(), self.bench.offers.redaction)
         self._lines.append((level, record.name.removeprefix("toolcrib.tool."), text))
         self._wake_soon()
-
-    def _least_level(self) -> wire.LoggingLevel:
-        return connection_of(self._context).level
 
     async def flush(self) -> None:
         """Send what was logged and has not been sent yet, before the answer."""
@@ -186,7 +179,7 @@ class ClientRequest:
             while self._lines:
                 level, logger, text = self._lines.popleft()
                 params = wire.LoggingMessageNotificationParams(level=level, logger=logger, data=text)
-                await self.session.send_notification(wire.LoggingMessageNotification(params=params), self._id)
+                await self.session.send_notification(wire.LoggingMessageNotification(params=params))
 
     def _wake(self) -> None:
         if self._lines and not self._tasks:
@@ -227,7 +220,7 @@ def pass_on_logs() -> None:
     logging.getLogger("toolcrib.tool").addHandler(_to_client)
 
 
-async def set_level(context: ServerRequestContext[Any, Any], params: wire.SetLevelRequestParams) -> wire.EmptyResult:
+async def set_level(context: Exchange, params: wire.SetLevelRequestParams) -> wire.EmptyResult:
     """Answer `logging/setLevel`, of the older era: which lines its connection is sent."""
-    connection_of(context).level = params.level
+    context.connection.level = params.level
     return wire.EmptyResult()

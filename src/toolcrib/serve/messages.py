@@ -9,18 +9,14 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import partial
 from secrets import token_hex
 from typing import Any
 
 import mcp_types as wire
 from anyio.to_thread import run_sync
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..machinery import LONG_CHARS
 from ..schema.json_text import LIMIT_BYTES, JSONError, parse_exact, refuse_repeated_names, write_json
-from .wire import header
 
 
 def refused(data: bytes) -> wire.JSONRPCError | None:
@@ -97,7 +93,7 @@ def _has_decimal(value: Any) -> bool:
     return isinstance(value, Decimal)
 
 
-def _id(data: bytes, *, of_request: bool = False) -> Any:
+def _id(data: bytes) -> Any:
     """Return the id of a message, so that the answer reaches the request that waits for it.
 
     JSON-RPC 2.0 §5.1: null where not known.
@@ -106,53 +102,16 @@ def _id(data: bytes, *, of_request: bool = False) -> Any:
         message = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    is_match = isinstance(message, dict) and (not of_request or "method" in message)
-    request_id = message.get("id") if is_match else None
+    request_id = message.get("id") if isinstance(message, dict) else None
     return request_id if type(request_id) in (str, int) else None
 
 
-def read(data: bytes) -> tuple[bytes, wire.JSONRPCError | None]:
-    """Return the message *data* for the SDK, and the answer to it where it is refused."""
+async def read(data: bytes) -> tuple[bytes, bytes | None]:
+    """Return the message *data* with all its digits, and the answer to it where it is refused."""
+    return read_now(data) if len(data) <= LONG_CHARS else await run_sync(read_now, data)
+
+
+def read_now(data: bytes) -> tuple[bytes, bytes | None]:
+    """Return what `read` does, in this thread."""
     answer = refused(data)
-    return (exact(data) if answer is None else data), answer
-
-
-REQUEST_ID = "toolcrib.request_id"
-"""Where `ExactMessages` puts the id of a request of the older era in its scope; None where it has none."""
-
-
-class ExactMessages:
-    """ASGI middleware that answers what is refused itself, and passes on what is exact."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        messages: list[Message] = []
-        body = b""
-        more = True
-        while more and len(body) <= LIMIT_BYTES:  # the SDK takes no more
-            message = await receive()
-            messages.append(message)
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if message["type"] == "http.disconnect":
-                return  # the rest of the message never comes
-        if not more:
-            checked_body, answer = read(body) if len(body) <= LONG_CHARS else await run_sync(read, body)
-            if answer is not None:
-                await JSONResponse(answer.model_dump(mode="json"), 400)(scope, receive, send)
-                return
-            if checked_body is not body:
-                messages = [{"type": "http.request", "body": checked_body, "more_body": False}]
-            if header(scope, b"mcp-session-id"):
-                find = partial(_id, body, of_request=True)
-                scope = {**scope, REQUEST_ID: find() if len(body) <= LONG_CHARS else await run_sync(find)}
-
-        async def replayed() -> Message:
-            return messages.pop(0) if messages else await receive()
-
-        await self._app(scope, replayed, send)
+    return (data, answer.model_dump_json().encode()) if answer is not None else (exact(data), None)

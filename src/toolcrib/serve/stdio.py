@@ -15,8 +15,7 @@ from anyio.to_thread import run_sync
 
 from ..core import Caller
 from ..workbench import Crib
-from .callers import Callers
-from .mcp import server_of
+from .mcp import server
 
 _MAX_READ_AHEAD = 2
 """How many lines are read before the server takes them."""
@@ -32,7 +31,7 @@ async def serve_stdio(
 
     Starts *crib*, and stops it at the end.
     """
-    mcp_server = server_of(Callers(crib, lambda _: caller or Caller()), name=name, version=version)
+    mcp_server = server(crib, lambda _: caller or Caller(), name=name, version=version)
     with _standard_input() as stdin, _standard_output() as stdout:
         async with crib, mcp_server.handlers.running():
             unsent: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_UNSENT)

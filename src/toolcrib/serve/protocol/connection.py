@@ -23,14 +23,18 @@ Answer = Callable[[core.Exchange], Awaitable[Any]]
 
 
 class Connection:
-    """A client of the older era. *write* sends it what belongs to no request of its own."""
+    """A client of the older era. *write* sends it what belongs to no request of its own.
 
-    def __init__(self, session: Session, write: Write) -> None:
+    Where it cannot be asked, its answers would come to another process.
+    """
+
+    def __init__(self, session: Session, write: Write, *, can_ask: bool = True) -> None:
         self.session = session
+        self.can_ask = can_ask
         self.level: wire.LoggingLevel = "info"
         self.followed: set[str] = set()
-        self.closing: list[Callable[[], Awaitable[None]]] = []
-        """What is run when it ends."""
+        self.closing: dict[str, Callable[[], Awaitable[None]]] = {}
+        """What is run when it ends, by who wants that."""
         self._write = write
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._given_up: set[asyncio.Task[None]] = set()
@@ -71,7 +75,7 @@ class Connection:
 
     async def close(self) -> None:
         while self.closing:
-            await self.closing.pop()()
+            await self.closing.popitem()[1]()
 
 
 async def _sent(write: Write, message: bytes) -> None:

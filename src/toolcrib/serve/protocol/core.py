@@ -85,7 +85,7 @@ class Client:
 
     @property
     def can_send_request(self) -> bool:
-        return self._connection is not None
+        return self._connection is not None and self._connection.can_ask
 
     @cached_property
     def client_capabilities(self) -> wire.ClientCapabilities | None:
@@ -99,7 +99,7 @@ class Client:
     async def send_notification(self, notice: BaseModel, related_request_id: object = None) -> None:
         await self._notify(notice_of(notice))
 
-    async def send_request(self, question: Any, result: type[BaseModel], timeout_s: float, related: object) -> Any:
+    async def send_request(self, question: Any, result: type[BaseModel], timeout_s: float) -> Any:
         """Return the client's answer to *question*. Raises MCPError, and ValidationError."""
         return result.model_validate(await self._connection.ask(question, timeout_s, self._notify), by_name=False)
 
@@ -113,7 +113,7 @@ class Client:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request while it is answered, as handlers see it. Has the names of the SDK's `ServerRequestContext`."""
+    """A request while it is answered, as handlers see it. Has the names that the SDK's `ServerRequestContext` has."""
 
     method: str
     params: Mapping[str, Any]
@@ -124,7 +124,7 @@ class Exchange:
     request: Any
     connection: Any = None
     lifespan_context: Any = None
-    close_sse_stream: None = None
+    close_sse_stream: Callable[[], Any] | None = None
 
     @classmethod
     def of(cls, request: Request, notify: Callable[[bytes], Any], http: Any, connection: Any = None) -> "Exchange":

@@ -5,11 +5,10 @@ leaves cancels its request.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types as wire
-from anyio.to_thread import run_sync
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
@@ -17,24 +16,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...core import Redaction
-from ...machinery import LONG_CHARS, log_failure
-from ...schema.json_text import LIMIT_BYTES
-from ..messages import read as read_message
-from ..wire import TooLarge, header, read_body
+from ..wire import header
 from . import core
-
-_PING_INTERVAL_S = 15.0
-_QUICK_S = 0.05
-"""Requests that are answered in this time are not watched for whether their client leaves: most are."""
-_STREAM = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
-    (b"x-accel-buffering", b"no"),
-]
-
-Answer = Callable[[core.Exchange], Awaitable[Mapping[str, Any]]]
-"""Returns the result of a request, in its shape. Raises what `core.error_of` knows, and anything else for a mistake."""
+from .connection import Answer, outcome
+from .reply import Reply, accepts, read_post, until_gone
 
 
 class Stateless:
@@ -68,18 +53,9 @@ class Stateless:
             await self._answer_post(scope, receive, send)
 
     async def _answer_post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await read_body(receive, LIMIT_BYTES)
-        except TooLarge:
-            await Response("Request body too large", 413)(scope, receive, send)
+        if (body := await read_post(scope, receive, send)) is None:
             return
-        except EOFError:
-            return  # the rest of the message never comes
-        body, error = read_message(body) if len(body) <= LONG_CHARS else await run_sync(read_message, body)
-        reply = _Reply(send)
-        if error is not None:
-            await reply.end(400, error.model_dump_json().encode())
-            return
+        reply = Reply(send)
         pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         headers = dict(reversed(pairs))
         try:
@@ -92,11 +68,11 @@ class Stateless:
         except core.Refusal as refused:
             await reply.end(core.status_of(refused.error.code), core.error(refused.request_id, refused.error))
             return
-        if request.method == core.LISTEN and not _accepts(headers.get("accept", ""), b"text/event-stream"):
+        if request.method == core.LISTEN and not accepts(headers.get("accept", ""), b"text/event-stream"):
             await Response(status_code=406)(scope, receive, send)
             return
         exchange = core.Exchange.of(request, reply.send_event, connection)
-        await _until_gone(self._respond(exchange, reply), receive, reply)
+        await until_gone(asyncio.create_task(self._respond(exchange, reply)), receive, reply)
 
     def _require_headers(self, request: core.Request, headers: Headers) -> None:
         """Raise Refusal where headers of arguments say something else than the body."""
@@ -106,74 +82,12 @@ class Stateless:
             if schema is not None:
                 core.require_param_headers(request, schema, headers)
 
-    async def _respond(self, exchange: core.Exchange, reply: "_Reply") -> None:
-        try:
-            message, status = core.result(exchange.request_id, await self._answer(exchange)), 200
-        except Exception as failure:
-            error = core.error_of(failure)
-            if error is None:
-                log_failure(f"A request of MCP, {exchange.method[:100]!r}, has failed", failure, self._redaction)
-                error = wire.ErrorData(code=wire.INTERNAL_ERROR, message="Internal server error")
-            message, status = core.error(exchange.request_id, error), core.status_of(error.code)
-        await reply.end(status, message)
-
-
-class _Reply:
-    """What a client is sent: one JSON message, or as soon as anything is sent before it, a stream."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._is_stream = False
-        self._sending = asyncio.Lock()
-
-    async def send_event(self, message: bytes) -> None:
-        await self._write(b"event: message\r\ndata: %b\r\n\r\n" % message)
-
-    async def ping(self) -> None:
-        await self._write(b": ping\r\n\r\n")
-
-    async def end(self, status: int, message: bytes) -> None:
-        async with self._sending:
-            if self._is_stream:
-                message = b"event: message\r\ndata: %b\r\n\r\n" % message
-            else:
-                headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(message))]
-                await self._send({"type": "http.response.start", "status": status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": message, "more_body": False})
-
-    async def _write(self, frame: bytes) -> None:
-        async with self._sending:
-            if not self._is_stream:
-                self._is_stream = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
-            await self._send({"type": "http.response.body", "body": frame, "more_body": True})
-
-
-async def _until_gone(work: Coroutine[Any, Any, None], receive: Receive, reply: _Reply) -> None:
-    """Run *work*, which answers a request, until it ends or its client leaves; ping the client meanwhile."""
-    task, is_gone = asyncio.create_task(work), False
-
-    async def watch() -> None:
-        nonlocal is_gone
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        is_gone = True
-        task.cancel()
-
-    watching = None
-    try:
-        if not (await asyncio.wait((task,), timeout=_QUICK_S))[0]:
-            watching = asyncio.create_task(watch())
-        while not task.done() and not (await asyncio.wait((task,), timeout=_PING_INTERVAL_S))[0]:
-            await reply.ping()
-    finally:
-        if watching is not None:
-            watching.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
-    if not (is_gone and task.cancelled()):
-        task.result()
+    async def _respond(self, exchange: core.Exchange, reply: "Reply") -> None:
+        result = await outcome(self._answer, exchange, self._redaction)
+        if isinstance(result, wire.ErrorData):
+            await reply.end(core.status_of(result.code), core.error(exchange.request_id, result))
+        else:
+            await reply.end(200, core.result(exchange.request_id, result))
 
 
 def _refusal(scope: Scope) -> Response | None:
@@ -183,13 +97,6 @@ def _refusal(scope: Scope) -> Response | None:
     if not header(scope, b"content-type").lower().startswith("application/json"):
         return Response("Invalid Content-Type header", 400)
     accept = header(scope, b"accept")
-    if not (_accepts(accept, b"application/json") and _accepts(accept, b"text/event-stream")):
+    if not (accepts(accept, b"application/json") and accepts(accept, b"text/event-stream")):
         return Response(status_code=406)
-    size = header(scope, b"content-length")
-    return Response("Request body too large", 413) if size.isdecimal() and int(size) > LIMIT_BYTES else None
-
-
-def _accepts(accept: str, media_type: bytes) -> bool:
-    whole = media_type.decode()
-    kinds = {kind.partition(";")[0].strip().lower() for kind in accept.split(",")}
-    return not kinds.isdisjoint(("*/*", whole, f"{whole.partition('/')[0]}/*"))
+    return None

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from typing import Any
 
 import mcp_types as wire
-from anyio.to_thread import run_sync
 
 from ...core import Redaction
-from ...machinery import LONG_CHARS
 from ..messages import read as read_message
 from . import core
 from .connection import Answer, Connection, Write, outcome
@@ -55,11 +53,9 @@ class Pipe:
             await self._connection.close()
 
     async def _receive(self, message: bytes) -> None:
-        message, refused = (
-            read_message(message) if len(message) <= LONG_CHARS else await run_sync(read_message, message)
-        )
+        message, refused = await read_message(message)
         if refused is not None:
-            await self._write(refused.model_dump_json().encode())
+            await self._write(refused)
             return
         match self._session.receive(message):
             case core.Request() as request:
@@ -73,8 +69,10 @@ class Pipe:
                 self._start(self._welcome(self._exchange(notice)))
             case Reply(own_id, answer):
                 self._connection.take(own_id, answer)
-            case refusal:
-                await self._send(refusal)
+            case core.Refusal() as refusal:
+                await self._write(core.error(refusal.request_id, refusal.error))
+            case answer:
+                await self._send(answer)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

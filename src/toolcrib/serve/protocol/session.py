@@ -30,7 +30,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from ..wire import to_bytes
 from . import core
-from .core import Request
+from .core import Refusal, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class Session:
 
     # What comes
 
-    def receive(self, body: bytes) -> Event | bytes | None:
+    def receive(self, body: bytes) -> Event | Refusal | bytes | None:
         """Return what *body* means, or the answer to write at once; None where there is nothing to do."""
         try:
             message = core.parsed(body)
         except (ValueError, RecursionError):
-            return core.error(None, wire.ErrorData(code=wire.PARSE_ERROR, message=_NO_JSON))
+            return Refusal(wire.PARSE_ERROR, _NO_JSON)
         if isinstance(message, dict) and isinstance(params := message.get("params") or {}, dict):
             match message:
                 case {"jsonrpc": "2.0", "id": request_id, "method": str() as method}:
@@ -86,9 +86,9 @@ class Session:
                     return self._reply(request_id, wire.ErrorData(code=code, message=text, data=data))
                 case _:
                     pass
-        return core.error(None, wire.ErrorData(code=wire.INVALID_REQUEST, message=_NO_MESSAGE))
+        return Refusal(wire.INVALID_REQUEST, _NO_MESSAGE)
 
-    def _request(self, request_id: wire.RequestId, method: str, params: Mapping[str, Any]) -> Request | bytes:
+    def _request(self, request_id: wire.RequestId, method: str, params: Mapping[str, Any]) -> Request | Refusal | bytes:
         meta = params.get("_meta")
         is_enveloped = isinstance(meta, dict) and wire.PROTOCOL_VERSION_META_KEY in meta and method != "initialize"
         if self.state == "new":
@@ -107,7 +107,9 @@ class Session:
             self.requests[request_id] = request
         return request
 
-    def _of_older_era(self, request_id: wire.RequestId, method: str, params: Mapping[str, Any]) -> Request | bytes:
+    def _of_older_era(
+        self, request_id: wire.RequestId, method: str, params: Mapping[str, Any]
+    ) -> Request | Refusal | bytes:
         if method == "initialize":
             wanted = params.get("protocolVersion")
             version = wanted if wanted in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
@@ -163,7 +165,7 @@ class Session:
         return core.notification("notifications/cancelled", {"requestId": request_id, "reason": reason})
 
 
-def _stateless(request_id: wire.RequestId, method: str, params: Mapping[str, Any]) -> Request | bytes:
+def _stateless(request_id: wire.RequestId, method: str, params: Mapping[str, Any]) -> Request | Refusal | bytes:
     if method == "initialize":
         data = {"supported": [*MODERN_PROTOCOL_VERSIONS]}
         if isinstance(requested := params.get("protocolVersion"), str):
@@ -175,8 +177,8 @@ def _stateless(request_id: wire.RequestId, method: str, params: Mapping[str, Any
     return Request(request_id, method, params, route.protocol_version, route.client_capabilities)
 
 
-def _refused(request_id: wire.RequestId, code: int, message: str, data: Any = None) -> bytes:
-    return core.error(request_id, wire.ErrorData(code=code, message=message, data=data))
+def _refused(request_id: wire.RequestId, code: int, message: str, data: Any = None) -> Refusal:
+    return Refusal(code, message, data, request_id)
 
 
 _NO_JSON = "This line is not valid JSON. A message is one line of UTF-8."
