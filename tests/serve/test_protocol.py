@@ -188,6 +188,11 @@ async def test_whatever_comes_is_answered_as_the_sdk_answers_it() -> None:
                 assert texts[0] == texts[1], what
 
 
+async def test_white_space_around_the_value_of_a_header_is_none_of_it() -> None:
+    async with answering(add) as (own, _):  # a parser may leave it: the SDK refuses it then
+        assert status(await ask(own, request("tools/call", ADD), mcp_name=" add \t")) == 200
+
+
 async def test_a_header_that_is_there_twice_is_refused() -> None:
     async with answering(add) as (own, _):
 

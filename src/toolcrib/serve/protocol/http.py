@@ -56,7 +56,8 @@ class Stateless:
         if (body := await read_post(scope, receive, send)) is None:
             return
         reply = Reply(send)
-        pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        # Of the white space around a value httptools leaves what is behind it.
+        pairs = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
         headers = dict(reversed(pairs))
         try:
             request = core.read_request(body, headers, pairs)
