@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -72,6 +73,17 @@ def seconds(rounds: int) -> dict[str, list[float]]:
                 _run(program, folder)
                 times[name].append(perf_counter() - started)
     return times
+
+
+def help_seconds(rounds: int) -> list[float]:
+    """Return the processor time of whole processes that print the help."""
+    times = []
+    for _ in range(rounds + 1):
+        before = os.times()
+        _run(["-m", "toolcrib", "--help"], "/")
+        after = os.times()
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return times[1:]  # the first writes the bytecode
 
 
 def _run(program: Sequence[str], folder: str) -> str:

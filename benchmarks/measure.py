@@ -44,7 +44,7 @@ import toolcrib_calls
 import waiting_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
-from report import DBOS, GATEWAY, HELD, OVER_STDIO
+from report import DBOS, GATEWAY, HELD, HELP, OVER_STDIO
 from toolcrib_calls import BARE, SERVED
 
 FLOOR = "floor"
@@ -463,6 +463,9 @@ async def imports(peers: Mapping[str, Peer], effort: Effort) -> None:
         event="note",
         text=f"{title}: {counts.files} files, {counts.borders} borders between them, {counts.returns} of them returns.",
     )
+
+    say(event="doing", what=HELP)
+    report(HELP, {BARE: cold_call.help_seconds(effort.import_rounds)}, (BARE,))
 
     title = definition.TITLE
     say(event="doing", what=title)

@@ -63,3 +63,9 @@ def test_a_workbench_loads_what_checks_arguments_and_neither_server_nor_terminal
     )
     assert "pydantic" in found
     assert found & {"typer", "rich", "mcp", "anyio", "starlette", "uvicorn", "opentelemetry", "pytest"} == set()
+
+
+def test_the_help_loads_neither_what_checks_arguments_nor_a_terminal() -> None:
+    found = loaded("from toolcrib.cli import main\nmain(['--help'])")
+    assert "typer" in found
+    assert found & ({*HEAVY} - {"typer"}) == set()

@@ -76,7 +76,7 @@ def add(a: int, b: int) -> str:
     return str(a + b)
 server.run("stdio")
 '''
-with Workbench([MCPSource(command=[sys.executable, "-c", program])]) as bench:
+with Workbench([MCPSource(command=[sys.executable, "-c", program], required=True)]) as bench:
     print(bench.specs()[0].name, bench.call_sync("add", {"a": 1, "b": 2}).text)
 """
 
