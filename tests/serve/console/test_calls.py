@@ -62,7 +62,7 @@ async def test_a_call_shows_what_ran_and_runs_again(open_console: Open, tmp_path
         page = (await browser.get(f"/calls/{only['id']}")).text
         assert "&#34;a&#34;: 40" in page
         assert ">42</pre>" in page
-        assert "curl http://127.0.0.1:8642/api/tools/add/call" in page
+        assert "curl -sS http://127.0.0.1:8642/api/tools/add/call" in page
         assert "bench.call(&#39;add&#39;" in page
         assert "ended: success" in page
         again = await browser.submit(f"/calls/{only['id']}/again")

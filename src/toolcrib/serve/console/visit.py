@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...machinery import escaped
 from ...workbench import Right
-from ..callers import Callers
+from ..callers import Callers, local_caller
 from ..wire import encoded_path, header, to_bytes
 from .sessions import Session
 
@@ -118,6 +119,14 @@ class Visit:
     def token(self) -> str:
         """The proof that a form is one of this session's pages."""
         return sha256(f"toolcrib form\0{self.cookie}".encode(errors="replace")).hexdigest()
+
+    def curl(self, tool: str, arguments: str) -> str:
+        """Return the command that makes a call of *tool* with *arguments*, JSON text."""
+        words = ["curl", "-sS", f"{self.base_url}/api/tools/{quote(tool, safe='')}/call"]
+        words += ["-H", "Content-Type: application/json"]
+        if self.callers.identify is not local_caller:
+            words += ["-H", "Authorization: Bearer YOUR-KEY"]
+        return shlex.join([*words, "-d", arguments])
 
     def has_token(self) -> bool:
         token = self.form.get("token") or self.request.headers.get("toolcrib-token", "")

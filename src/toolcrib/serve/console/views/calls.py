@@ -1,10 +1,10 @@
 """`/calls`: the log of calls, which goes on by itself; `/calls/ID`: one call; `/stats`: figures of many."""
 
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...callers import local_caller
 from ..visit import Answer, Page, Visit, filters_of, redirect, render
 
 _FILTERS = ("tool", "principal", "status", "rule", "since", "until")
@@ -12,7 +12,6 @@ _STATUSES = ("started", "success", "error", "pending", "lost")
 _GOOD = ("success", "started", "pending")
 _AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
 _PARTS = 24
-_HEIGHT = 120
 
 
 async def show_list(visit: Visit) -> Answer:
@@ -33,7 +32,14 @@ async def show_call(visit: Visit, id: str) -> Answer:  # noqa: A002
         trace = call["traceparent"].split("-")[1]
         related = [row for row in page["calls"] if trace in (row["traceparent"] or "")]
         related.sort(key=lambda row: row["started_at"])
-    return render(visit, "call.html", call=call, bars=_bars(related), curl=_curl(visit, call), test=_test(call))
+    return render(
+        visit,
+        "call.html",
+        call=call,
+        bars=_bars(related),
+        curl=visit.curl(call["tool"], call["arguments"] or "{}"),
+        test=_test(call),
+    )
 
 
 async def call_again(visit: Visit, id: str) -> Answer:  # noqa: A002
@@ -51,52 +57,32 @@ async def show_statistics(visit: Visit) -> Answer:
     until = datetime.now(UTC)
     since = until - _AGES.get(age, _AGES["day"])
     figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat(), parts=_PARTS)
-    about: dict[str, Any] = {"chart": _chart(figures["parts"]), "limits": (await visit.get("/api/limits"))["limits"]}
+    about: dict[str, Any] = {
+        "columns": _columns(figures["parts"]),
+        "limits": (await visit.get("/api/limits"))["limits"],
+    }
     about["workers"] = await visit.get("/api/workers") if visit.may("tasks") else None
     return render(visit, "stats.html", figures=figures, **about, ages=_AGES, age=age, address=address)
 
 
 def _bars(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *calls* with where each begins and ends, in percent of the time that all of them took."""
-    moments = [datetime.fromisoformat(call["started_at"]) for call in calls]
-    ends = [at + timedelta(seconds=call["duration_s"] or 0) for at, call in zip(moments, calls, strict=True)]
-    if not calls:
-        return []
-    first, whole_s = min(moments), max((max(ends) - min(moments)).total_seconds(), 1e-6)
+    """Return *calls* with where each begins and how wide it is, in percent of the time that all of them took."""
+    times = [(datetime.fromisoformat(call["started_at"]).timestamp(), call["duration_s"] or 0.0) for call in calls]
+    first_s = min((at_s for at_s, _ in times), default=0.0)
+    percent = 100 / max(1e-6, *(at_s + duration_s - first_s for at_s, duration_s in times), 0.0)
     return [
-        {
-            **call,
-            "left": round(100 * (at - first).total_seconds() / whole_s, 2),
-            "width": round(max(0.5, 100 * (call["duration_s"] or 0) / whole_s), 2),
-        }
-        for at, call in zip(moments, calls, strict=True)
+        {**call, "left": round((at_s - first_s) * percent, 2), "width": round(max(0.5, duration_s * percent), 2)}
+        for call, (at_s, duration_s) in zip(calls, times, strict=True)
     ]
 
 
-def _chart(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the columns of a chart of calls over time: heights in pixels of successes and of what failed."""
-    sums = [(sum(part["calls"].get(name, 0) for name in _GOOD), sum(part["calls"].values())) for part in parts]
-    most = max((total for _, total in sums), default=0) or 1
-    columns = [
-        {
-            "since": part["since"],
-            "calls": total,
-            "failed": total - good,
-            "height": round(_HEIGHT * total / most, 1),
-            "bad_height": round(_HEIGHT * (total - good) / most, 1),
-        }
-        for part, (good, total) in zip(parts, sums, strict=True)
+def _columns(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the columns of a chart of calls over time: how many there were, and how many of them failed."""
+    counts = [Counter(part["calls"]) for part in parts]
+    return [
+        {"since": part["since"], "calls": count.total(), "failed": count.total() - sum(count[name] for name in _GOOD)}
+        for part, count in zip(parts, counts, strict=True)
     ]
-    return {"columns": columns, "most": most, "height": _HEIGHT, "total": sum(total for _, total in sums)}
-
-
-def _curl(visit: Visit, call: dict[str, Any]) -> str:
-    arguments = (call.get("arguments") or "{}").replace("'", "'\\''")
-    key = "" if visit.callers.identify is local_caller else "  -H 'Authorization: Bearer KEY' \\\n"
-    return (
-        f"curl {visit.base_url}/api/tools/{call['tool']}/call \\\n{key}"
-        f"  -H 'Content-Type: application/json' \\\n  -d '{arguments}'"
-    )
 
 
 def _test(call: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """`/tools`: what tools there are; one of them, with a form that checks and runs its calls; large results."""
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....schema import SchemaView
 from ....schema.json_text import JSONError, parse_exact, parse_json
-from ...callers import local_caller
 from ...wire import header
 from ..forms import MISSING, Field, Form, changed, invalid, mark, outline, root_field, to_form, value_of, visible_json
 from ..visit import Answer, Page, Problem, Visit, filters_of, fragment, render
@@ -113,14 +111,6 @@ class Draft:
     def body(self) -> bytes:
         return self.raw.encode(errors="replace")
 
-    @property
-    def curl(self) -> str:
-        words = ["curl", "-sS", f"{self.visit.base_url}/api/tools/{self.name}/call"]
-        words += ["-H", "Content-Type: application/json"]
-        if self.visit.callers.identify is not local_caller:
-            words += ["-H", "Authorization: Bearer YOUR-KEY"]
-        return shlex.join([*words, "-d", self.raw])
-
     async def send(self, action: str) -> Any:
         """Return what the API answers to the arguments; None where they are invalid, or refused, which is shown."""
         try:
@@ -142,16 +132,15 @@ async def _draft(visit: Visit, name: str, form: Form) -> Draft:
     tool = await visit.get(f"/api/tools/{name}")
     view, raw = SchemaView(tool["input_schema"]), form.get("raw")
     if isinstance(raw, str):
+        value, raw, problem = {}, raw or "{}", ""
         try:
-            parse_json(raw or "{}")
+            parse_json(raw)
+            value = parse_exact(raw)
         except JSONError as error:
-            return Draft(visit, name, tool, root_field(view, {}), raw, f"This is not valid JSON: {error}.")
-        value = parse_exact(raw or "{}")
+            problem = f"This is not valid JSON: {error}."
         if not isinstance(value, dict):
-            return Draft(
-                visit, name, tool, root_field(view, {}), raw, 'Arguments are a JSON object, as in {"name": 1}.'
-            )
-        return Draft(visit, name, tool, root_field(view, to_form(view, value)), raw or "{}")
+            value, problem = {}, 'Arguments are a JSON object, as in {"name": 1}.'
+        return Draft(visit, name, tool, root_field(view, to_form(view, value)), raw, problem)
     action = form.get("act", "")
     if isinstance(action, str) and "/" in action:
         form = changed(form, action)
