@@ -83,6 +83,9 @@ def _documented(attribute: griffe.Attribute) -> griffe.Docstring | None:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.site_dir = str(SITE / __version__)
     config.extra["version"]["default"] = __version__
+    assert config.nav is not None
+    explanations = next(part["Explanations"] for part in config.nav if "Explanations" in part)
+    explanations += sorted(f"why/{page.name}" for page in (ROOT / "docs" / "why").glob("[a-z]*.md"))
     return config
 
 
