@@ -176,6 +176,12 @@ def test_a_server_that_is_not_there_is_not_removed(toolcrib: Run, folder: Path) 
     assert (done.returncode, "no server 'part'. Did you mean 'parts'?" in done.stderr) == (1, True)
 
 
+def test_a_client_that_is_not_known_is_named_before_sources_are_asked_for(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").unlink()
+    done = toolcrib("install", "claude")
+    assert (done.returncode, "There is no client 'claude'" in done.stderr) == (2, True)
+
+
 def test_a_project_without_sources_is_refused(toolcrib: Run, folder: Path) -> None:
     (folder / "toolcrib.toml").write_text("")
     assert toolcrib("install", "json").returncode == 2

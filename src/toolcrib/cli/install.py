@@ -72,15 +72,15 @@ def install(
     from .sources import named_sources
 
     _require_name(name)
+    of = None if client == "json" else _client(client)
     named_sources(sources or (), session.settings, "For example: toolcrib install claude-code tools.py")
     for source in sources or ():
         _require_no_key(source)
     start, *arguments = stdio_command(sources or (), (), session.settings.file)
     entry: dict[str, Any] = {"command": start, "args": arguments}
-    if client == "json":
+    if of is None:
         session.output.json({"mcpServers": {name: entry}})
         return
-    of = _client(client)
     entry = {"type": "stdio", **entry} if of.is_typed else entry
 
     def change(text: str, servers: dict[str, Any], edit: Any) -> str:
