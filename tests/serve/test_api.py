@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,6 +18,7 @@ from toolcrib import Caller, Context, Crib, Image, Text, ToolError, ToolSpec, to
 from toolcrib.core import Data
 from toolcrib.record import CallLog
 from toolcrib.serve import asgi_app
+from toolcrib.store import Store
 from toolcrib.testing import doubles
 from toolcrib.tools.function import from_work
 from toolcrib.workbench import Ask, Limit, Rule, Rules
@@ -238,6 +240,39 @@ async def test_numbers_keep_their_digits_in_both_directions() -> None:
         assert [part.get("text") for part in json.loads(text)["content"]] == ["half ?", "not JSON", "NaN", None, None]
         events = (await call(api, "odd_parts", accept="text/event-stream")).text
         assert '{"n": 1.00000000000000000001}' in events
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_arguments_of_an_answer_keep_their_digits(tmp_path: Path, *, is_stored: bool) -> None:
+    stored: Any = {"store": Store(tmp_path / "digits.db")} if is_stored else {}
+    asks = Rules([Rule(tools=["prices", "count_up"], do="ask")])
+    json_type = {"Content-Type": "application/json"}
+
+    @tool
+    def count_up(number: int) -> int:
+        """Count up."""
+        return number + 1
+
+    async with client(count_up, policy=asks, **stored) as api:
+        for name, sent, edited, value in (
+            (
+                "prices",
+                '{"amounts":[1]}',
+                '{"amounts":[98765432109876543.21,0.1000000000000000055]}',
+                "0.1000000000000000055",
+            ),
+            ("count_up", '{"number":1}', '{"number":9007199254740993}', "9007199254740994"),
+        ):
+            path = f"/api/tools/{name}/call"
+            waits = (await api.post(path, content=sent, headers=json_type)).json()["pending"]["id"]
+            for wrong in ('"{}"', "[]", "null", "7"):
+                body = f'{{"kind":"approve","arguments":{wrong}}}'
+                refused = await api.post(f"/api/pending/{waits}/answer", content=body, headers=json_type)
+                assert refused.status_code == 422
+            body = f'{{"kind":"approve","arguments":{edited}}}'
+            answered = await api.post(f"/api/pending/{waits}/answer", content=body, headers=json_type)
+            assert answered.status_code == 200, answered.text
+            assert value in (await api.post(path, content=sent, headers=json_type)).text
 
 
 async def test_what_cannot_be_a_call_is_a_problem_that_names_the_way_out() -> None:

@@ -113,7 +113,8 @@ class Grants:
     def _is_met(self, pending: Pending, answer: Approve, spec: ToolSpec) -> bool:
         from ..schema import parse_json
 
-        arguments = parse_json(pending.arguments) if answer.arguments is None else answer.arguments
+        arguments = pending.arguments if answer.arguments is None else answer.arguments
+        arguments = parse_json(arguments) if isinstance(arguments, str) else arguments
         return isinstance(arguments, Mapping) and self.policy.meets(answer.where, spec, arguments) is True
 
 

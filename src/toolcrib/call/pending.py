@@ -281,14 +281,18 @@ class PendingCalls:
         question = self._questions.get(pending.id) or Elicitation(pending.schema or {})
         return question.problems(answer.value)
 
-    def _refused(self, pending: Pending, arguments: Mapping[str, Any]) -> str | None:
+    def _refused(self, pending: Pending, arguments: Mapping[str, Any] | str) -> str | None:
         """Return why the tool of *pending* does not take *arguments*; None where it does."""
+        from ..schema.json_text import parse_exact
+
         tool = self.tool(pending.tool)
         if tool is None:
             return f"'{pending.tool}' is not among the tools here, so other arguments cannot be checked: Approve()."
         try:
-            written = json.dumps(dict(arguments))
-            if (mask := _stray_mask(arguments, pending.arguments)) is not None:
+            written = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
+            if not isinstance(values := parse_exact(written), dict):
+                raise TypeError
+            if (mask := _stray_mask(values, pending.arguments)) is not None:
                 return (
                     f"'{mask}' stands for a value that is not shown, and only where it was shown: leave it, with what "
                     "is beside it in a list, or give the value."
@@ -429,10 +433,13 @@ class Questions:
 
         Raises ToolError where the tool does not take them.
         """
-        from ..schema import parse_json
+        from ..schema.json_text import parse_exact, parse_json
 
         assert isinstance(entry.answer, Approve)
-        values = _unmasked(entry.answer.arguments, parse_json(entry.pending.arguments), checked.document)
+        arguments: Any = entry.answer.arguments
+        read = parse_exact if isinstance(arguments, str) else parse_json
+        values = read(arguments) if isinstance(arguments, str) else arguments
+        values = _unmasked(values, read(entry.pending.arguments), checked.document)
         call = replace(checked.call, arguments=_written(values))
         return CheckedArguments.read(self.tool, call, repair=False)
 
@@ -544,14 +551,16 @@ def _unmasked_items(items: Sequence[Any], shown: Sequence[Any], originals: Seque
 
     One that was changed is taken for what was in its place, where it is the only change.
     """
+    from ..schema.json_text import canonical_json
+
     places: dict[str, list[int]] = {}
     for place, item in enumerate(shown):
-        places.setdefault(json.dumps(item, sort_keys=True), []).append(place)
+        places.setdefault(canonical_json(item), []).append(place)
 
     def place_of(number: int, item: Any) -> int | None:
         if number < len(shown) and item == shown[number]:
             return number
-        matches = places.get(json.dumps(item, sort_keys=True), [])
+        matches = places.get(canonical_json(item), [])
         return matches[0] if len(matches) == 1 else None
 
     sources = [place_of(number, item) for number, item in enumerate(items)]
@@ -565,13 +574,13 @@ def _unmasked_items(items: Sequence[Any], shown: Sequence[Any], originals: Seque
 
 def _stray_mask(arguments: Mapping[str, Any], shown: str) -> str | None:
     """Return the mask of a value that *arguments* have elsewhere than it was *shown*; None where they have none."""
-    from ..schema import parse_json
+    from ..schema.json_text import parse_exact, write_json
 
     masks = [mask for mask in _MASKS if mask in shown]
     blank = shown
     for mask in masks:
         blank = blank.replace(mask, "")
-    text = json.dumps(_unmasked(arguments, parse_json(shown), parse_json(blank))) if masks else ""
+    text = write_json(_unmasked(arguments, parse_exact(shown), parse_exact(blank))) if masks else ""
     return next((mask for mask in masks if mask in text), None)
 
 

@@ -123,8 +123,9 @@ def _approval(until: str | None, where: str | None, tools: Sequence[str] | None,
     end = until if until in (None, "conversation") else moment(until)
     if end is None and (until is not None or where is not None or tools):
         raise UsageError("--until takes 'conversation', or a time as in 18:00 or 2026-01-31T18:00.")
-    values = None if arguments is None else _json_object("--arguments", arguments)
-    return Approve(values, end, _json_object("--where", where or "{}"), tools or ())  # type: ignore[arg-type]
+    if arguments is not None:
+        _json_object("--arguments", arguments)
+    return Approve(arguments, end, _json_object("--where", where or "{}"), tools or ())  # type: ignore[arg-type]
 
 
 def _json_object(option: str, text: str) -> dict[str, Any]:

@@ -72,15 +72,15 @@ class Pending:
 class Approve:
     """Let the call run, once, with the arguments that were shown, or with *arguments* in their place.
 
-    *arguments* are all that the tool gets, as JSON data. They are checked, and ruled on, as if the model had sent them.
-    What is masked in those that were shown, and left as it is, stays what it was.
+    *arguments* are all that the tool gets, as JSON data, or as JSON text, of which each digit counts. They are checked,
+    and ruled on, as if the model had sent them. What is masked in those that were shown, and left as it is, stays what it was.
 
     With *until*, a time with its offset or `"conversation"`, it is a grant as well: until then, calls in the same
     thread that only the same rule asks about run without a question. They are calls of the same tool, or of *tools*, by
     pattern, that meet the conditions in *where*, as a rule has them.
     """
 
-    arguments: Mapping[str, Any] | None = field(default=None, repr=False)
+    arguments: Mapping[str, Any] | str | None = field(default=None, repr=False)
     until: datetime | Literal["conversation"] | None = None
     where: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tools: str | Sequence[str] = ()
@@ -88,7 +88,8 @@ class Approve:
     def to_dict(self) -> dict[str, Any]:
         until = self.until.isoformat() if isinstance(self.until, datetime) else self.until
         tools = self.tools if isinstance(self.tools, str) else [*self.tools]
-        values: dict[str, Any] = {"arguments": None if self.arguments is None else dict(self.arguments), "until": until}
+        arguments = dict(self.arguments) if isinstance(self.arguments, Mapping) else self.arguments
+        values: dict[str, Any] = {"arguments": arguments, "until": until}
         values |= {"where": dict(self.where) or None, "tools": tools or None}
         return {"kind": "approve", **{name: value for name, value in values.items() if value is not None}}
 
@@ -167,7 +168,7 @@ class Input:
 Answer = Approve | Deny | Input
 
 _ANSWERS = ("approve", "deny", "input")
-_MEMBERS: dict[str, Any] = {"arguments": Mapping, "until": str, "where": Mapping, "tools": (str, list)}
+_MEMBERS: dict[str, Any] = {"arguments": (Mapping, str), "until": str, "where": Mapping, "tools": (str, list)}
 
 
 def answer_from(value: Answer | Mapping[str, Any]) -> Answer:

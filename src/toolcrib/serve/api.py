@@ -194,7 +194,7 @@ class _API:
     async def _answer(self, request: Request) -> tuple[Workbench, dict[str, Any]]:
         """Return the workbench and the answer of a request. Raises Refused where others are to answer."""
         bench = await self._bench(request)
-        answer = await json_object(request)
+        answer = await json_object(request, exact="arguments")
         waits = await bench.crib.pending.store.get(request.path_params["id"])
         if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]

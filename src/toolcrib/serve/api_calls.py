@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..core import Call, Emitted, Progress, Result, ToolError
-from ..schema.json_text import LIMIT_BYTES, JSONError, parse_json
+from ..schema.json_text import LIMIT_BYTES, JSONError, parse_exact, parse_json, write_json
 from ..workbench import LogLine, TaskEvent, Workbench
 from .callers import Callers, require_key_for
 from .problems import Refused, problem
@@ -45,12 +45,13 @@ async def bench_for(callers: Callers, scope: Scope) -> Workbench:
     return await callers.workbench(HTTPConnection(scope))
 
 
-async def json_object(request: Request) -> dict[str, Any]:
-    """Return the body of *request*. Raises Refused."""
+async def json_object(request: Request, *, exact: str = "") -> dict[str, Any]:
+    """Return the body of *request*, its member *exact* as text that has each digit. Raises Refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "Not JSON", "The body is a JSON object, with the header 'Content-Type: application/json'.")
     try:
-        value = parse_json(await read_body(request.receive, _MAX_ANSWER_BYTES))
+        body = await read_body(request.receive, _MAX_ANSWER_BYTES)
+        value = parse_json(body)
     except TooLarge:
         raise Refused(413, "Answer too large", f"An answer has at most {_MAX_ANSWER_BYTES} bytes of JSON.") from None
     except JSONError as error:
@@ -59,6 +60,8 @@ async def json_object(request: Request) -> dict[str, Any]:
         raise Refused(400, "Not JSON", "The body is not complete.") from None
     if not isinstance(value, dict):
         raise Refused(422, "Invalid answer", 'An answer is a JSON object, as in {"kind": "approve"}.')
+    if exact in value:
+        value[exact] = write_json(parse_exact(body)[exact])
     return value
 
 

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
 from ..machinery import Asker, current_client, escaped, named_approvers
+from ..schema.json_text import parse_exact, write_json
 from ..workbench import Crib
 from .mcp_client import form_schema
 from .mcp_request import ClientRequest, current_request
@@ -172,7 +173,7 @@ def _approval_form(pending: Pending, request: ClientRequest) -> dict[str, Any]:
     return {**_APPROVE, "properties": {**own, **fields, **filled}}
 
 
-def _edited(pending: Pending, content: Mapping[str, Any]) -> dict[str, Any] | None:
+def _edited(pending: Pending, content: Mapping[str, Any]) -> str | None:
     """Return the arguments in an accepted form; None where they are as they were shown."""
     arguments = json.loads(pending.arguments)
     own: dict[str, Any] = _APPROVE["properties"]  # type: ignore[assignment]
@@ -180,7 +181,8 @@ def _edited(pending: Pending, content: Mapping[str, Any]) -> dict[str, Any] | No
     fields = {
         name: value for name, value in content.items() if name not in own and (value != "" or arguments.get(name))
     }
-    return None if {**arguments, **fields} == arguments else {**arguments, **fields}
+    changed = {name: value for name, value in fields.items() if name not in arguments or value != arguments[name]}
+    return write_json({**parse_exact(pending.arguments), **changed}) if changed else None
 
 
 def answer_of(pending: Pending, response: object) -> Answer | None:
