@@ -6,12 +6,13 @@ from .execute import keep, may_be_repeated, within
 from .grants import Grants
 from .labels import UNTRUSTED, marked
 from .once import TASK_LIFE, lost, require_key, restored, settle, stored
-from .pending import PendingCalls, caller_names, is_approver
+from .pending import MASKS, PendingCalls, caller_names, is_approver
 from .pipeline import check, dry_run, error_result, needs_approval, resolved, run
 from .runtime import Resources, Retry, Runtime, current_trail
 from .task import Patient, StepLog, TaskRun, caller_data, caller_of
 
 __all__ = [
+    "MASKS",
     "CheckedArguments",
     "EventQueue",
     "EventStream",

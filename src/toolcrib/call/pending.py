@@ -72,7 +72,7 @@ MAX_TRIES = 3
 MAX_LOOKED_AT = 1000
 """How many of all callers' questions are read for one page of those that a caller may answer."""
 _AT_ONCE = 200
-_MASKS = ("**********", "[secret]")
+MASKS = ("**********", "[secret]")
 """What is shown in place of a value of a secret type, and of a known secret."""
 MAX_REMEMBERED = 1000
 """How many questions, and calls that wait, are known here beside the store, of all callers."""
@@ -576,7 +576,7 @@ def _stray_mask(arguments: Mapping[str, Any], shown: str) -> str | None:
     """Return the mask of a value that *arguments* have elsewhere than it was *shown*; None where they have none."""
     from ..schema.json_text import parse_exact, write_json
 
-    masks = [mask for mask in _MASKS if mask in shown]
+    masks = [mask for mask in MASKS if mask in shown]
     blank = shown
     for mask in masks:
         blank = blank.replace(mask, "")

@@ -233,6 +233,8 @@ async def dry_run(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
         if (grant := await _granted(trail.decision, trail.arguments, runtime)) is not None:
             trail.decision = replace(trail.decision, do="allow", grant=grant.id)
     _add_metadata(result, trail, runtime.redaction)
+    if trail.decision is not None and trail.decision.do == "deny" and trail.arguments is not None:
+        result.metadata["decision"]["message"] = _denied_by(trail.decision, trail.arguments.tool).message
     return result
 
 

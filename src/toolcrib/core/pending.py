@@ -73,7 +73,8 @@ class Approve:
     """Let the call run, once, with the arguments that were shown, or with *arguments* in their place.
 
     *arguments* are all that the tool gets, as JSON data, or as JSON text, of which each digit counts. They are checked,
-    and ruled on, as if the model had sent them. What is masked in those that were shown, and left as it is, stays what it was.
+    and ruled on, as if the model had sent them. What is masked in those that were shown, and left as it is, stays what
+    it was.
 
     With *until*, a time with its offset or `"conversation"`, it is a grant as well: until then, calls in the same
     thread that only the same rule asks about run without a question. They are calls of the same tool, or of *tools*, by

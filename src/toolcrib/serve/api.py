@@ -5,6 +5,7 @@ Everything is for the caller of the request: tools are those that they see, resu
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from .. import formats
-from ..call import settle
+from ..call import MASKS, settle
 from ..core import AnswerError, Call, Pending, ToolError, ToolSpec
 from ..machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
 from ..record.calls import call_data
@@ -130,7 +131,7 @@ class _API:
         return _json({"pending": [pending.to_dict() for pending in visible], "next": following})
 
     async def question(self, request: Request) -> Response:
-        """Return one pending call, who has answered it, and the last call of its tool that a person approved."""
+        """Return one pending call, who has answered it, what its tool takes, and the last call that was approved."""
         bench = await self._bench(request)
         entry = await bench.crib.pending.store.get(request.path_params["id"])
         if entry is None or not await _may_see(bench, entry.pending):
@@ -139,12 +140,14 @@ class _API:
             entry.pending,
             entry.state == "open" and entry.pending.expires_at > bench.crib.pending.clock(),
         )
+        tool = bench.crib.pending.tool(pending.tool) if pending.kind == "approval" else None
         data: dict[str, Any] = {
             "pending": pending.to_dict(),
             "state": "expired" if entry.state == "open" and not is_open else entry.state,
             "answered_by": entry.by,
             "answer": entry.answer and entry.answer.to_dict()["kind"],
             "may_answer": is_open and await bench.crib.pending.allows(pending, bench.caller),
+            "input_schema": None if tool is None else tool.spec.input_schema,
             "last_approved": await self._last_approved(bench, pending) if pending.kind == "approval" else None,
         }
         return _json(data)
@@ -167,6 +170,7 @@ class _API:
 
     async def answer(self, request: Request) -> Response:
         bench, answer = await self._answer(request)
+        await self._require_allowed(bench, request.path_params["id"], answer.get("arguments"))
         with _refusals():
             return _json((await bench.answer(request.path_params["id"], answer)).to_dict())
 
@@ -204,6 +208,20 @@ class _API:
             detail = "What waits is not what was shown: it has another `digest`. Look at it again, and answer that."
             raise Refused(409, "Changed meanwhile", detail, reason="changed")
         return bench, answer
+
+    async def _require_allowed(self, bench: Workbench, pending_id: str, arguments: str | None) -> None:
+        """Raise Refused where a rule would deny *arguments* of the caller's own call. Of others nothing is known here
+        but their name, and a mask is not what a rule would see: these are denied when the call is made again.
+        """
+        entry = None if arguments is None else await bench.crib.pending.store.get(pending_id)
+        if entry is None or entry.state != "open" or any(mask in entry.pending.arguments for mask in MASKS):
+            return
+        pending, caller = entry.pending, bench.caller
+        if pending.principal == caller.principal:
+            async with bench.crib.workbench(replace(caller, thread=pending.thread)) as own:
+                result = await own.dry_run(Call(pending.tool, arguments))
+            if (reason := result.metadata.get("decision", {}).get("message")) is not None:
+                raise Refused(422, "Denied", reason, reason="invalid")
 
     async def lost(self, request: Request) -> Response:
         bench = await self._bench(request)

@@ -200,6 +200,7 @@ _SCHEMAS: _Object = {
         answered_by={"type": ["string", "null"]},
         answer={"enum": ["approve", "deny", "input", None], "description": "Its kind, until the call has used it."},
         may_answer={"type": "boolean", "description": "Whether the caller may answer it now."},
+        input_schema={"type": ["object", "null"], "description": "Of an approval: what its tool takes."},
         last_approved={
             "oneOf": [
                 _object(

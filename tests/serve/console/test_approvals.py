@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, SecretStr
 
 from toolcrib import Caller, Context, Crib, Pending, tool
 from toolcrib.record import DatabaseCalls
@@ -102,12 +105,68 @@ async def test_arguments_are_changed_and_what_the_tool_does_not_take_stays_typed
     async with open_console(pay, policy=RULES) as browser:
         page = await waits_for(browser, to="bob", amount=5000)
         for text, status in (("{", 422), ("[]", 422), ('{"to": "bob", "amount": "half"}', 422)):
-            refused = await answer(browser, page, "edit", arguments=text)
+            refused = await answer(browser, page, "edit", raw=text)
             assert refused.status_code == status
             assert 'role="alert"' in refused.text
             assert text.replace('"', "&#34;") in refused.text
-        assert (await answer(browser, page, "edit", arguments='{"to": "bob", "amount": 5}')).status_code == 303
+        assert (await answer(browser, page, "edit", raw='{"to": "bob", "amount": 5}')).status_code == 303
         assert "paid 5 to bob" in str(await call(browser, "pay", to="bob", amount=5000))
+
+
+async def test_arguments_are_changed_in_fields_and_secrets_and_digits_stay(open_console: Open) -> None:
+    @tool(destructive=True)
+    def charge(card: SecretStr, cents: list[int], rate: Decimal) -> str:
+        """Charge a card."""
+        return f"{card.get_secret_value()[-2:]} pays {sum(cents)} at {rate}"
+
+    sent = {"card": "4000-42", "cents": [9007199254740993], "rate": "0.1000000000000000055"}
+    async with open_console(charge, policy=Rules([Rule(tools="charge", do="ask")])) as browser:
+        page = await waits_for(browser, "charge", **sent)
+        fields = fields_of(shown := (await browser.get(page)).text)
+        assert "4000-42" not in shown
+        typed = {name: unescape(text) for name, text in re.findall(r'name="(v/[^"]+)"[^>]*>\n([^<]*)</textarea', shown)}
+        filled = {name: text for name, text in {**fields, **typed}.items() if name[0] in "vn"}
+        assert filled["v/card"] == "**********"
+        assert filled["v/cents/0"] == "9007199254740993"
+        # Without a script, an item is added by the server, and nothing is answered by that.
+        longer = await browser.post(f"{page}/answer", data={**fields, **filled, "act": "add/cents"})
+        assert longer.status_code == 200
+        assert 'name="n/cents" value="2"' in longer.text
+        assert "9007199254740993" in longer.text
+        shown_again = await browser.post(f"{page}/answer", data={**fields, **filled})
+        assert '<details open><summary id="others">' in shown_again.text
+        wrong = await answer(browser, page, "edit", **{**filled, "v/cents/1": "one"})
+        assert wrong.status_code == 422
+        assert re.search('id="p/cents/1"><p>[^<]*integer', wrong.text)
+        assert (await answer(browser, page, "edit", **{**filled, "v/cents/1": "1"})).status_code == 303
+        assert "42 pays 9007199254740994 at 0.1000000000000000055" in str(await call(browser, "charge", **sent))
+
+
+async def test_arguments_that_a_rule_denies_are_refused_as_the_call_would_be(open_console: Open) -> None:
+    most = Rule(tools="pay", where={"/amount": {"gt": 100}}, do="deny", message="At most 100.")
+    async with open_console(pay, policy=Rules([most, *RULES])) as browser:
+        page = await waits_for(browser, to="bob", amount=5)
+        refused = await answer(browser, page, "edit", raw='{"to": "bob", "amount": 101}')
+        assert refused.status_code == 422
+        denied = (await call(browser, "pay", to="bob", amount=101))["detail"]
+        assert denied in unescape(refused.text)
+        assert (await answer(browser, page, "edit", raw='{"to": "bob", "amount": 100}')).status_code == 303
+
+
+async def test_who_may_not_call_a_tool_still_has_its_form_to_approve_it(open_console: Open) -> None:
+    rules = Rules([Rule(tools="pay", principals="ann", do="deny"), *LEADS])
+    async with open_console(pay, policy=rules, identify=identify) as browser:
+        browser.headers["user"] = "eve"
+        page = await waits_for(browser, to="bob", amount=5)
+        browser.headers["user"] = "ann"
+        browser.cookies.clear()
+        await browser.get("/")
+        assert (await browser.get("/api/tools/pay")).status_code == 404
+        assert 'name="v/amount" value="5"' in (await browser.get(page)).text
+        done = await answer(browser, page, "edit", **{"v/to": "bob", "v/amount": "4"})
+        assert done.status_code == 303
+        browser.headers["user"] = "eve"
+        assert "paid 4 to bob" in str(await call(browser, "pay", to="bob", amount=5))
 
 
 async def test_a_denial_has_its_reason(open_console: Open) -> None:
@@ -179,10 +238,37 @@ async def test_a_question_of_a_tool_is_answered(open_console: Open) -> None:
     async with open_console(ship) as browser:
         page = await waits_for(browser, "ship", item="a lathe")
         assert "How many boxes?" in (await browser.get(page)).text
-        wrong = await answer(browser, page, "input", **{"as": "json", "value": '"many"'})
+        wrong = await answer(browser, page, "input", v="many")
         assert wrong.status_code == 422
-        assert (await answer(browser, page, "input", **{"as": "json", "value": "2"})).status_code == 303
+        assert re.search('<div class="error" id="p"><p>[^<]*integer', wrong.text)
+        assert 'value="many"' in wrong.text
+        assert (await answer(browser, page, "input", v="2")).status_code == 303
         assert "a lathe goes in 2 boxes" in str(await call(browser, "ship", item="a lathe"))
+
+
+async def test_each_kind_of_question_has_its_fields(open_console: Open) -> None:
+    class Size(BaseModel):
+        width: int
+        note: str = ""
+
+    @tool
+    async def ask_all(context: Context) -> str:
+        """Ask for all kinds."""
+        kinds: list[Any] = [bool, Literal["red", "blue"], Size, list[int]]
+        return str([await context.ask(f"q{number}", kind, "What?") for number, kind in enumerate(kinds)])
+
+    async with open_console(ask_all) as browser:
+        for fields, shows in (
+            ({"v": "true"}, '<select id="v"'),
+            ({"v": '"blue"'}, "blue</option>"),
+            ({"v/width": "3"}, 'id="v/width"'),
+            ({"n": "0", "v/0": "5"}, "Add an item"),
+        ):
+            page = await waits_for(browser, "ask_all")
+            assert shows in (await browser.get(page)).text
+            assert "n" in fields or (await answer(browser, page, "input")).status_code == 422  # an empty list is one
+            assert (await answer(browser, page, "input", **fields)).status_code == 303
+        assert "[True, 'blue', Size(width=3, note=''), [5]]" in str(await call(browser, "ask_all"))
 
 
 async def test_what_waits_for_others_is_not_there(open_console: Open) -> None:

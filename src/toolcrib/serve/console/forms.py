@@ -90,6 +90,8 @@ class Field:
     """How many items were filled in, or added."""
     is_touched: bool = False
     problems: list[str] = field(default_factory=list[str])
+    title: str = "Arguments"
+    """What the whole is called."""
 
     @property
     def place(self) -> str:
@@ -97,7 +99,7 @@ class Field:
 
     @property
     def label(self) -> str:
-        last = self.steps[-1] if self.steps else "Arguments"
+        last = self.steps[-1] if self.steps else self.title
         return f"Item {last + 1}" if isinstance(last, int) else last
 
     @property
@@ -125,6 +127,23 @@ class Field:
         yield self
         for inner in self.fields:
             yield from inner.all()
+
+
+@dataclass
+class Draft:
+    """A value that a person fills in: its fields, and the same as JSON text, of which each changes the other."""
+
+    fields: Field
+    raw: str
+    raw_problem: str = ""
+
+    @property
+    def is_invalid(self) -> bool:
+        return bool(self.raw_problem) or invalid(self.fields)
+
+    @property
+    def body(self) -> bytes:
+        return self.raw.encode(errors="replace")
 
 
 class _Without:
@@ -192,9 +211,8 @@ def to_form(view: SchemaView, value: Any) -> dict[str, str]:
 
 def changed(form: Form, action: str) -> Form:
     """Return *form* after a list has one more item (*action* is `add/rows`), or one less (`remove/rows/2`)."""
-    verb, _, path = action.partition("/")
-    place, _, last = path.rpartition("/") if verb == "remove" else (path, "", "")
-    place = f"/{place}"
+    verb, slash, path = action.partition("/")
+    place, _, last = f"/{path}".rpartition("/") if verb == "remove" else (f"{slash}{path}", "", "")
     size, indexes = _size(form, place), _filled(form, place)
     keep = [index for index in range(max([size, *(at + 1 for at in indexes)])) if index < size or index in indexes]
     keep = [index for index in keep if str(index) != last]
@@ -207,6 +225,27 @@ def changed(form: Form, action: str) -> Form:
         elif int(step) in keep:
             renumbered[f"{name[0]}{place}/{keep.index(int(step))}{slash}{rest}"] = text
     return {**renumbered, f"n{place}": str(len(keep) + (verb == "add"))}
+
+
+def draft_of(view: SchemaView, form: Form) -> Draft:
+    """Return what was filled in: as the JSON text `raw` of *form* where it has that, else in its fields."""
+    raw = form.get("raw")
+    if isinstance(raw, str):
+        value, raw, problem = {}, raw or "{}", ""
+        try:
+            parse_json(raw)
+            value = parse_exact(raw)
+        except JSONError as error:
+            problem = f"This is not valid JSON: {error}."
+        if not isinstance(value, dict):
+            value, problem = {}, 'Arguments are a JSON object, as in {"name": 1}.'
+        return Draft(root_field(view, to_form(view, value)), raw, problem)
+    action = _text(form, "act")
+    if action.partition("/")[0] in ("add", "remove"):
+        form = changed(form, action)
+    fields = root_field(view, form)
+    value = value_of(fields)
+    return Draft(fields, "{}" if value is MISSING else visible_json(value))
 
 
 def outline(view: SchemaView) -> list[Field]:

@@ -151,6 +151,10 @@ class Visit:
         except HTTPException as error:
             raise Problem(error.status_code, "Not a form", str(error.detail)) from None
 
+    async def posted(self) -> dict[str, str | bytes]:
+        """Return the form with the bytes of its files."""
+        return {name: of if isinstance(of, str) else await of.read() for name, of in self.form.items()}
+
     def may(self, right: Right) -> bool:
         """Return whether a role gives this person *right*, such as "calls:all"."""
         return self.session is not None and self.callers.may(self.session.caller, right)

@@ -9,7 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ....schema.json_text import JSONError, parse_json
+from ....call import MASKS
+from ....schema import SchemaView
+from ....schema.errors import problems
+from ....schema.json_text import JSONError, parse_exact, parse_json
+from ..forms import MISSING, Draft, draft_of, mark, value_of, visible_json
 from ..visit import Answer, Page, Problem, Visit, redirect, render
 
 _PER_PAGE = 50
@@ -18,7 +22,6 @@ _MAX_BOXES, _MAX_BOX_CHARS = 20, 200
 """So many arguments have a box by which a grant is for their value alone, and so long are these."""
 _MAX_ROWS = 500
 """So many values are listed; all of them are in the JSON below."""
-_MASKS = ("**********", "[secret]")
 _SPANS = {"1": "one hour", "8": "eight hours", "24": "a day", "168": "a week", "720": "30 days"}
 
 
@@ -57,8 +60,11 @@ async def revoke(visit: Visit, grant: str) -> Answer:
     return redirect(visit, "/approvals/grants")
 
 
-async def show(visit: Visit, pending: str, problem: Problem | None = None) -> Answer:
+async def show(visit: Visit, pending: str, problem: Problem | None = None, *, is_edited: bool = False) -> Answer:
     question = await visit.get(f"/api/pending/{pending}")
+    draft = await _draft(visit, question, is_edited=is_edited)
+    if draft is not None and problem is not None and is_edited and not draft.is_invalid:
+        mark(draft.fields, (mistake.to_dict() for mistake in problems(draft.fields.view, parse_json(draft.raw))))
     waits, last = question["pending"], question["last_approved"]
     rows = rows_of(waits.get("arguments", "{}"), last and last["arguments"])
     boxes = [row for row in rows if _has_box(row)][:_MAX_BOXES]
@@ -72,6 +78,8 @@ async def show(visit: Visit, pending: str, problem: Problem | None = None) -> An
         "more": len(rows[_MAX_ROWS:]),
         "boxes": boxes,
         "spans": _SPANS,
+        "draft": draft,
+        "is_edited": is_edited,
     }
     status = 200 if problem is None else problem.status
     return render(visit, "approval.html", status, problem=problem, form=visit.form, **values)
@@ -96,25 +104,53 @@ async def preview(visit: Visit, pending: str) -> Answer:
 
 
 async def answer(visit: Visit, pending: str) -> Answer:
+    """Give the answer of a form; without a `kind`, show what was filled in so far."""
     form = visit.form
+    data: dict[str, Any] = {"digest": str(form.get("digest"))}
+    value, kind = b"", form.get("kind")
     try:
-        match form.get("kind"):
+        match kind:
             case "approve":
-                data: dict[str, Any] = {"kind": "approve"}
-            case "edit":
-                arguments = _data(str(form.get("arguments")), "Arguments are")
-                data = {"kind": "approve", "arguments": arguments}
+                data["kind"] = "approve"
+            case "edit" | "input":
+                data["kind"] = "approve" if kind == "edit" else "input"
+                value = await _filled_in(visit, pending)
             case "grant":
-                data = _data(str(form.get("answer")), "An answer is")
-            case "input":
-                value = str(form.get("value", ""))
-                data = {"kind": "input", "value": _json(value) if form.get("as") == "json" else value}
+                data |= _data(str(form.get("answer")), "An answer is")
+            case "deny":
+                data |= {"kind": "deny", "reason": str(form.get("reason", ""))}
             case _:
-                data = {"kind": "deny", "reason": str(form.get("reason", ""))}
-        await visit.post(f"/api/pending/{pending}/answer", data | {"digest": str(form.get("digest"))})
+                return await show(visit, pending, is_edited=True)
+        body = json.dumps(data).encode()
+        name = b"arguments" if kind == "edit" else b"value"
+        await visit.post(f"/api/pending/{pending}/answer", b'%b,"%b":%b}' % (body[:-1], name, value) if value else body)
     except Problem as problem:
-        return await show(visit, pending, problem)
+        return await show(visit, pending, problem, is_edited=kind in ("edit", "input"))
     return redirect(visit, f"/approvals/{pending}")
+
+
+async def _draft(visit: Visit, question: Mapping[str, Any], *, is_edited: bool) -> Draft | None:
+    """Return what the visitor has filled in to answer *question*, or may change; None where there is nothing."""
+    waits, is_approval = question["pending"], question["pending"]["kind"] == "approval"
+    schema = question.get("input_schema") if is_approval else waits.get("schema")
+    if schema is None or not question["may_answer"]:
+        return None
+    first = {"raw": visible_json(parse_exact(waits["arguments"]))} if is_approval else {}
+    draft = draft_of(SchemaView(schema), await visit.posted() if is_edited else first)
+    draft.fields.title = "Arguments" if is_approval else str(schema.get("title", "Answer"))
+    return draft
+
+
+async def _filled_in(visit: Visit, pending: str) -> bytes:
+    """Return what the visitor has filled in, as JSON. Raises Problem."""
+    draft = await _draft(visit, await visit.get(f"/api/pending/{pending}"), is_edited=True)
+    if draft is None:  # answered meanwhile: the API says so
+        return b"{}"
+    if draft.is_invalid:
+        raise Problem(422, "Not JSON", draft.raw_problem or "What you wrote is not valid JSON: see below.")
+    if value_of(draft.fields) is MISSING:
+        raise Problem(422, "No answer", "Fill in an answer, or refuse to give one.")
+    return draft.body
 
 
 def rows_of(arguments: str, before: str | None) -> Sequence[Row]:
@@ -182,7 +218,7 @@ def _pointer(path: Sequence[str]) -> str:
 
 
 def _has_box(row: Row) -> bool:
-    is_plain = row.change != "gone" and "*" not in row.pointer.split("/") and row.text not in ("{}", "[]", *_MASKS)
+    is_plain = row.change != "gone" and "*" not in row.pointer.split("/") and row.text not in ("{}", "[]", *MASKS)
     return is_plain and len(row.text) <= _MAX_BOX_CHARS
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from starlette.datastructures import FormData
 from starlette.types import Message, Receive, Scope, Send
 
 from ....schema import SchemaView
-from ....schema.json_text import JSONError, parse_exact, parse_json
 from ...wire import header
-from ..forms import MISSING, Field, Form, changed, invalid, mark, outline, root_field, to_form, value_of, visible_json
+from ..forms import Draft, Form, draft_of, mark, outline
 from ..visit import Answer, Page, Problem, Visit, filters_of, fragment, render
 
 MAX_TOOLS = 100
@@ -55,7 +53,7 @@ async def show_tool(visit: Visit, name: str) -> Answer:
 
 async def change(visit: Visit, name: str) -> Answer:
     """Show the form again as it was filled in: after a check, with one item more, or with other JSON."""
-    draft = await _draft(visit, name, await _posted(visit.form))
+    draft = await _draft(visit, name, await visit.posted())
     if visit.form.get("act") == "check":
         draft.verdict = await draft.send("check")
     return draft.page()
@@ -63,7 +61,7 @@ async def change(visit: Visit, name: str) -> Answer:
 
 async def run(visit: Visit, name: str) -> Answer:
     """Make the call. A script gets what happens as it happens."""
-    draft = await _draft(visit, name, await _posted(visit.form))
+    draft = await _draft(visit, name, await visit.posted())
     if "text/event-stream" in header(visit.request.scope, b"accept"):
         return _stream(draft)
     draft.result = await draft.send("call")
@@ -87,29 +85,16 @@ async def show_result(visit: Visit, handle: str) -> Answer:
 
 
 @dataclass
-class Draft:
+class ToolCall(Draft):
     """A call of *tool* that is not made yet."""
 
-    visit: Visit
-    name: str
+    visit: Visit = field(kw_only=True)
+    name: str = field(kw_only=True)
     """The name of the tool in percent-encoding."""
-    tool: Any
-    fields: Field
-    raw: str
-    """The arguments as JSON text."""
-    raw_problem: str = ""
+    tool: Any = field(kw_only=True)
     verdict: Any = None
     result: Any = None
     problem: Problem | None = None
-    rest: list[str] = field(default_factory=list[str])
-
-    @property
-    def is_invalid(self) -> bool:
-        return bool(self.raw_problem) or invalid(self.fields)
-
-    @property
-    def body(self) -> bytes:
-        return self.raw.encode(errors="replace")
 
     async def send(self, action: str) -> Any:
         """Return what the API answers to the arguments; None where they are invalid, or refused, which is shown."""
@@ -128,35 +113,13 @@ class Draft:
         return render(self.visit, "tool.html", tool=self.tool, draft=self, outline=outline(self.fields.view))
 
 
-async def _draft(visit: Visit, name: str, form: Form) -> Draft:
+async def _draft(visit: Visit, name: str, form: Form) -> ToolCall:
     tool = await visit.get(f"/api/tools/{name}")
-    view, raw = SchemaView(tool["input_schema"]), form.get("raw")
-    if isinstance(raw, str):
-        value, raw, problem = {}, raw or "{}", ""
-        try:
-            parse_json(raw)
-            value = parse_exact(raw)
-        except JSONError as error:
-            problem = f"This is not valid JSON: {error}."
-        if not isinstance(value, dict):
-            value, problem = {}, 'Arguments are a JSON object, as in {"name": 1}.'
-        return Draft(visit, name, tool, root_field(view, to_form(view, value)), raw, problem)
-    action = form.get("act", "")
-    if isinstance(action, str) and "/" in action:
-        form = changed(form, action)
-    fields = root_field(view, form)
-    value = value_of(fields)
-    return Draft(visit, name, tool, fields, "{}" if value is MISSING else visible_json(value))
+    draft = draft_of(SchemaView(tool["input_schema"]), form)
+    return ToolCall(draft.fields, draft.raw, draft.raw_problem, visit=visit, name=name, tool=tool)
 
 
-async def _posted(form: FormData) -> Form:
-    """Return *form* with the bytes of its files."""
-    return {
-        name: value if isinstance(value, str) else await value.read() for name, value in form.items() if name != "token"
-    }
-
-
-def _stream(draft: Draft) -> Answer:
+def _stream(draft: ToolCall) -> Answer:
     """Return the application that makes the call of *draft*, and sends what happens as HTML, again with each event."""
     visit = draft.visit
 
