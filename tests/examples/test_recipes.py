@@ -1,5 +1,6 @@
 """Each recipe in examples/ does what its README shows, by the command in it, with real servers on loopback."""
 
+import asyncio
 import json
 import os
 import re
@@ -16,14 +17,21 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import urlopen
 
+import httpx2
 import pytest
 from watchfiles import watch
 
+from toolcrib.auth import Client, Flow
+from toolcrib.auth.catalogue import OAuth2
+from toolcrib.serve.tokens import AccessTokens
+
+from ..auth.oidc.conftest import REDIRECT, SECRET, Provider
 from ..docs.test_examples import fits
+from ..ports import free_port
 from .conftest import ROOT
 
 PATIENCE_S = 120
-RECIPES = ("approvals", "own_loop", "openapi_login", "github", "long_task")
+RECIPES = ("approvals", "own_loop", "openapi_login", "github", "long_task", "gateway")
 
 
 class Recipe:
@@ -47,7 +55,7 @@ class Recipe:
             for place, value in texts.items():
                 text = text.replace(PLACES[place], value)
             file.write_text(text)
-        settings = self.folder / "toolcrib.toml"
+        (settings,) = (file for file in self.folder.glob("*.toml") if file.name != "providers.toml")
         settings.write_text(f'{settings.read_text()}\n[net]\nallow = ["127.0.0.1"]\n')
 
     def start(self, command: str) -> "subprocess.Popen[str]":
@@ -74,7 +82,14 @@ class Recipe:
         return "".join(lines)
 
 
-PLACES = {"parts": "https://parts.example.com", "parts_host": "parts.example.com", "github": "https://api.github.com"}
+PLACES = {
+    "issuer": "https://login.example.com",
+    "base": "https://tools.example.com",
+    "group": '"travel"',
+    "parts": "https://parts.example.com",
+    "parts_host": "parts.example.com",
+    "github": "https://api.github.com",
+}
 
 
 @pytest.fixture
@@ -226,3 +241,38 @@ def test_a_task_survives_the_worker_that_is_killed_in_the_middle(recipe: Recipe)
     assert fits(recipe.shown, shown), shown
     assert counted.read_text().splitlines()[0] == "0"
     assert set(counted.read_text().splitlines()) == set("012345")
+
+
+async def bearer_of(login: str, provider: Provider, audience: str) -> str:
+    """An access token for *audience*, as a client gets it when somebody logs in."""
+    tokens = AccessTokens(provider.issuer, audience, allow=["127.0.0.1"])
+    table = OAuth2(issuer=provider.issuer, resource=audience, client_auth="basic")
+    flow = Flow("provider", table, Client("web", SECRET), tokens.http)
+    url = await flow.authorization_url(redirect_uri=REDIRECT, scopes=["read"], state="s", verifier="v" * 43)
+    back = await asyncio.to_thread(provider.grant, url, login=login)
+    (code,) = parse_qs(urlsplit(back).query)["code"]
+    return (await flow.exchange_code(code, redirect_uri=REDIRECT, verifier="v" * 43, scopes=["read"])).access_token
+
+
+@of("gateway")
+async def test_rules_of_a_gateway_know_who_logged_in_at_the_provider(recipe: Recipe) -> None:
+    provider, base = Provider(), f"http://127.0.0.1:{(port := free_port())}"
+    try:
+        recipe.replace(issuer=provider.issuer, base=base, group='"of-alice"')
+        with recipe.start(f"{recipe.command} --port {port}") as server:
+            try:
+                assert server.stdout is not None
+                assert recipe.shown.replace(PLACES["base"], base) in map(str.rstrip, server.stdout)
+                async with httpx2.AsyncClient(base_url=base) as client:
+                    assert (await client.get("/api/tools")).status_code == 401
+                    names = {}
+                    for login in ("alice", "bob"):
+                        bearer = await bearer_of(login, provider, f"{base}/mcp")
+                        listed = await client.get("/api/tools", headers={"Authorization": f"Bearer {bearer}"})
+                        names[login] = {tool["name"] for tool in listed.json()["tools"]}
+                    assert names["alice"] - names["bob"] == {"demo_convert_time"}
+                    assert "demo_now" in names["bob"]
+            finally:
+                server.terminate()
+    finally:
+        provider.close()
