@@ -1,4 +1,4 @@
-"""Measure the house: lines by room, limits, walkers, loops, docstrings, names. `make check` holds it to its budgets.
+"""Measure the house: lines by room, words of docs, limits, walkers, loops, docstrings, names; `make check` runs it.
 
     python scripts/house.py           what is measured, beside its budget, and where the room for more is
     python scripts/house.py --list limits    the places that a measure counts
@@ -30,6 +30,7 @@ _LOOPS = re.compile(
     r"\b(get_running_loop|get_event_loop|new_event_loop|AbstractEventLoop|asyncio\.Runner"
     r"|call_soon_threadsafe|run_coroutine_threadsafe)\b"
 )
+_BLOCK, _WORD = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE), re.compile(r"[^\s|]*\w[^\s|]*")
 _LIMIT_NAME = re.compile(r"^_?[A-Z][A-Z0-9_]*$")
 
 Place = str
@@ -46,6 +47,12 @@ def python_files(folder: str) -> list[Path]:
 
 def lines(paths: Iterable[Path]) -> int:
     return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+def words() -> int:
+    """Count the words of README and docs, without blocks of code."""
+    pages = (page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    return sum(len(_WORD.findall(_BLOCK.sub("", page))) for page in pages)
 
 
 def room_of(path: Path) -> str:
@@ -194,6 +201,7 @@ def measure() -> dict[str, float]:
         "src": sum(by_room.values()),
         "files": len(paths),
         "tests": lines(python_files("tests")),
+        "words": words(),
         **counts,
         "docstrings": round(100 * counts["docstrings"] / documented(files), 1),
         "names": round(1000 * counts["names"] / sum(1 for _ in assigned(files)), 1),
