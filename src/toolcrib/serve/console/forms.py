@@ -230,8 +230,9 @@ def changed(form: Form, action: str) -> Form:
 def draft_of(view: SchemaView, form: Form) -> Draft:
     """Return what was filled in: as the JSON text `raw` of *form* where it has that, else in its fields."""
     raw = form.get("raw")
+    value: Any = {}
     if isinstance(raw, str):
-        value, raw, problem = {}, raw or "{}", ""
+        raw, problem = raw or "{}", ""
         try:
             parse_json(raw)
             value = parse_exact(raw)
