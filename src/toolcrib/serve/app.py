@@ -30,6 +30,7 @@ from .callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_calle
 from .calls import recorded_routes
 from .hosts import Hosts, refuse
 from .mcp import McpServer
+from .mcp_app import ApprovalApp
 from .problems import Refused, http_problem, problem, refused, unexpected
 from .wire import encoded_path
 
@@ -121,6 +122,7 @@ class Application:
         )
         self._entered = Authentication(self._enter, identify, base_url=base_url, path=path, public=PUBLIC)
         self._console: Console | None = None
+        self._app = ApprovalApp(base_url) if has_console else None
         if has_console:
             from .console import Console as Pages  # its templates need Jinja
 
@@ -132,6 +134,7 @@ class Application:
         """Start the crib, and stop it at the end. Raises SetupError."""
         # Hosts are not checked there: that is done here, for all.
         mcp_server = self._new_server()
+        mcp_server.handlers.app = self._app
         sessions = mcp_server.sessions(keeps_sessions=self._has_sessions)
         starting = self._starting = self._starting or asyncio.Event()
         try:

@@ -5,7 +5,7 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,8 @@ from .authentication import Authentication
 from .callers import Callers, Identify, local_caller, log_unidentified, require_key_for
 from .changes import Changes, following
 from .hosts import Guarded
+from .mcp_app import URI as APP_URI
+from .mcp_app import ApprovalApp
 from .mcp_pending import State, instructions, sealing, settled
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import arguments_of
@@ -92,8 +94,9 @@ class _Handlers:
         """Who may share a list that was read."""
         self.redaction = crib.redaction
         self.changes: Changes | None = None
+        self.app: ApprovalApp | None = None
         self._pages: dict[
-            tuple[int, ...], tuple[Encoded, Sequence[ToolSpec]]
+            tuple[Any, ...], tuple[Encoded, Sequence[ToolSpec]]
         ] = {}  # with the specs, whose ids they are
         self._headed: dict[str, tuple[Mapping[str, Any], bool]] = {}
 
@@ -128,19 +131,26 @@ class _Handlers:
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
         page: dict[str, Any] = {
-            "tools": self.definitions(specs),
+            "tools": self.definitions(specs, self._with_app(context, bench, specs)),
             "ttlMs": _TTL_MS,
             "cacheScope": self._scope,
             **_COMPLETE,
         }
         return page if cursor is None else page | {"nextCursor": cursor}
 
-    def definitions(self, specs: Sequence[ToolSpec]) -> Encoded:
+    def _with_app(self, context: Exchange, bench: Workbench, specs: Sequence[ToolSpec]) -> Collection[str]:
+        """Return the names of the tools beside which the client shows the app for approvals."""
+        is_shown = self.app is not None and ApprovalApp.is_shown_by(context)
+        return ApprovalApp.names(specs, self._crib.options["policy"], bench.caller) if is_shown else ()
+
+    def definitions(self, specs: Sequence[ToolSpec], with_app: Collection[str] = ()) -> Encoded:
         """Return the definitions of *specs*, the same list for all callers who may see the same tools."""
-        key = (self._crib.marks, *map(id, specs))
+        key = (self._crib.marks, with_app, *map(id, specs))
         entry = self._pages.pop(key, None)
         if entry is None:
-            entry = Encoded(form.tool_definition(self._promised(spec)) for spec in specs), specs
+            app = {"_meta": {"ui": {"resourceUri": APP_URI}}}
+            definitions = ((form.tool_definition(self._promised(spec)), spec.name in with_app) for spec in specs)
+            entry = Encoded(definition | app if has_app else definition for definition, has_app in definitions), specs
             if len(self._pages) >= _MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
         self._pages[key] = entry  # last: the first goes that was not used for longest
@@ -176,6 +186,9 @@ class _Handlers:
         call_result = form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
         if result.pending is not None:
             call_result["content"] = [{"type": "text", "text": self._instructions(result, result.pending)}]
+            if self.app is not None and result.pending.kind == "approval" and ApprovalApp.is_shown_by(context):
+                shown = {"toolcrib/approval": self.app.data(result.pending, context)}
+                call_result["_meta"] = call_result.get("_meta", {}) | shown
         if context.protocol_version in _OLD:
             call_result["content"] = [block for block in call_result["content"] if block["type"] != "resource_link"]
         return call_result | _COMPLETE
@@ -204,6 +217,8 @@ class _Handlers:
 
     async def read_resource(self, context: Exchange, params: wire.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
+        if self.app is not None and uri == APP_URI:
+            return self.app.contents()
         async with self._request(context, params) as (request, state):
             result = await settled(request, self._crib, lambda: request.bench.offers.read(uri), state)
             return self._read(request, result, {"uri": uri}, offered.contents)
