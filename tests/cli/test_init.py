@@ -89,3 +89,4 @@ def test_the_help_has_the_first_sentence_of_each_command() -> None:
     for name, (_, text) in _COMMANDS.items():
         command = group.get_command(None, name)  # type: ignore[attr-defined]
         assert " ".join((command.help or "").split("\n\n")[0].split()) == text, name
+    assert {command.name for command in app.registered_commands} <= {*_COMMANDS}

@@ -35,6 +35,10 @@ _COMMANDS = {
     "chat": ("chat", "Chat with a model that uses the tools."),
     "eval": ("evals", "Ask models what scenarios have, and look whether they call the tools as is expected."),
     "serve": ("serving", "Serve tools to MCP clients, and as an HTTP API."),
+    "console": (
+        "serving",
+        "Print a link that lets you into the console of the server that runs here. It works once, for five minutes.",
+    ),
     "dev": ("serving", "Serve tools while you write them."),
     "install": ("install", "Have an MCP client start the server of these tools."),
     "uninstall": (

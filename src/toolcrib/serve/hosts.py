@@ -48,7 +48,8 @@ class Hosts:
             return True
         name, colon, port = host.rpartition(":")
         # Of an IPv6 address without a port, the last colon is inside the brackets.
-        return (name if colon and port.isdecimal() else host) in self._any_port
+        is_port = port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16
+        return (name if colon and is_port else host) in self._any_port
 
 
 class Guarded:

@@ -1,5 +1,6 @@
 """`/approvals`: what waits, what differs from before, each answer, two people at one, grants; and the first page."""
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 from toolcrib import Caller, Context, Crib, Pending, tool
 from toolcrib.record import DatabaseCalls
 from toolcrib.serve import AuthenticationError
+from toolcrib.serve.console.views.approvals import rows_of
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
@@ -358,3 +360,17 @@ async def test_the_first_page_has_what_waits_what_is_down_and_settings(open_cons
         assert "claude mcp add --transport http toolcrib http://127.0.0.1:8642/mcp</pre>" in shown
         assert "Not available" not in shown
         assert "YOUR-KEY" not in shown
+
+
+async def test_each_text_that_is_asked_about_can_be_looked_at(open_console: Open) -> None:
+    async with open_console(pay, policy=RULES) as browser:
+        for text in ("[" * 100_000, '{"a":' * 50_000):
+            page = await browser.get(await waits_for(browser, to="bob", amount=1, note=text))
+            assert page.status_code == 200
+            assert f">{text}<" in unescape(page.text)
+
+
+def test_of_many_values_the_first_are_listed() -> None:
+    arguments = json.dumps({"to": [1] * 100_000})
+    rows, more = rows_of(arguments, arguments)
+    assert (len(rows), more) == (500, 99_500)

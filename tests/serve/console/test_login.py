@@ -109,6 +109,27 @@ async def test_a_form_without_the_token_of_the_session_changes_nothing(open_cons
         assert own.status_code == 303
 
 
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", "x"),
+        (f"multipart/form-data; boundary={'b' * 5000}", "x"),
+        ("multipart/form-data; boundary=x", "--x\r\n" + "A: b\r\n" * 1000),
+        ("application/x-www-form-urlencoded", "&".join(f"a{number}=1" for number in range(20_000))),
+    ],
+)
+async def test_a_body_that_is_no_form_is_said_to_be_none(open_console: Open, content_type: str, body: str) -> None:
+    async with open_console(add) as browser:
+        answer = await browser.post("/tools/add/run", content=body, headers={"Content-Type": content_type})
+        assert (answer.status_code, "Not a form" in answer.text) == (400, True)
+
+
+async def test_a_host_with_a_port_that_is_none_is_refused(open_console: Open) -> None:
+    async with open_console(add) as browser:
+        for port in ("65536", "9" * 5000, "-1"):
+            assert (await browser.get("/tools", headers={"Host": f"127.0.0.1:{port}"})).status_code == 421
+
+
 async def test_each_answer_forbids_what_a_page_of_others_could_do(open_console: Open) -> None:
     async with open_console(add) as browser:
         nonces = set[str]()

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -148,8 +149,9 @@ class Visit:
             self.form = await Request(self.request.scope, receive).form(
                 max_fields=_MAX_FIELDS, max_part_size=MAX_FORM_BYTES
             )
-        except HTTPException as error:
-            raise Problem(error.status_code, "Not a form", str(error.detail)) from None
+        except (HTTPException, MultiPartException, LookupError, ValueError):  # what starlette lets through, too
+            detail = f"The body is not a form, or has more than {_MAX_FIELDS} fields."
+            raise Problem(400, "Not a form", detail) from None
 
     async def posted(self) -> dict[str, str | bytes]:
         """Return the form with the bytes of its files."""

@@ -22,6 +22,7 @@ _MAX_BOXES, _MAX_BOX_CHARS = 20, 200
 """So many arguments have a box by which a grant is for their value alone, and so long are these."""
 _MAX_ROWS = 500
 """So many values are listed; all of them are in the JSON below."""
+_Path = tuple[str, ...]
 _SPANS = {"1": "one hour", "8": "eight hours", "24": "a day", "168": "a week", "720": "30 days"}
 
 
@@ -66,16 +67,16 @@ async def show(visit: Visit, pending: str, problem: Problem | None = None, *, is
     if draft is not None and problem is not None and is_edited and not draft.is_invalid:
         mark(draft.fields, (mistake.to_dict() for mistake in problems(draft.fields.view, parse_json(draft.raw))))
     waits, last = question["pending"], question["last_approved"]
-    rows = rows_of(waits.get("arguments", "{}"), last and last["arguments"])
+    rows, more = rows_of(waits.get("arguments", "{}"), last and last["arguments"])
     boxes = [row for row in rows if _has_box(row)][:_MAX_BOXES]
-    text = _pretty(waits.get("arguments", "{}"))
+    text = visible_json(parse_exact(waits.get("arguments", "{}")))
     values = {
         "question": question,
         "pending": waits,
         "text": text,
         "last": last,
-        "rows": rows[:_MAX_ROWS],
-        "more": len(rows[_MAX_ROWS:]),
+        "rows": rows,
+        "more": more,
         "boxes": boxes,
         "spans": _SPANS,
         "draft": draft,
@@ -153,23 +154,28 @@ async def _filled_in(visit: Visit, pending: str) -> bytes:
     return draft.body
 
 
-def rows_of(arguments: str, before: str | None) -> Sequence[Row]:
-    """Return the values of *arguments*, JSON text, beside those of *before*, if there is JSON in it."""
-    values = {path: _text(value) for path, value in _leaves(_exact(arguments))}
+def rows_of(arguments: str, before: str | None) -> tuple[Sequence[Row], int]:
+    """Return the first values of *arguments*, JSON text, beside those of *before*, and how many more there are."""
+    values = dict(_leaves(_exact(arguments)))
     try:
-        last = None if before is None else {path: _text(value) for path, value in _leaves(_exact(before))}
+        last = None if before is None else dict(_leaves(_exact(before)))
     except ValueError:  # the log has only its beginning
         last = None
-    rows = list[Row]()
-    for path, text in values.items():
-        names = (_pointer(path), " / ".join(path), text)
-        if last is None or last.get(path) == text:
-            rows.append(Row(*names))
-        else:
-            rows.append(Row(*names, last.get(path, ""), "changed" if path in last else "new"))
     # Of a list that was empty, what it has by now is new, and nothing is gone.
-    rest = {path: text for path, text in (last or {}).items() if path not in values and text not in ("[]", "{}")}
-    return rows + [Row(_pointer(path), " / ".join(path), "", text, "gone") for path, text in rest.items()]
+    gone = [path for path, value in (last or {}).items() if path not in values and value not in ([], {})]
+    paths = [*values, *gone]
+    return [_row(path, values, last) for path in paths[:_MAX_ROWS]], len(paths[_MAX_ROWS:])
+
+
+def _row(path: _Path, values: Mapping[_Path, Any], last: Mapping[_Path, Any] | None) -> Row:
+    text = _text(values[path]) if path in values else ""
+    before = _text(last[path]) if last is not None and path in last else ""
+    names = (_pointer(path), " / ".join(path), text)
+    if path not in values:
+        return Row(*names, before, "gone")
+    if last is None or before == text:
+        return Row(*names)
+    return Row(*names, before, "changed" if path in last else "new")
 
 
 class _Number(str):
@@ -182,7 +188,7 @@ def _exact(text: str) -> Any:
     return json.loads(text, parse_float=_Number, parse_int=_Number)
 
 
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     if not items and path:
         yield path, value
@@ -198,19 +204,9 @@ def _text(value: Any) -> str:
         return json.dumps(value)
     try:
         json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value if value == value.strip() and value else json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _pretty(text: str) -> str:
-    """Return JSON *text* on several lines, where no digit of it is lost."""
-    data = json.loads(text)
-    return (
-        json.dumps(data, indent=2, ensure_ascii=False)
-        if json.loads(text, parse_float=str) == json.loads(json.dumps(data), parse_float=str)
-        else text
-    )
 
 
 def _pointer(path: Sequence[str]) -> str:
