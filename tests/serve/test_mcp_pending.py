@@ -305,7 +305,7 @@ async def test_a_state_counts_for_its_caller_its_call_and_once(with_store: bool,
         state = waits.request_state
         # An approval without the state of what was shown is none.
         assert (await rounds(client, "drop", {"n": 1}, input_responses=YES)).result_type == "input_required"
-        for wrong in (state[:-2] + "AA", state + "A", state[1:], "", "v1.", "x" * 100_000, "\x00", "é"):
+        for wrong in (f"{state[:-9]}{'A' * 9}", state + "A", state[1:], "", "v1.", "x" * 100_000, "\x00", "é"):
             assert await refused(client, "drop", {"n": 1}, wrong, input_responses=YES)
         assert await refused(client, "drop", {"n": 2}, state, input_responses=YES)
         who[0] = "bob"

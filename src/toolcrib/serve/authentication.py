@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -202,17 +203,7 @@ class Authentication:
         address, key = (scope.get("client") or ("",))[0], headers.get("authorization")
         if key is None:
             return await self._caller(headers)
-        if not self._throttle.was_right(key):
-            async with self._throttle.trying(address):
-                caller = await self._caller(headers)
-            self._throttle.note_right(key, caller.principal)
-            return caller
-        try:
-            return await self._caller(headers)
-        except AuthenticationError as refused:
-            if refused.status == 401:
-                self._throttle.forget(key)
-            raise
+        return await self._throttle.admit(key, address, partial(self._caller, headers))
 
     async def _caller(self, headers: Headers) -> Caller:
         try:

@@ -3,12 +3,13 @@
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from ipaddress import IPv6Address, IPv6Network
 from secrets import token_bytes
 from time import monotonic
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from ..machinery import Shares
@@ -19,6 +20,16 @@ TRIES = 20
 """How many wrong keys may come from an address at once; after that, one every `AGAIN_S` seconds."""
 AGAIN_S = 3.0
 _MAX_COUNT = 10_000
+
+
+class Owner(Protocol):
+    """Whom a key lets in."""
+
+    @property
+    def principal(self) -> str: ...
+
+
+T = TypeVar("T", bound=Owner)
 
 
 class TooManyTries(Exception):
@@ -50,6 +61,23 @@ class Throttle:
         self._right.put(self._mark(key), True, principal)
         if len(self._right) > _MAX_COUNT:
             self._right.drop()
+
+    async def admit(self, key: str, address: str, find: Callable[[], Awaitable[T]]) -> T:
+        """Return whom *find* finds *key* to be of. One that was right before is tried whatever came from *address*.
+
+        Raises AuthenticationError, and TooManyTries.
+        """
+        if not self.was_right(key):
+            async with self.trying(address):
+                owner = await find()
+            self.note_right(key, owner.principal)
+            return owner
+        try:
+            return await find()
+        except AuthenticationError as refused:
+            if refused.status == 401:
+                self.forget(key)
+            raise
 
     @asynccontextmanager
     async def trying(self, address: str) -> AsyncGenerator[None]:

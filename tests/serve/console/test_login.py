@@ -167,17 +167,20 @@ async def test_a_key_lets_in_as_its_principal_until_it_is_revoked(open_console: 
         assert (await browser.get("/tools")).status_code == 401
 
 
-async def test_wrong_keys_are_counted(open_console: Open, tmp_path: Path) -> None:
+async def test_wrong_keys_are_counted_and_one_that_was_right_goes_on(open_console: Open, tmp_path: Path) -> None:
     store = Store(tmp_path / "console.db")
     keys = AccessKeys(store)
     text, _ = await keys.add("alice")
+    known, _ = await keys.add("bob")
     async with open_console(crib=Crib([add], store=store), identify=Authenticator(keys)) as browser:
+        assert (await browser.post("/login", data={"key": known})).status_code == 303
         for number in range(20):
             wrong = f"toolcrib_{number:012}_{'b' * 43}"
             assert (await browser.post("/login", data={"key": wrong})).status_code == 401
         answer = await browser.post("/login", data={"key": text})
         assert answer.status_code == 429
         assert "Try again in" in answer.text
+        assert (await browser.post("/login", data={"key": known})).status_code == 303  # others share the address
 
 
 async def test_a_host_that_knows_its_browsers_needs_no_login(open_console: Open) -> None:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from ...core import Caller, SetupError
 from ..authentication import Authenticator
 from ..callers import AuthenticationError, Identify, identified, local_caller
+from ..keys import AccessKey
 from ..throttle import Throttle
 from ..wire import encoded_path
 from .issuer import Issuers
@@ -90,15 +91,20 @@ class Login:
     async def _enter_by_key(self, visit: Visit) -> Response:
         await visit.read_form()
         text = visit.form.get("key")
-        if self._keys is None:
+        keys = self._keys
+        if keys is None:
             raise Problem(404, "Not found", "This server is not entered by a key.")
         if not isinstance(text, str) or not 0 < len(text := text.strip()) <= _MAX_KEY_CHARS:
             return self.page(visit, "Enter a key: toolcrib_...")
+
+        async def find() -> AccessKey:
+            key = await keys.find(text)
+            if key is None:
+                raise AuthenticationError("There is no such key, or it has expired or was revoked.")
+            return key
+
         try:
-            async with self._throttle.trying(_address(visit)):
-                key = await self._keys.find(text)
-                if key is None:
-                    raise AuthenticationError("There is no such key, or it has expired or was revoked.")
+            key = await self._throttle.admit(text, _address(visit), find)
         except AuthenticationError as refused:
             return self.page(visit, str(refused))
         return await self._begin(visit, key.caller, key.id, _goal(visit))
