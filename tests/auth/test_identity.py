@@ -706,6 +706,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "chat": [["chat"]],
     "eval": [["eval", "tools.py", "tools.py", "--model", "scripted:x.json"]],
     "serve": [["serve", "tools.py", "--stdio"]],
+    "console": [["console"], ["console", "--port", "%"]],
     "worker": [["worker", "tools.py", "--tool", name] for name in ("ada", "%")],  # it ends at once
     "dev": [["dev", "tools.py", "--stdio"]],
     "check": [["check", "--json"], ["check", "--connect", "--json"], ["check", "tools.py", "--json"]],

@@ -15,7 +15,7 @@ import pytest
 from toolcrib import Crib
 from toolcrib.auth import DatabaseVault
 from toolcrib.serve import Authenticator, serve_http
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
 from ...ports import free_port

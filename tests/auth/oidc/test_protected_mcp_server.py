@@ -118,13 +118,13 @@ async def test_each_caller_logs_in_and_has_a_session_of_their_own(provider: Prov
         (connect,) = (spec.name for spec in crib.workbench(alice).specs() if spec.name != "local")
         connected = await granted(crib, alice, connect, provider)
         assert "whoami" in connected.text
-        assert (await crib.workbench(alice).call("whoami", {})).value == {"result": "alice"}
+        assert (await crib.workbench(alice).call("whoami", {})).value == "alice"
 
         other = await crib.workbench(bob).call("whoami", {})
         assert other.pending is not None
-        assert (await granted(crib, bob, "whoami", provider)).value == {"result": "bob"}
+        assert (await granted(crib, bob, "whoami", provider)).value == "bob"
         both = await asyncio.gather(*(crib.workbench(who).call("whoami", {}) for who in (alice, bob) * 4))
-        assert [result.error or result.value["result"] for result in both] == ["alice", "bob"] * 4
+        assert [result.error or result.value for result in both] == ["alice", "bob"] * 4
 
         registered = await broker.vault.get(Owner("", "default", f"mcp:{protected.url}", "client"))
         assert registered is not None
@@ -149,7 +149,7 @@ async def test_a_token_that_is_not_accepted_any_more_is_refreshed_or_asked_for_a
         assert refused.error is not None
         assert refused.error.code == "unauthorized"
         again = await bench.call("whoami", {})
-        assert again.value == {"result": "alice"}, again.text
+        assert again.value == "alice", again.text
         assert provider.counts()["given"].get("refresh_token", 0) >= 1
 
 
@@ -165,7 +165,7 @@ async def test_scopes_that_a_server_wants_of_one_caller_are_asked_of_that_one_al
         benches = {caller: crib.workbench(caller) for caller in (alice, bob)}
         for caller, bench in benches.items():
             await granted(crib, caller, connect if caller == alice else "whoami", provider)
-            assert (await bench.call("whoami", {})).value == {"result": caller.principal}
+            assert (await bench.call("whoami", {})).value == caller.principal
         specs = benches[bob].specs()
         stored = await broker.vault.get(Owner.of(alice, f"mcp:{protected.url}", "oauth2"))
         assert stored is not None
@@ -173,7 +173,7 @@ async def test_scopes_that_a_server_wants_of_one_caller_are_asked_of_that_one_al
         refused = await benches[alice].call("whoami", {})
         assert refused.error is not None and refused.error.code == "unauthorized"
         for bench in (benches[bob], crib.workbench(Caller("bob", thread="another"))):
-            assert (await bench.call("whoami", {})).value == {"result": "bob"}
+            assert (await bench.call("whoami", {})).value == "bob"
         assert benches[bob].specs() == specs
 
         async def asked(caller: Caller) -> list[str]:
@@ -186,7 +186,7 @@ async def test_scopes_that_a_server_wants_of_one_caller_are_asked_of_that_one_al
         waiting = (await benches[alice].call("whoami", {})).pending
         assert waiting is not None
         await crib.complete(await asyncio.to_thread(provider.grant, waiting.url or "", login="alice"))
-        assert (await benches[alice].call("whoami", {})).value == {"result": "alice"}
+        assert (await benches[alice].call("whoami", {})).value == "alice"
 
 
 async def test_without_a_broker_the_tool_says_what_is_missing(protected: Protected) -> None:

@@ -15,8 +15,8 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 
 from toolcrib import Context, Crib, tool
 from toolcrib.serve import Authenticator, serve_http
-from toolcrib.serve import tokens as module
-from toolcrib.serve.tokens import AccessTokens
+from toolcrib.serve.access import tokens as module
+from toolcrib.serve.access.tokens import AccessTokens
 from toolcrib.workbench import Rule, Rules
 
 from ...ports import free_port
