@@ -27,7 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult
 from sqlalchemy import create_engine, text
 
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
 from ..cli.provider import PROVIDERS, LoopbackProvider, loopback_provider

@@ -23,7 +23,7 @@ from watchfiles import watch
 
 from toolcrib.auth import Client, Flow
 from toolcrib.auth.catalogue import OAuth2
-from toolcrib.serve.tokens import AccessTokens
+from toolcrib.serve.access.tokens import AccessTokens
 
 from ..auth.oidc.conftest import REDIRECT, SECRET, Provider
 from ..docs.test_examples import fits

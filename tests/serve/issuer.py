@@ -12,7 +12,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
 from toolcrib.serve import AuthenticationError
-from toolcrib.serve.tokens import AccessTokens
+from toolcrib.serve.access.tokens import AccessTokens
 
 AUDIENCE = "https://tools.example.com/mcp"
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})

@@ -8,8 +8,9 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 
 from toolcrib import Crib
-from toolcrib.serve import local_caller, mcp, server
-from toolcrib.serve.mcp_pending import sealing
+from toolcrib.serve import local_caller, server
+from toolcrib.serve.mcp.pending import sealing
+from toolcrib.serve.mcp.server import McpServer
 from toolcrib.serve.protocol.connection import Connection
 from toolcrib.serve.protocol.core import Exchange
 from toolcrib.serve.protocol.session import Session
@@ -17,7 +18,7 @@ from toolcrib.serve.protocol.session import Session
 NAME = "crib"
 
 
-def both(crib: Crib) -> tuple[mcp.McpServer, Server[Any]]:
+def both(crib: Crib) -> tuple[McpServer, Server[Any]]:
     """Our server of *crib*, and the SDK's with the same handlers."""
     own = server(crib, local_caller, name=NAME, version="1")
     sdk = _Sdk(

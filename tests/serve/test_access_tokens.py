@@ -19,11 +19,11 @@ from joserfc.jwk import ECKey, OctKey
 
 from toolcrib import Caller, SetupError
 from toolcrib.serve import Authentication, AuthenticationError, Authenticator
-from toolcrib.serve import tokens as module
-from toolcrib.serve.authentication import configured_identify
-from toolcrib.serve.callers import CALLER
-from toolcrib.serve.keys import AccessKeys
-from toolcrib.serve.tokens import AccessTokens
+from toolcrib.serve.access import tokens as module
+from toolcrib.serve.access.authentication import configured_identify
+from toolcrib.serve.access.callers import CALLER
+from toolcrib.serve.access.keys import AccessKeys
+from toolcrib.serve.access.tokens import AccessTokens
 from toolcrib.store import Store
 from toolcrib.workbench.settings import read_settings
 

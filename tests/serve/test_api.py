@@ -400,7 +400,7 @@ async def test_events_are_sent_to_those_who_name_them_first() -> None:
 
 
 async def test_a_silent_call_gets_comments_and_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.serve.api_calls._HEARTBEAT_INTERVAL_S", 0.01)
+    monkeypatch.setattr("toolcrib.serve.api.calls._HEARTBEAT_INTERVAL_S", 0.01)
 
     @tool
     async def wait() -> str:

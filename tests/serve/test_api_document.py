@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from toolcrib.serve.api_document import document
+from toolcrib.serve.api.document import document
 
 
 def takes(schema: dict[str, Any], value: Any) -> bool:

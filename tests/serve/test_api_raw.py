@@ -9,8 +9,8 @@ import pytest
 
 from toolcrib import Crib, tool
 from toolcrib.serve import Application, asgi_app, problem
-from toolcrib.serve import api_calls as module
-from toolcrib.serve.api_calls import _with_pauses
+from toolcrib.serve.api import calls as module
+from toolcrib.serve.api.calls import _with_pauses
 
 BODY = b'{"a": 1, "b": 2}'
 GONE = {"type": "http.disconnect"}

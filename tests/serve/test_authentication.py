@@ -19,11 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from toolcrib import Caller, Context, Crib, StatefulTool, tool
-from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app, serve_http, throttle
-from toolcrib.serve import authentication as module
-from toolcrib.serve.authentication import PUBLIC
-from toolcrib.serve.callers import CALLER
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app, serve_http
+from toolcrib.serve.access import authentication as module
+from toolcrib.serve.access import throttle
+from toolcrib.serve.access.authentication import PUBLIC
+from toolcrib.serve.access.callers import CALLER
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 from toolcrib.workbench import Limit, Rule, Rules
 

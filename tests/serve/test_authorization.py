@@ -23,7 +23,7 @@ from toolcrib import Caller, Context, Crib, Pending, Secret, ToolAuth, tool
 from toolcrib.auth import Client, CredentialBroker, Provider
 from toolcrib.core import Credential
 from toolcrib.serve import Authenticator, asgi_app, callback_app, serve_http
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
 ADA, BOB = Caller("ada"), Caller("bob")

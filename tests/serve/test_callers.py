@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from toolcrib import Caller, Context, Crib, Depends, Source, StatefulTool, tool
 from toolcrib.serve import server
-from toolcrib.serve.callers import Callers
+from toolcrib.serve.access.callers import Callers
 from toolcrib.store import Store
 
 from .serving import served

@@ -17,8 +17,8 @@ from mcp.client.stdio import stdio_client
 
 from toolcrib import Crib, Tool, tool
 from toolcrib.serve import local_caller, server
-from toolcrib.serve.callers import Callers
-from toolcrib.serve.changes import following
+from toolcrib.serve.access.callers import Callers
+from toolcrib.serve.mcp.changes import following
 from toolcrib.serve.protocol.sessions import HttpSession
 
 from .serving import served

@@ -7,7 +7,7 @@ import pytest
 from toolcrib import SetupError
 from toolcrib.auth import Client
 from toolcrib.serve import Authenticator, Identify, local_caller
-from toolcrib.serve.authentication import configured_identify
+from toolcrib.serve.access.authentication import configured_identify
 from toolcrib.store import Store
 from toolcrib.workbench.settings import read_settings
 

@@ -15,9 +15,9 @@ from starlette.routing import Mount
 
 from toolcrib import Caller, Context, Crib, Source, tool
 from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app, callback_app, server
-from toolcrib.serve.callers import CALLER, Identify
-from toolcrib.serve.hosts import Hosts
-from toolcrib.serve.tokens import AccessTokens
+from toolcrib.serve.access.callers import CALLER, Identify
+from toolcrib.serve.access.hosts import Hosts
+from toolcrib.serve.access.tokens import AccessTokens
 
 from .serving import served
 from .test_mcp_streams import ACCEPT, HELLO, request

@@ -13,10 +13,10 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib import Caller, Crib, tool
 from toolcrib.core.source import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
-from toolcrib.serve import changes as module
 from toolcrib.serve import local_caller, server
-from toolcrib.serve.callers import Callers
-from toolcrib.serve.changes import following
+from toolcrib.serve.access.callers import Callers
+from toolcrib.serve.mcp import changes as module
+from toolcrib.serve.mcp.changes import following
 
 from .serving import served
 

@@ -15,8 +15,8 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib import Approve, Caller, Crib, ToolError, tool
 from toolcrib.machinery import LedgerEntry, key_digest
-from toolcrib.serve import api_calls as module
 from toolcrib.serve import asgi_app, server
+from toolcrib.serve.api import calls as module
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 

@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib import Context, Crib, tool
 from toolcrib.core import SetupError
-from toolcrib.serve.callers import Callers
+from toolcrib.serve.access.callers import Callers
 
 
 @tool

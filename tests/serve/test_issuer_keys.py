@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey, RSAKey
 
-from toolcrib.serve import tokens as module
-from toolcrib.serve.tokens import AccessTokens
+from toolcrib.serve.access import tokens as module
+from toolcrib.serve.access.tokens import AccessTokens
 
 from .issuer import AUDIENCE, EC, NEW, OKP, RSA, Issuer, accepting, refusal
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import SetupError
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from toolcrib import Approve, Caller, Context, Crib, Pending, Secret, tool
 from toolcrib.record import CallLog
 from toolcrib.serve import Form, Roots, Sample, asgi_app, ask_client, client_can, close_stream, server
-from toolcrib.serve.callers import Callers
+from toolcrib.serve.access.callers import Callers
 from toolcrib.workbench import Rule, Rules
 
 from .test_mcp_pending import ERAS, MODERN, Granting, Person, User, accept, rounds, text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.serve.mcp_client import form_schema
+from toolcrib.serve.mcp.client import form_schema
 
 TEXT = {"type": "string"}
 CHOICES = [{"enum": ["a", "b"]}, {"anyOf": [{"const": "a"}]}, {"oneOf": [{"const": "a"}]}]

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from toolcrib import Approve, Caller, Context, Crib, Deny, Image, MCPSource, Text, ToolError, tool
 from toolcrib.core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from toolcrib.serve import server
-from toolcrib.serve.mcp_resources import page
+from toolcrib.serve.mcp.resources import page
 from toolcrib.workbench import Limit, Rule, Rules
 
 from .serving import served

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.serve import messages as module
-from toolcrib.serve.messages import exact, read_now
+from toolcrib.serve.mcp import messages as module
+from toolcrib.serve.mcp.messages import exact, read_now
 from toolcrib.serve.protocol import reply
 from toolcrib.serve.protocol.reply import read_post
 

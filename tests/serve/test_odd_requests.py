@@ -11,9 +11,9 @@ import pytest
 
 from toolcrib import Caller, Crib, tool
 from toolcrib.serve import server
+from toolcrib.serve.access.hosts import Hosts
 from toolcrib.serve.calls import call_routes
-from toolcrib.serve.hosts import Hosts
-from toolcrib.serve.messages import refused
+from toolcrib.serve.mcp.messages import refused
 from toolcrib.serve.protocol import sessions
 
 from .serving import served

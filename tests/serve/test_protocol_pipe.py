@@ -13,7 +13,8 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
 from toolcrib import Context, Crib, tool
-from toolcrib.serve import Form, ask_client, local_caller, mcp, server
+from toolcrib.serve import Form, ask_client, local_caller, server
+from toolcrib.serve.mcp.server import McpServer
 
 from .sdk_server import both
 from .test_protocol_session import ENVELOPE, HELLO, sent
@@ -28,7 +29,7 @@ async def add(a: int, b: int) -> int:
 class Line:
     """A client at the other end of a pipe: it sends messages, and reads what comes."""
 
-    def __init__(self, own: mcp.McpServer) -> None:
+    def __init__(self, own: McpServer) -> None:
         self._sent: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._written: asyncio.Queue[bytes] = asyncio.Queue()
         self.serving = asyncio.create_task(own.pipe(self._written.put).serve(self._messages()))

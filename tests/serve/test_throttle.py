@@ -7,7 +7,8 @@ import httpx2
 import pytest
 
 from toolcrib import Caller, Crib
-from toolcrib.serve import AuthenticationError, asgi_app, throttle
+from toolcrib.serve import AuthenticationError, asgi_app
+from toolcrib.serve.access import throttle
 
 from .serving import served
 

@@ -13,7 +13,7 @@ import pytest
 
 from toolcrib import Approve, Caller, Context, Crib, SetupError, ToolError, Workbench, tool
 from toolcrib.auth import DatabaseVault, Grant, Owner
-from toolcrib.serve.keys import AccessKey, AccessKeys
+from toolcrib.serve.access.keys import AccessKey, AccessKeys
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 

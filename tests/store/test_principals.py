@@ -20,7 +20,7 @@ from toolcrib.core import CallRecord, Pending
 from toolcrib.machinery import LedgerEntry, StoredResult
 from toolcrib.record import DatabaseCalls
 from toolcrib.record.database import RECORD
-from toolcrib.serve.keys import KEYS
+from toolcrib.serve.access.keys import KEYS
 from toolcrib.store import Store, principals
 from toolcrib.store.events import LOG
 from toolcrib.store.tables import STORE, Schema

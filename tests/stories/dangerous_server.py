@@ -4,7 +4,7 @@ import asyncio
 
 from toolcrib import Crib, tool
 from toolcrib.serve import Authenticator, serve_http
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 

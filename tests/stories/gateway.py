@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from toolcrib import Caller, Crib
 from toolcrib.serve import Authenticator, serve_http
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 
 
 async def main() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from ..record import DatabaseCalls
-    from ..serve.keys import AccessKeys
+    from ..serve.access.keys import AccessKeys
     from ..store.audit import Audit
     from ..workbench import Crib
 
@@ -457,7 +457,7 @@ def _time(text: str) -> datetime:
 @contextmanager
 def _access_keys(session: Session) -> "Generator[AccessKeys]":
     with session.opened_store() as store:
-        from ..serve.keys import AccessKeys
+        from ..serve.access.keys import AccessKeys
 
         yield AccessKeys(store)
 

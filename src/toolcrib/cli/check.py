@@ -327,7 +327,7 @@ def _tables(store: "Store") -> str:
 
         store.use(AUTH)
     if find_spec("mcp") is not None:
-        from ..serve.keys import KEYS
+        from ..serve.access.keys import KEYS
 
         store.use(KEYS)
     behind = asyncio.run(store.pending_migrations())

@@ -117,7 +117,7 @@ def _serve(
     is_json = report is not echo
     command = stdio_command(sources, tools, settings.file)
     from ..serve import serve_http, serve_stdio
-    from ..serve.authentication import configured_identify
+    from ..serve.access.authentication import configured_identify
     from ..serve.http import listening, url_of
 
     if stdio:

@@ -38,8 +38,8 @@ def opened_stores(session: Session) -> "Generator[list[tuple[Store, Sequence[Sch
 
     tables = [AUTH, RECORD]
     if find_spec("mcp") is not None:  # the extra `serve`, without which there are no keys
+        from ..serve.access.keys import KEYS
         from ..serve.console.sessions import SESSIONS
-        from ..serve.keys import KEYS
 
         tables += [KEYS, SESSIONS]
     with session.opened_store() as database:

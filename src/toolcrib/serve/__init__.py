@@ -3,14 +3,14 @@
 from ..machinery import raise_missing_extra
 
 try:
+    from .access.authentication import Authentication, Authenticator
+    from .access.authorization import callback_app
+    from .access.callers import AuthenticationError, Identify, local_caller
     from .app import Application, asgi_app
-    from .authentication import Authentication, Authenticator
-    from .authorization import callback_app
-    from .callers import AuthenticationError, Identify, local_caller
     from .calls import call_routes, metrics_route
     from .http import serve_http
-    from .mcp import server
-    from .mcp_client import Form, Roots, Sample, ask_client, client_can, close_stream
+    from .mcp.client import Form, Roots, Sample, ask_client, client_can, close_stream
+    from .mcp.server import server
     from .problems import problem
     from .stdio import serve_stdio
 except ModuleNotFoundError as missing:

@@ -23,14 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..machinery import log_failure, redacted_data
 from ..tools.lock import NotAccepted
 from ..workbench import Crib, Role
-from .api import api_routes
-from .authentication import PUBLIC, Authentication
-from .authorization import authorization_routes, name_pages
-from .callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_caller
+from .access.authentication import PUBLIC, Authentication
+from .access.authorization import authorization_routes, name_pages
+from .access.callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_caller
+from .access.hosts import Hosts, refuse
+from .api.routes import api_routes
 from .calls import recorded_routes
-from .hosts import Hosts, refuse
-from .mcp import McpServer
-from .mcp_app import ApprovalApp
+from .mcp.app import ApprovalApp
+from .mcp.server import McpServer
 from .problems import Refused, http_problem, problem, refused, unexpected
 from .wire import encoded_path
 

@@ -19,7 +19,7 @@ from ..core import Caller, SetupError, StoreError
 from ..machinery import log_failure
 from ..record.calls import call_data
 from ..workbench import Crib, Right
-from .callers import AuthenticationError, Identify, caller_of, local_caller, log_unidentified
+from .access.callers import AuthenticationError, Identify, caller_of, local_caller, log_unidentified
 from .problems import problem
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The bounds of a connection before anybody has said who they are: how many there are, and how long a request may take.
+"""The bounds of a connection before its caller is known: how many there are, and how long a request may take.
 
 They stand above both of uvicorn's HTTP protocols, that of httptools where it is installed and that of h11.
 """

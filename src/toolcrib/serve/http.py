@@ -14,11 +14,11 @@ from starlette.types import Receive, Scope, Send
 
 from ..core import SetupError
 from ..workbench import Crib, Role
+from .access.authorization import name_pages
+from .access.callers import DEFAULT_WORKBENCHES, Identify, local_caller
+from .access.hosts import is_loopback
 from .app import GRACE_S, Application, Health, asgi_app
-from .authorization import name_pages
-from .callers import DEFAULT_WORKBENCHES, Identify, local_caller
 from .connections import Web
-from .hosts import is_loopback
 
 _STREAMS_S = 1
 """For what is still sent when all calls have ended; then it is cut off."""

@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from ..core import Caller
 from ..workbench import Crib
-from .mcp import server
+from .mcp.server import server
 
 _MAX_READ_AHEAD = 2
 """How many lines are read before the server takes them."""

@@ -24,10 +24,10 @@ from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.auth import Client, Flow
 from toolcrib.auth.catalogue import OAuth2
 from toolcrib.serve import Authenticator
+from toolcrib.serve.access.keys import AccessKeys
+from toolcrib.serve.access.tokens import AccessTokens
 from toolcrib.serve.console import Sessions
 from toolcrib.serve.console import sessions as sessions_module
-from toolcrib.serve.keys import AccessKeys
-from toolcrib.serve.tokens import AccessTokens
 from toolcrib.store import Store
 from toolcrib.workbench import Role
 

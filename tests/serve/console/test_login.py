@@ -10,9 +10,9 @@ from starlette.routing import Route
 
 from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.serve import AuthenticationError, Authenticator, asgi_app
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.serve.console import Sessions
 from toolcrib.serve.console import sessions as sessions_module
-from toolcrib.serve.keys import AccessKeys
 from toolcrib.store import Store
 
 from .conftest import BASE_URL, Browser, Open, fields_of

@@ -9,7 +9,7 @@ from toolcrib import Caller, Crib, tool
 from toolcrib.auth import Client, CredentialBroker, Grant, Owner
 from toolcrib.auth.sealed import DatabaseVault
 from toolcrib.serve import Authenticator
-from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 from toolcrib.workbench import Role
 

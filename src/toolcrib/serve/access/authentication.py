@@ -16,8 +16,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..core import Caller, SetupError, StoreError
-from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
+from ...core import Caller, SetupError, StoreError
+from ...workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
+from ..problems import problem
 from .callers import (
     CALLER,
     AuthenticationError,
@@ -29,12 +30,11 @@ from .callers import (
     thread_of,
 )
 from .hosts import refuse
-from .problems import problem
 from .throttle import Throttle, TooManyTries
 
 if TYPE_CHECKING:
-    from ..store import Store
-    from ..workbench.settings import Settings
+    from ...store import Store
+    from ...workbench.settings import Settings
     from .keys import AccessKeys
     from .tokens import AccessTokens
 
@@ -110,7 +110,7 @@ def configured_identify(settings: "Settings", store: "Store | None") -> Identify
     at = settings.values.server
     tokens: list[AccessTokens] = []
     if at.issuer is not None:
-        from ..auth import Client
+        from ...auth import Client
         from .tokens import AccessTokens as Tokens
 
         audience = at.audience or (at.public_base_url and f"{at.public_base_url.rstrip('/')}/mcp")

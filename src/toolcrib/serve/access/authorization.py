@@ -21,18 +21,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from ..core import Caller, SetupError, ToolcribError, ToolError
-from ..machinery import escaped, log_failure
-from ..workbench import Crib
-from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
+from ...core import Caller, SetupError, ToolcribError, ToolError
+from ...machinery import escaped, log_failure
+from ...workbench import Crib
+from ...workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
+from ..problems import problem
 from .authentication import Authenticator
 from .callers import AuthenticationError, Identify, local_caller, log_unidentified, single_headers
 from .hosts import is_loopback
-from .problems import problem
 from .throttle import Throttle, TooManyTries
 
 if TYPE_CHECKING:
-    from ..auth import Authorization, CredentialBroker
+    from ...auth import Authorization, CredentialBroker
 
 _COOKIE = "toolcrib_form"
 _HEADERS = {
@@ -158,7 +158,7 @@ class _Pages:
         return response
 
     async def submit(self, request: Request) -> Response:
-        from ..auth import Grant
+        from ...auth import Grant
 
         question = await self._found(request)
         fields = await _fields(request)
@@ -277,7 +277,7 @@ def _with_errors(page: _Page) -> _Page:
 
     @wraps(page)
     async def answer(request: Request) -> Response:
-        from ..auth import CallbackError
+        from ...auth import CallbackError
 
         try:
             return await page(request)

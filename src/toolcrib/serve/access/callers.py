@@ -14,13 +14,13 @@ from weakref import WeakSet
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from ..call import require_key
-from ..core import Caller, SetupError, ToolcribError, ToolError
-from ..machinery import Shares
-from ..workbench import Crib, Right, Role, Workbench
+from ...call import require_key
+from ...core import Caller, SetupError, ToolcribError, ToolError
+from ...machinery import Shares
+from ...workbench import Crib, Right, Role, Workbench
+from ..mcp.pending import asking
+from ..wire import header
 from .hosts import is_loopback
-from .mcp_pending import asking
-from .wire import header
 
 Identify = Callable[[Mapping[str, str]], Caller | Awaitable[Caller]]
 """The caller of a request, by its HTTP headers (names in lower case; none over stdio). Raises where there is none."""

@@ -10,8 +10,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .problems import problem
-from .wire import header
+from ..problems import problem
+from ..wire import header
 
 LOOPBACK = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 

@@ -22,11 +22,11 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from ..core import Caller, SetupError, StoreError
-from ..machinery import log_failure
-from ..schema import display_name
-from ..store import Store
-from ..store.tables import Schema, Sealed, decode_bytes, decode_time, encode_time, table
+from ...core import Caller, SetupError, StoreError
+from ...machinery import log_failure
+from ...schema import display_name
+from ...store import Store
+from ...store.tables import Schema, Sealed, decode_bytes, decode_time, encode_time, table
 
 _LETTERS = string.ascii_letters + string.digits
 _KEY = re.compile(r"toolcrib_(?P<id>[a-z0-9]{12})_[A-Za-z0-9]{43}")  # 43 letters have 256 bits

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from ..machinery import Shares
+from ...machinery import Shares
 from .callers import AuthenticationError
 from .hosts import address_of
 
@@ -23,7 +23,7 @@ _MAX_COUNT = 10_000
 
 
 class Owner(Protocol):
-    """Whom a key lets in."""
+    """The owner of a key."""
 
     @property
     def principal(self) -> str: ...
@@ -63,7 +63,7 @@ class Throttle:
             self._right.drop()
 
     async def admit(self, key: str, address: str, find: Callable[[], Awaitable[T]]) -> T:
-        """Return whom *find* finds *key* to be of. One that was right before is tried whatever came from *address*.
+        """Return the owner of *key*, whom *find* knows. One that was right is tried whatever *address* sent.
 
         Raises AuthenticationError, and TooManyTries.
         """

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from ..auth.catalogue import Client, document_urls, require_endpoint
-from ..core import Caller, SetupError
-from ..machinery import log_failure
-from ..net import client as guarded_client
+from ...auth.catalogue import Client, document_urls, require_endpoint
+from ...core import Caller, SetupError
+from ...machinery import log_failure
+from ...net import client as guarded_client
 from .callers import AuthenticationError
 
 try:

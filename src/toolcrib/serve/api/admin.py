@@ -10,21 +10,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..core import LoadError, SetupError, ToolAuth, ToolcribError, ToolError
-from ..machinery import redacted_data
-from ..tools.lock import DefinitionChange, NotAccepted
-from ..workbench import Right, Workbench
-from ..workbench.lifespan import name_of
-from .api_calls import bench_for, json_object
-from .api_tasks import invalid, page_of
-from .authentication import Authenticator
-from .callers import Callers
-from .problems import Refused
-from .wire import to_bytes
+from ...core import LoadError, SetupError, ToolAuth, ToolcribError, ToolError
+from ...machinery import redacted_data
+from ...tools.lock import DefinitionChange, NotAccepted
+from ...workbench import Right, Workbench
+from ...workbench.lifespan import name_of
+from ..access.authentication import Authenticator
+from ..access.callers import Callers
+from ..problems import Refused
+from ..wire import to_bytes
+from .calls import bench_for, json_object
+from .tasks import invalid, page_of
 
 if TYPE_CHECKING:
-    from ..auth import CredentialBroker, Grant, Owner
-    from .keys import AccessKeys
+    from ...auth import CredentialBroker, Grant, Owner
+    from ..access.keys import AccessKeys
 
 _log = logging.getLogger("toolcrib.serve")
 
@@ -225,7 +225,7 @@ def _broker(bench: Workbench) -> "CredentialBroker | None":
 
 
 def _grant_data(owner: "Owner", grant: "Grant | None") -> dict[str, Any]:
-    from ..auth.grant import grant_data
+    from ...auth.grant import grant_data
 
     return {**grant_data(owner, grant), "is_damaged": grant is None}
 

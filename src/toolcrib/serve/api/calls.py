@@ -14,12 +14,12 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..core import Call, Emitted, Progress, Result, ToolError
-from ..schema.json_text import LIMIT_BYTES, JSONError, parse_exact, parse_json, write_json
-from ..workbench import LogLine, TaskEvent, Workbench
-from .callers import Callers, require_key_for
-from .problems import Refused, problem
-from .wire import TooLarge, header, part_bytes, read_body, result_bytes, to_bytes
+from ...core import Call, Emitted, Progress, Result, ToolError
+from ...schema.json_text import LIMIT_BYTES, JSONError, parse_exact, parse_json, write_json
+from ...workbench import LogLine, TaskEvent, Workbench
+from ..access.callers import Callers, require_key_for
+from ..problems import Refused, problem
+from ..wire import TooLarge, header, part_bytes, read_body, result_bytes, to_bytes
 
 STATUSES = {
     "unknown_tool": (404, "Unknown tool"),

@@ -7,7 +7,7 @@ _Object = dict[str, Any]
 
 def document(base_path: str = "") -> _Object:
     """Return the document; *base_path* is where the application is mounted."""
-    from .. import __version__
+    from ... import __version__
 
     return {
         "openapi": "3.1.0",

@@ -15,21 +15,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from .. import formats
-from ..call import MASKS, settle
-from ..core import AnswerError, Call, Pending, ToolError, ToolSpec
-from ..machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
-from ..record.calls import call_data
-from ..workbench import Rules, Workbench
-from ..workbench.lifespan import name_of
-from ..workbench.read_result import ResultContent, read_part
-from .api_admin import admin_routes
-from .api_calls import CallEndpoint, answer_to, bench_for, json_object, read_arguments
-from .api_document import document
-from .api_tasks import invalid, page_of, task_routes
-from .callers import Callers
-from .problems import Refused
-from .wire import part_bytes, to_bytes
+from ... import formats
+from ...call import MASKS, settle
+from ...core import AnswerError, Call, Pending, ToolError, ToolSpec
+from ...machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
+from ...record.calls import call_data
+from ...workbench import Rules, Workbench
+from ...workbench.lifespan import name_of
+from ...workbench.read_result import ResultContent, read_part
+from ..access.callers import Callers
+from ..problems import Refused
+from ..wire import part_bytes, to_bytes
+from .admin import admin_routes
+from .calls import CallEndpoint, answer_to, bench_for, json_object, read_arguments
+from .document import document
+from .tasks import invalid, page_of, task_routes
 
 R = TypeVar("R")
 

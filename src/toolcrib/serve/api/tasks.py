@@ -9,12 +9,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from ..workbench import Task, UnknownTaskError, Workbench
-from ..workbench.tasks import TaskState
-from .api_calls import Watched, bench_for, paused, send_events
-from .callers import Callers
-from .problems import Refused
-from .wire import result_bytes, to_bytes
+from ...workbench import Task, UnknownTaskError, Workbench
+from ...workbench.tasks import TaskState
+from ..access.callers import Callers
+from ..problems import Refused
+from ..wire import result_bytes, to_bytes
+from .calls import Watched, bench_for, paused, send_events
 
 _MAX_COUNT = 200
 _STATES: Sequence[TaskState] = get_args(TaskState)

@@ -16,10 +16,10 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core import SetupError, StoreError, ToolcribError
-from ..authentication import rechecked
-from ..callers import CALLER, AuthenticationError, Callers, require_local
+from ..access.authentication import rechecked
+from ..access.callers import CALLER, AuthenticationError, Callers, require_local
+from ..access.throttle import TooManyTries
 from ..problems import Refused
-from ..throttle import TooManyTries
 from ..wire import encoded_path, header
 from .issuer import CALLBACK
 from .login import Login

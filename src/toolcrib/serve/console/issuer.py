@@ -15,12 +15,12 @@ from starlette.responses import RedirectResponse, Response
 from ...auth import Flow, FlowError, OAuth2
 from ...auth.catalogue import with_document
 from ...core import Caller
-from ..callers import AuthenticationError
+from ..access.callers import AuthenticationError
 from .sessions import FLOW_AGE, Sessions
 from .visit import Visit, set_cookie
 
 if TYPE_CHECKING:
-    from ..tokens import AccessTokens
+    from ..access.tokens import AccessTokens
 
 CALLBACK = "/console/callback"
 _CODE = re.compile("[a-z_]{1,40}")

@@ -5,10 +5,10 @@ import re
 from starlette.responses import Response
 
 from ...core import Caller, SetupError
-from ..authentication import Authenticator
-from ..callers import AuthenticationError, Identify, identified, local_caller
-from ..keys import AccessKey
-from ..throttle import Throttle
+from ..access.authentication import Authenticator
+from ..access.callers import AuthenticationError, Identify, identified, local_caller
+from ..access.keys import AccessKey
+from ..access.throttle import Throttle
 from ..wire import encoded_path
 from .issuer import Issuers
 from .sessions import SESSION_AGE, THREAD, Session, Sessions

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...machinery import escaped
 from ...workbench import Right
-from ..callers import Callers, local_caller
+from ..access.callers import Callers, local_caller
 from ..wire import encoded_path, header, to_bytes
 from .sessions import Session
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..core import Caller, Pending, ToolSpec
-from ..workbench import Rules
-from .protocol.core import Exchange
+from ...core import Caller, Pending, ToolSpec
+from ...workbench import Rules
+from ..protocol.core import Exchange
 
 URI = "ui://toolcrib/approve"
 _EXTENSION, _MEDIA_TYPE = "io.modelcontextprotocol/ui", "text/html;profile=mcp-app"
-_CONSOLE = Path(__file__).parent / "console"
+_CONSOLE = Path(__file__).parents[1] / "console"
 
 
 class ApprovalApp:

@@ -26,12 +26,12 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from ..core import Caller, Result, StoreError
-from ..core.source import OffersChange
-from ..machinery import RESULTS_CHANNEL, from_any_thread, text_digest
-from ..workbench import Workbench
-from .callers import Callers
-from .protocol.connection import Connection
+from ...core import Caller, Result, StoreError
+from ...core.source import OffersChange
+from ...machinery import RESULTS_CHANNEL, from_any_thread, text_digest
+from ...workbench import Workbench
+from ..access.callers import Callers
+from ..protocol.connection import Connection
 
 _log = logging.getLogger("toolcrib")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import mcp_types as wire
 
-from ..core import ToolError
-from ..machinery import redacted_data
-from ..schema import Elicitation, inlined
-from ..schema.view import UNIONS
-from .mcp_request import ClientRequest, current_request
+from ...core import ToolError
+from ...machinery import redacted_data
+from ...schema import Elicitation, inlined
+from ...schema.view import UNIONS
+from .request import ClientRequest, current_request
 
 _SIMPLE = ("string", "number", "integer", "boolean")
 """The types of a form's fields."""

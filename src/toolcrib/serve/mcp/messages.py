@@ -15,8 +15,8 @@ from typing import Any
 import mcp_types as wire
 from anyio.to_thread import run_sync
 
-from ..machinery import LONG_CHARS
-from ..schema.json_text import LIMIT_BYTES, JSONError, parse_exact, refuse_repeated_names, write_json
+from ...machinery import LONG_CHARS
+from ...schema.json_text import LIMIT_BYTES, JSONError, parse_exact, refuse_repeated_names, write_json
 
 
 def refused(data: bytes) -> wire.JSONRPCError | None:

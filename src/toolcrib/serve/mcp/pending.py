@@ -23,12 +23,12 @@ from mcp.server.request_state import (
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
-from ..machinery import Asker, current_client, escaped, named_approvers
-from ..schema.json_text import parse_exact, write_json
-from ..workbench import Crib
-from .mcp_client import form_schema
-from .mcp_request import ClientRequest, current_request
+from ...core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
+from ...machinery import Asker, current_client, escaped, named_approvers
+from ...schema.json_text import parse_exact, write_json
+from ...workbench import Crib
+from .client import form_schema
+from .request import ClientRequest, current_request
 
 _GRANT_S = 50.0
 """How long a call waits for the person who has opened the page: less than most clients wait for a call."""

@@ -15,10 +15,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from ..core import Pending, ToolError
-from ..machinery import Suspended, current_client, from_any_thread, redacted, redacted_data
-from ..workbench import Workbench
-from .protocol.core import Exchange
+from ...core import Pending, ToolError
+from ...machinery import Suspended, current_client, from_any_thread, redacted, redacted_data
+from ...workbench import Workbench
+from ..protocol.core import Exchange
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from ..core import ToolError
-from ..core.source import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
-from ..formats import mcp as form
-from ..workbench import Workbench
+from ...core import ToolError
+from ...core.source import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ...formats import mcp as form
+from ...workbench import Workbench
 
 T = TypeVar("T")
 

@@ -21,28 +21,28 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..call import UNTRUSTED, marked
-from ..core import Call, CancellationToken, Pending, Progress, Result, Text, ToolError, ToolSpec
-from ..formats import mcp as form
-from ..machinery import current_client
-from ..workbench import Crib, Workbench
-from ..workbench.search import FINDERS
-from . import mcp_resources as offered
-from .authentication import Authentication
-from .callers import Callers, Identify, local_caller, log_unidentified, require_key_for
+from ...call import UNTRUSTED, marked
+from ...core import Call, CancellationToken, Pending, Progress, Result, Text, ToolError, ToolSpec
+from ...formats import mcp as form
+from ...machinery import current_client
+from ...workbench import Crib, Workbench
+from ...workbench.search import FINDERS
+from ..access.authentication import Authentication
+from ..access.callers import Callers, Identify, local_caller, log_unidentified, require_key_for
+from ..access.hosts import Guarded
+from ..protocol.connection import Write
+from ..protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
+from ..protocol.http import Stateless
+from ..protocol.memory import in_memory
+from ..protocol.pipe import Pipe
+from ..protocol.sessions import Sessions
+from . import resources as offered
+from .app import URI as APP_URI
+from .app import ApprovalApp
 from .changes import Changes, following
-from .hosts import Guarded
-from .mcp_app import URI as APP_URI
-from .mcp_app import ApprovalApp
-from .mcp_pending import State, instructions, sealing, settled
-from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import arguments_of
-from .protocol.connection import Write
-from .protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
-from .protocol.http import Stateless
-from .protocol.memory import in_memory
-from .protocol.pipe import Pipe
-from .protocol.sessions import Sessions
+from .pending import State, instructions, sealing, settled
+from .request import ClientRequest, pass_on_logs, set_level
 
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
 ListT = TypeVar("ListT", bound=wire.CacheableResult)
@@ -357,7 +357,7 @@ class McpServer:
     """
 
     def __init__(self, callers: Callers, name: str, version: str | None) -> None:
-        from .. import __version__
+        from ... import __version__
 
         pass_on_logs()
         self.handlers = _Handlers(callers.crib, callers)

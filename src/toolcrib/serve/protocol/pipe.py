@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as wire
 
 from ...core import Redaction
-from ..messages import read as read_message
+from ..mcp.messages import read as read_message
 from . import core
 from .connection import Answer, Connection, Write, outcome
 from .session import Cancelled, Initialized, Reply, Session

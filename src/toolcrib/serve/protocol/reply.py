@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...schema.json_text import LIMIT_BYTES
-from ..messages import read as read_message
+from ..mcp.messages import read as read_message
 from ..wire import TooLarge, header, read_body
 
 _PING_INTERVAL_S = 15.0

@@ -30,7 +30,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...core import Redaction
 from ...machinery import Shares
-from ..callers import CALLER
+from ..access.callers import CALLER
 from ..wire import header
 from . import core
 from .connection import Answer, Connection, outcome

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...callers import local_caller
+from ...access.callers import local_caller
 from ..visit import Answer, Page, Problem, Visit, render
 from .approvals import mark_of
 

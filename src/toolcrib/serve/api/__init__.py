@@ -1,0 +1,1 @@
+"""The HTTP API: routes, their handlers, and the document that describes them."""
