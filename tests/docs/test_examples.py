@@ -30,7 +30,9 @@ from typing import Any
 import pytest
 
 import toolcrib
+from toolcrib.dialects.hyperpocket import server as hyperpocket_server
 from toolcrib.dialects.hyperpocket.config import config as hyperpocket_config
+from toolcrib.dialects.hyperpocket.futures import FutureStore
 
 from ..ports import free_port
 
@@ -43,7 +45,7 @@ PATIENCE_S = 120
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(py|toml|json|yaml))$")
 _SHOWN = re.compile(r"#\s*->\s*(?P<value>.+)$")
-_PORT = re.compile(r"(127\.0\.0\.1:|--port |http\.server )8642\b")
+_PORT = re.compile(r"(127\.0\.0\.1:|localhost:|--port |_server_port = |http\.server )8642\b")
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -221,6 +223,8 @@ class Session:
 
     def close(self) -> None:
         self.runner.close()
+        for user in [*hyperpocket_server._users, FutureStore]:  # a page does not end its program
+            hyperpocket_server.stop_callback_server(user)
         for server in self.servers:
             server.send_signal(signal.SIGINT)
             try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.dialects.hyperpocket import server
 from toolcrib.dialects.hyperpocket.config import config
 from toolcrib.dialects.hyperpocket.futures import FutureStore
 from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
@@ -26,6 +27,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settin
         config.cache_clear()
         InMemorySessionStorage.storage.clear()
         FutureStore.futures.clear()
+        for user in [*server._users, FutureStore]:  # those of other tests in this process
+            server.stop_callback_server(user)
 
     forget()
     write()

@@ -215,7 +215,7 @@ async def test_prepare_alone_starts_no_server_and_invoke_that_waits_does(auth: P
         needs = ToolAuth(auth_provider=GOOGLE, scopes=["a"])
         assert isinstance(await auth.invoke(needs, "bob", wait=False), str)
         with pytest.raises(SetupError, match="cannot be listened on"):
-            await auth.invoke(needs, "alice")
+            await asyncio.wait_for(auth.invoke(needs, "alice"), 60)
 
 
 async def test_invoke_of_a_provider_that_is_not_configured_names_the_settings(auth: PocketAuth) -> None:

@@ -1,6 +1,7 @@
 """The console in a real browser: what a person sees, hears, and cannot be made to do."""
 
 import http.server
+import re
 import shutil
 import subprocess
 import sys
@@ -125,6 +126,42 @@ def test_the_list_of_calls_goes_on_by_itself_and_after_the_back_button(
     expect(page.locator("h1")).to_contain_text("echo")
     page.go_back()
     expect(rows).to_have_count(before + 1)
+
+
+def test_a_form_and_its_json_change_each_other_and_run_the_call(person: BrowserContext, links: list[str]) -> None:
+    page = person.new_page()
+    page.goto(f"{base_of(person, links)}/tools/echo")
+    page.get_by_label("text").press_sequentially("one")
+    expect(page.locator("#raw")).to_have_value(re.compile('"text": "one"'))
+    page.locator("#raw").fill('{"text": "two", "times": 2}')
+    expect(page.get_by_label("text")).to_have_value("two")
+    expect(page.get_by_label("times")).to_have_value("2")
+    page.locator("#raw").fill('{"text": "two", "time": 2}')
+    expect(page.locator("#state, #fields").first).to_be_visible()
+    page.locator("#run-json").click()
+    expect(page.locator("#run")).to_contain_text("Did you mean 'times'?")
+    page.locator("#raw").fill('{"text": "two", "times": "2"}')
+    page.locator("#run-json").click()
+    expect(page.locator("#run")).to_contain_text("two")
+    expect(page.locator("#run")).to_contain_text("Repaired")
+
+
+def test_lists_go_on_after_the_connection_was_lost(browser: Browser, links: list[str]) -> None:
+    context = browser.new_context()
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.goto(links.pop())
+    base_url = base_of(context, links)
+    page.goto(f"{base_url}/calls?tool=echo")
+    rows = page.locator("main tbody tr")
+    before = rows.count()
+    with page.expect_event("requestfailed"):
+        context.set_offline(True)
+    assert rows.count() == before
+    assert context.request.post(f"{base_url}/api/tools/echo/call", data={"text": "meanwhile"}).ok
+    context.set_offline(False)
+    expect(rows).to_have_count(before + 1)
+    context.close()
 
 
 def test_pages_of_others_cannot_frame_it_post_to_it_or_read_it(
