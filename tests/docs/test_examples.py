@@ -408,24 +408,6 @@ def test_every_block_has_a_known_tag() -> None:
                 assert "$ " not in block.text, f"{block.place}: a block with prompts is a console block"
 
 
-SETTINGS = [
-    pytest.param(settings, id=f"{block.place}")
-    for page in PAGES
-    for block in blocks(page)
-    if block.tag == "json"
-    for settings in json.loads(block.text).get("mcpServers", {}).values()
-    if "command" in settings
-]
-
-
-@pytest.mark.parametrize("settings", SETTINGS)
-async def test_an_mcp_client_connects_with_the_settings_shown(settings: dict[str, Any], session: Session) -> None:
-    from mcp import Client, StdioServerParameters
-
-    async with Client(StdioServerParameters(**settings)) as client:
-        assert "now" in [tool.name for tool in (await client.list_tools()).tools]
-
-
 def commands(page: Path) -> list[str]:
     """The lines of a page's sh blocks, without their comments."""
     lines = [line for block in blocks(page) if block.tag == "sh" for line in block.text.splitlines()]

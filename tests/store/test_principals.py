@@ -21,6 +21,7 @@ from toolcrib.machinery import LedgerEntry, StoredResult
 from toolcrib.record import DatabaseCalls
 from toolcrib.record.database import RECORD
 from toolcrib.serve.access.keys import KEYS
+from toolcrib.serve.console.sessions import SESSIONS
 from toolcrib.store import Store, principals
 from toolcrib.store.events import LOG
 from toolcrib.store.tables import STORE, Schema
@@ -32,10 +33,10 @@ GRANT = Grant("the-access-token", "the-refresh-token", ("read",), NOW + timedelt
 
 def test_every_table_declares_whose_its_rows_are() -> None:
     names = [item.name for item in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.") if "__main__" not in item.name]
-    rooms = [name for name in names if re.fullmatch(r"toolcrib\.(store|record|auth|serve|durable)(\.\w+)?", name)]
+    rooms = [name for name in names if re.fullmatch(r"toolcrib\.(store|record|auth|serve|durable)(\.\w+)*", name)]
     modules = [vars(importlib.import_module(name)).values() for name in rooms]
     schemas = {value.room: value for values in modules for value in values if isinstance(value, Schema)}
-    assert schemas == {schema.room: schema for schema in (STORE, LOG, RECORD, AUTH, KEYS)}, (
+    assert schemas == {schema.room: schema for schema in (STORE, LOG, RECORD, AUTH, KEYS, SESSIONS)}, (
         "the command opens other ones"
     )
     for schema in schemas.values():
