@@ -157,10 +157,10 @@ def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: boo
     if old is None:
         return _Look(key, replace(entry, tools=now), problems)
     changes = old.changes(listing.tools)
-    accepted = [change for change in changes if change.name in accept]
-    after = lock.with_source(replace(entry, tools=old.tools)).accepting(accepted).sources[key]
-    others = [change for change in changes if change.name not in accept]
-    return _Look(key, after, problems, others, [change.name for change in accepted])
+    acceptances = [change for change in changes if change.name in accept]
+    after = lock.with_source(replace(entry, tools=old.tools)).accepting(acceptances).sources[key]
+    open_changes = [change for change in changes if change.name not in accept]
+    return _Look(key, after, problems, open_changes, [change.name for change in acceptances])
 
 
 def _pin(

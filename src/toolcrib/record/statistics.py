@@ -67,10 +67,10 @@ def _tools(connection: Connection, calls: Table, where: list[Any]) -> list[dict[
     place = func.row_number().over(partition_by=fields.tool, order_by=fields.duration_us).label("place")
     size = func.count().over(partition_by=fields.tool).label("size")
     timed = (fields.duration_us.is_not(None), fields.tool.in_([row["tool"] for row in rows]))
-    ranked = select(fields.tool, fields.duration_us, place, size).where(*where, *timed).subquery()
-    limits = {name: (ranked.c.place * 100 > ranked.c.size * share) for name, share in (("p50_s", 50), ("p95_s", 95))}
-    slower = (func.min(case((is_over, ranked.c.duration_us))).label(name) for name, is_over in limits.items())
-    durations = select(ranked.c.tool, *slower).group_by(ranked.c.tool)
+    ranks = select(fields.tool, fields.duration_us, place, size).where(*where, *timed).subquery()
+    limits = {name: (ranks.c.place * 100 > ranks.c.size * share) for name, share in (("p50_s", 50), ("p95_s", 95))}
+    slower = (func.min(case((is_over, ranks.c.duration_us))).label(name) for name, is_over in limits.items())
+    durations = select(ranks.c.tool, *slower).group_by(ranks.c.tool)
     times: dict[str, Mapping[Any, Any]] = {row["tool"]: row for row in connection.execute(durations).mappings()}
     tools: list[dict[str, Any]] = []
     for row in rows:
@@ -84,14 +84,14 @@ def _tools(connection: Connection, calls: Table, where: list[Any]) -> list[dict[
 def _repairs(connection: Connection, calls: Table, where: list[Any]) -> list[dict[str, Any]]:
     """Return how often each argument was repaired, the most often first, and from which kind to which."""
     fields, counts = calls.c, Counter[tuple[str, ...]]()
-    same = (
+    groups = (
         select(fields.tool, fields.repaired, func.count().label("calls"))
         .where(*where, fields.repaired.is_not(None))
         .group_by(fields.tool, fields.repaired)
         .order_by(func.count().desc(), fields.tool)
         .limit(_MAX_ROWS)
     )
-    for row in connection.execute(same).mappings():
+    for row in connection.execute(groups).mappings():
         for repair in json.loads(decode_name(row["repaired"])):
             counts[decode_name(row["tool"]), *repair] += int(row["calls"])
     return [

@@ -95,8 +95,8 @@ class Connection(HTTPProtocol):
         if count <= share or self.client is None:
             return count > MAX_CONNECTIONS
         address = self.client[0]
-        others = (other.client for other in self.connections if isinstance(other, Connection))
-        return count > MAX_CONNECTIONS or sum(client is not None and client[0] == address for client in others) > share
+        clients = (other.client for other in self.connections if isinstance(other, Connection))
+        return count > MAX_CONNECTIONS or sum(client is not None and client[0] == address for client in clients) > share
 
 
 class Web(uvicorn.Server):

@@ -167,8 +167,8 @@ class Lock:
             if source is None or not _is_same(source.tools.get(change.name), change.old):
                 raise LoadError(f"What {self.file} has of '{change.name}' has changed meanwhile. Look at it again.")
             tools = {name: definition for name, definition in source.tools.items() if name != change.name}
-            added = {} if change.new is None else {change.name: change.new}
-            sources[change.where] = replace(source, tools=tools | added)
+            addition = {} if change.new is None else {change.name: change.new}
+            sources[change.where] = replace(source, tools=tools | addition)
         return replace(self, sources=sources)
 
     def write(self) -> None:

@@ -86,10 +86,10 @@ class _Admin:
     async def disconnect(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
         broker = _broker(bench)
-        wanted = tuple(request.path_params[name] for name in ("provider", "handler", "profile"))
+        parts = tuple(request.path_params[name] for name in ("provider", "handler", "profile"))
         owned = [] if broker is None else await broker.vault.owned_by(bench.caller.principal)
         for owner, grant in owned:
-            if broker is not None and (owner.provider, owner.handler, owner.profile) == wanted:
+            if broker is not None and (owner.provider, owner.handler, owner.profile) == parts:
                 await broker.revoke(owner)
                 return _json(_grant_data(owner, grant))
         raise Refused(404, "Unknown connection", "You have no such login.")
@@ -109,10 +109,10 @@ class _Admin:
             if not isinstance(problem, NotAccepted)
         ]
         names = {source["name"] for source in (*running, *missing)}
-        loaded: list[dict[str, Any]] = [
+        static: list[dict[str, Any]] = [
             {"name": name, "state": "loaded"} for name in sorted(counts) if name not in names
         ]
-        rows = [{"reason": None, **row, "tools": counts[row["name"] or ""]} for row in (*missing, *running, *loaded)]
+        rows = [{"reason": None, **row, "tools": counts[row["name"] or ""]} for row in (*missing, *running, *static)]
         return self._redacted({"sources": rows})
 
     async def changes(self, request: Request) -> Response:

@@ -158,9 +158,9 @@ class _Without:
     @property
     def constants(self) -> list[Any] | None:
         """The only values, if it lists them."""
-        listed = [_constants(form) for form in self.forms]
-        values = [value for values in listed for value in values or ()]
-        if None in listed or not values:
+        constants = [_constants(form) for form in self.forms]
+        values = [value for values in constants for value in values or ()]
+        if None in constants or not values:
             return None
         return [*values, None] if self.takes_null and None not in values else values
 
@@ -334,9 +334,9 @@ def _choose(of: Field, plain: _Without, form: Form, depth: int, above: frozenset
     of.kind = "union"
     of.alternatives = [(str(number), _title(inner)) for number, inner in enumerate(plain.forms)]
     of.alternatives += [("null", "nothing (null)")] if plain.takes_null else []
-    chosen = _text(form, f"k{of.place}")
+    choice = _text(form, f"k{of.place}")
     of.alternatives = [("out" if of.is_required else "", "leave out"), *of.alternatives]
-    of.alternative = chosen if chosen in dict(of.alternatives) else of.alternatives[of.is_required][0]
+    of.alternative = choice if choice in dict(of.alternatives) else of.alternatives[of.is_required][0]
     if of.alternative.isdecimal():
         inner = plain.forms[int(of.alternative)]
         of.fields = [_field(inner, form, of.steps, depth=depth, above=above)]

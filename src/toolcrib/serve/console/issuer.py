@@ -73,8 +73,8 @@ class Issuers:
             if (code := query.get("error")) is not None:
                 reason = f": {code}" if _CODE.fullmatch(code) else ""
                 raise AuthenticationError(f"{flow.name} did not let you in{reason}. Log in again.", status=403)
-            asked = {"redirect_uri": f"{visit.base_url}{CALLBACK}", "verifier": login["verifier"]}
-            grant = await flow.exchange_code(query.get("code", ""), **asked, scopes=scopes)
+            parameters = {"redirect_uri": f"{visit.base_url}{CALLBACK}", "verifier": login["verifier"]}
+            grant = await flow.exchange_code(query.get("code", ""), **parameters, scopes=scopes)
         except FlowError as error:
             raise _refusal(error) from None
         if absent := [scope for scope in tokens.scopes if scope not in grant.scopes]:

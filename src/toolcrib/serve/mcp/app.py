@@ -51,11 +51,11 @@ class ApprovalApp:
     def data(self, pending: Pending, context: Exchange) -> dict[str, Any]:
         """Return what the page shows of *pending*: what its caller may see of it, and where it is answered."""
         base_url = self._base_url or str(context.request.base_url)
-        shown = {
+        facts = {
             "tool": pending.tool,
             "message": pending.message,
             "arguments": pending.arguments,
             "rule": pending.rule.rpartition(" ")[0],
             "expiresAt": pending.expires_at.isoformat(),
         }
-        return {**shown, "url": f"{base_url.rstrip('/')}/approvals/{quote(pending.id, safe='')}"}
+        return {**facts, "url": f"{base_url.rstrip('/')}/approvals/{quote(pending.id, safe='')}"}

@@ -150,11 +150,11 @@ class Sessions:
     ) -> None:
         is_full = self._sessions.count(owner) >= _MAX_OF_PRINCIPAL
         if is_full or len(self._sessions) >= _MAX_SESSIONS:
-            dropped = self._sessions.drop(lambda other: other.is_idle, of=owner if is_full else None)
-            if dropped is None:
+            oldest = self._sessions.drop(lambda other: other.is_idle, of=owner if is_full else None)
+            if oldest is None:
                 await _refuse(send, 503, "Too many open sessions")
                 return
-            await dropped.close()
+            await oldest.close()
         session = HttpSession(self, uuid4().hex, owner, state, self._memory)
         self._sessions.put(session.id, session, owner)
         try:
@@ -374,8 +374,8 @@ class Stream:
 
     def _keep(self, message: bytes) -> "_Event":
         session = self._session
-        kept = message if len(message) <= _MAX_MESSAGE_BYTES else b""
-        event = _Event(session.next_number(), self, kept, monotonic(), session)
+        content = message if len(message) <= _MAX_MESSAGE_BYTES else b""
+        event = _Event(session.next_number(), self, content, monotonic(), session)
         if session.id:
             session.events[event.number] = event
             session.memory.add(event)
@@ -402,8 +402,8 @@ class EventMemory:
         self._events.put(event, event, event.session.owner, len(event.message) + _EVENT_BYTES)
         while (oldest := next(iter(self._events))).kept_at_s < oldest_s:
             self.remove(oldest)
-        while self._events.size > _MAX_BYTES and (dropped := self._events.drop()) is not None:
-            del dropped.session.events[dropped.number]
+        while self._events.size > _MAX_BYTES and (excess := self._events.drop()) is not None:
+            del excess.session.events[excess.number]
 
     def remove(self, event: _Event) -> None:
         del self._events.pop(event).session.events[event.number]

@@ -162,8 +162,8 @@ def rows_of(arguments: str, before: str | None) -> tuple[Sequence[Row], int]:
     except ValueError:  # the log has only its beginning
         last = None
     # Of a list that was empty, what it has by now is new, and nothing is gone.
-    gone = [path for path, value in (last or {}).items() if path not in values and value not in ([], {})]
-    paths = [*values, *gone]
+    removals = [path for path, value in (last or {}).items() if path not in values and value not in ([], {})]
+    paths = [*values, *removals]
     return [_row(path, values, last) for path in paths[:_MAX_ROWS]], len(paths[_MAX_ROWS:])
 
 
