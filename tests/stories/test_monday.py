@@ -136,8 +136,8 @@ def test_monday_morning(link: str, browser: Browser, agent: httpx2.Client, tmp_p
         phone.screenshot(path=f"{PICTURES}/approval.png")
     assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     phone.get_by_text("Approve with other arguments").tap()
-    phone.get_by_label("All the arguments, as JSON").fill('{"pattern": "2025-*", "most": 1}')
-    phone.get_by_role("button", name="Approve with these").tap()
+    phone.get_by_label("The same as JSON").fill('{"pattern": "2025-*", "most": 1}')
+    phone.get_by_role("button", name="Approve with this JSON").tap()
     expect(phone.get_by_role("status")).to_contain_text("Approved by you")
     answer = agent.post("/api/tools/delete_notes/call", json=deletion).json()
     assert "deleted 2025-a.txt" in str(answer["content"])
