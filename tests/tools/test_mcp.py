@@ -89,7 +89,7 @@ async def test_a_server_that_hangs_is_left_at_the_deadline_and_sent_a_cancellati
     async with Workbench([server("cancelled", str(seen))]) as bench:
         await until(lambda: not bench.problems)
         await bench.call(Call("echo", {"n": 1}, timeout_s=0.3))
-        await until(seen.exists)
+        await until(lambda: seen.exists() and seen.read_text())
         assert seen.read_text() == "True"
 
 
