@@ -23,8 +23,8 @@ except ImportError:  # Windows, where a socket takes no file
 
 
 def _max_connections() -> int:
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else resource
-    return min(4_096, files // 2) if files and files > 0 else 4_096
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else -1
+    return min(4_096, files // 2) if files > 0 else 4_096  # below zero there is no limit
 
 
 MAX_CONNECTIONS = _max_connections()
@@ -32,7 +32,7 @@ MAX_CONNECTIONS = _max_connections()
 HEAD_TIMEOUT_S = 10
 """From the first byte of a request, or the connection before it, to the end of its headers."""
 REQUEST_TIMEOUT_S = 60
-"""From there to the end of its body."""
+"""From its first byte to the end of its body."""
 MAX_HEAD_BYTES = 65_536
 IDLE_TIMEOUT_S = 150
 """How long connections are kept for the next request: longer than proxies keep theirs (nginx 60 s, Caddy 2 min).
@@ -92,11 +92,11 @@ class Connection(HTTPProtocol):
 
     def _is_one_too_many(self) -> bool:
         count, share = len(self.connections), MAX_CONNECTIONS // 2
-        if count <= share or self.client is None:
+        if not share < count <= MAX_CONNECTIONS or self.client is None:
             return count > MAX_CONNECTIONS
         address = self.client[0]
         clients = (other.client for other in self.connections if isinstance(other, Connection))
-        return count > MAX_CONNECTIONS or sum(client is not None and client[0] == address for client in clients) > share
+        return sum(client is not None and client[0] == address for client in clients) > share
 
 
 class Web(uvicorn.Server):
