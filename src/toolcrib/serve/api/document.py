@@ -39,17 +39,31 @@ def _object(required: list[str] | None = None, /, **properties: _Object) -> _Obj
     }
 
 
-def _answer(description: str, schema: _Object, **content: _Object) -> _Object:
+def _list(name: str) -> _Object:
+    return {"type": "array", "items": _ref(name)}
+
+
+def _operation(operation_id: str, summary: str, responses: _Object, /, *parameters: _Object, **more: Any) -> _Object:
+    known = {"parameters": [*parameters]} if parameters else {}
+    return {"operationId": operation_id, "summary": summary, "responses": responses, **known, **more}
+
+
+def _body(schema: _Object) -> _Object:
+    return {"required": True, "content": _json(schema)}
+
+
+def _answer(description: str, schema: _Object | None = None, /, **content: _Object) -> _Object:
     problem = {"description": "A problem.", "content": {"application/problem+json": {"schema": _ref("Problem")}}}
-    return {"200": {"description": description, "content": {**_json(schema), **content}}, "default": problem}
+    content = {**({} if schema is None else _json(schema)), **content}
+    return {"200": {"description": description, "content": content}, "default": problem}
+
+
+def _page(description: str, /, **properties: _Object) -> _Object:
+    return _answer(description, _object(**properties, next={"type": ["string", "null"]}))
 
 
 def _path(name: str, description: str) -> _Object:
     return {"name": name, "in": "path", "required": True, "description": description, "schema": _NAME}
-
-
-def _header(name: str, description: str, **schema: Any) -> _Object:
-    return {"name": name, "in": "header", "description": description, "schema": schema}
 
 
 def _query(name: str, description: str, **schema: Any) -> _Object:
@@ -59,9 +73,13 @@ def _query(name: str, description: str, **schema: Any) -> _Object:
 _TEXT: _Object = {"type": "string"}
 _NAME: _Object = {"type": "string", "minLength": 1}
 _MOMENT: _Object = {"type": "string", "format": "date-time"}
-_TEXTS: _Object = {"type": "array", "items": {"type": "string"}}
+_OPTIONAL_MOMENT: _Object = {"type": ["string", "null"], "format": "date-time"}
+_TEXTS: _Object = {"type": "array", "items": _TEXT}
 _COUNT: _Object = {"type": "integer", "minimum": 0}
+_MAX_NUMBER = 10**15 - 1
 _ANY: _Object = {"type": "object"}
+_ANYS: _Object = {"type": "array", "items": _ANY}
+_STATES = ["queued", "running", "waiting", "ended", "lost"]
 _DEFINITION: _Object = {"type": ["object", "null"]}
 _DIGEST: _Object = {"type": "string", "description": "That of what was shown: another one is a conflict, 409."}
 
@@ -95,7 +113,7 @@ _SCHEMAS: _Object = {
             input_schema=_ANY,
             output_schema=_ANY,
             hints=_ANY,
-            tags={"type": "array", "items": _TEXT},
+            tags=_TEXTS,
             version=_TEXT,
             timeout_s={"type": "number"},
             deferred={"type": "boolean", "description": "Models have to search for it."},
@@ -162,7 +180,7 @@ _SCHEMAS: _Object = {
             status={"enum": ["success", "error", "pending"]},
             call_id=_TEXT,
             tool=_TEXT,
-            content={"type": "array", "items": _ref("Content")},
+            content=_list("Content"),
             error=_object(["code", "message", "retry"], code=_TEXT, message=_TEXT, retry=_TEXT, details=_ANY),
             pending=_ref("Pending"),
             repairs={"type": "array", "items": _object(path=_TEXT, **{"from": _TEXT, "to": _TEXT})},
@@ -246,7 +264,7 @@ _SCHEMAS: _Object = {
         **_object(
             **dict.fromkeys(("id", "principal", "thread", "rule", "given_by"), _TEXT),
             text={"type": "string", "description": "What it allows, in words."},
-            tools={"type": "array", "items": _TEXT},
+            tools=_TEXTS,
             where=_ANY,
             **dict.fromkeys(("given_at", "expires_at"), _MOMENT),
         ),
@@ -260,9 +278,9 @@ _SCHEMAS: _Object = {
     "Task": {
         **_object(
             **dict.fromkeys(("id", "tool", "principal", "thread"), _TEXT),
-            state={"enum": ["queued", "running", "waiting", "ended", "lost"]},
+            state={"enum": _STATES},
             started_at=_MOMENT,
-            run_at={"type": ["string", "null"], "format": "date-time"},
+            run_at=_OPTIONAL_MOMENT,
             attempts=_COUNT,
             arguments={"type": "string", "description": "JSON text."},
             result={
@@ -277,7 +295,7 @@ _SCHEMAS: _Object = {
         **_object(
             ["handle"],
             handle=_TEXT,
-            content={"type": "array", "items": _ref("Content")},
+            content=_list("Content"),
             unit=_TEXT,
             start=_COUNT,
             end=_COUNT,
@@ -287,384 +305,286 @@ _SCHEMAS: _Object = {
         ),
         "description": "A whole result, its `content`; or a part, its `text`, from `start` up to `end` of `total`.",
     },
+    "Readiness": _object(
+        ["status"],
+        status={"enum": ["ready", "not ready"]},
+        tools=_COUNT,
+        sources={"type": "array", "items": _object(name=_TEXT, state={"enum": ["running", "unavailable"]})},
+    ),
 }
 
-_TOOL = _path("name", "The name of a tool. A `/` in it is sent as `%2F`.")
-
-_PAGE = [
+_PAGE = (
     _query("after", "`next` of the page before.", **_NAME),
     _query("limit", "How many to return at most; 50.", type="integer", minimum=1, maximum=200),
-]
-
+)
+_TOOL = _path("name", "The name of a tool. A `/` in it is sent as `%2F`.")
 _TASK = _path("id", "The id of the task.")
+_PENDING = _path("id", "The id of what is pending.")
+_ARGUMENTS = {
+    "description": "The arguments. Without a body there are none.",
+    "required": False,
+    "content": _json({"type": "object"}),
+}
+_EVENTS: _Object = {"text/event-stream": {"schema": _TEXT}}
 
 _PATHS: _Object = {
     "/api/tools": {
-        "get": {
-            "operationId": "list_tools",
-            "summary": "The tools that the caller sees.",
-            "responses": _answer("The tools.", _object(tools={"type": "array", "items": _ref("Tool")})),
-        }
+        "get": _operation(
+            "list_tools", "The tools that the caller sees.", _answer("The tools.", _object(tools=_list("Tool")))
+        )
     },
-    "/api/tools/{name}": {
-        "get": {
-            "operationId": "get_tool",
-            "summary": "One tool.",
-            "parameters": [_TOOL],
-            "responses": _answer("The tool.", _ref("Tool")),
-        }
-    },
+    "/api/tools/{name}": {"get": _operation("get_tool", "One tool.", _answer("The tool.", _ref("Tool")), _TOOL)},
     "/api/tools/{name}/formats": {
-        "get": {
-            "operationId": "show_formats",
-            "summary": "One tool as each provider's models get it.",
-            "parameters": [_TOOL],
-            "responses": _answer(
-                "A definition for each.", _object(formats={"type": "array", "items": _ref("Definition")})
-            ),
-        }
+        "get": _operation(
+            "show_formats",
+            "One tool as each provider's models get it.",
+            _answer("A definition for each.", _object(formats=_list("Definition"))),
+            _TOOL,
+        )
     },
     "/api/tools/{name}/check": {
-        "post": {
-            "operationId": "check_call",
-            "summary": "Whether arguments fit, and what would be decided. Nothing runs; it counts as a list of tools.",
-            "parameters": [_TOOL],
-            "requestBody": {
-                "description": "The arguments. Without a body there are none.",
-                "required": False,
-                "content": _json({"type": "object"}),
-            },
-            "responses": _answer("They fit. Where they do not, the problem has `problems`.", _ref("Verdict")),
-        }
+        "post": _operation(
+            "check_call",
+            "Whether arguments fit, and what would be decided. Nothing runs; it counts as a list of tools.",
+            _answer("They fit. Where they do not, the problem has `problems`.", _ref("Verdict")),
+            _TOOL,
+            requestBody=_ARGUMENTS,
+        )
     },
     "/api/tools/{name}/call": {
-        "post": {
-            "operationId": "call_tool",
-            "summary": "Call a tool. A client that closes the connection cancels the call, unless it has a key.",
-            "parameters": [
-                _TOOL,
-                _header(
-                    "Idempotency-Key",
-                    "Calls of the caller with one key take effect once; the others get the result of the first one, "
-                    "with `repeated` in its metadata.",
-                    type="string",
-                    minLength=1,
-                    maxLength=255,
-                    pattern="^[!-~]([ -~]*[!-~])?$",
-                ),
-            ],
-            "requestBody": {
-                "description": "The arguments. Without a body there are none.",
-                "required": False,
-                "content": _json({"type": "object"}),
-            },
-            "responses": _answer(
+        "post": _operation(
+            "call_tool",
+            "Call a tool. A client that closes the connection cancels the call, unless it has a key.",
+            _answer(
                 "How the call ended. With `Accept: text/event-stream`: events `progress`, `output`, and last `result`.",
                 _ref("Result"),
-                **{"text/event-stream": {"schema": _TEXT}},
+                **_EVENTS,
             ),
-        }
+            _TOOL,
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "Calls of the caller with one key take effect once; the others get the result of the "
+                "first one, with `repeated` in its metadata.",
+                "schema": _NAME | {"maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+            },
+            requestBody=_ARGUMENTS,
+        )
     },
     "/api/pending": {
-        "get": {
-            "operationId": "list_pending",
-            "summary": "What the caller's calls wait for, and what the caller may answer.",
-            "parameters": _PAGE,
-            "responses": _answer(
+        "get": _operation(
+            "list_pending",
+            "What the caller's calls wait for, and what the caller may answer.",
+            _page(
                 "A page, the oldest first. It may have fewer than `limit`, or none, and be followed by another.",
-                _object(pending={"type": "array", "items": _ref("Pending")}, next={"type": ["string", "null"]}),
+                pending=_list("Pending"),
             ),
-        }
+            *_PAGE,
+        )
     },
     "/api/pending/{id}": {
-        "get": {
-            "operationId": "get_pending",
-            "summary": "What a call waits for, or waited for: who answered it, and what was approved last.",
-            "parameters": [_path("id", "The id of what is pending.")],
-            "responses": _answer("The question.", _ref("Question")),
-        }
+        "get": _operation(
+            "get_pending",
+            "What a call waits for, or waited for: who answered it, and what was approved last.",
+            _answer("The question.", _ref("Question")),
+            _PENDING,
+        )
     },
     "/api/pending/{id}/answer": {
-        "post": {
-            "operationId": "answer_pending",
-            "summary": "Answer what a call waits for. The same call, made again, then runs, once.",
-            "parameters": [_path("id", "The id of what is pending.")],
-            "requestBody": {"required": True, "content": _json(_ref("Answer"))},
-            "responses": _answer("What was answered.", _ref("Pending")),
-        }
+        "post": _operation(
+            "answer_pending",
+            "Answer what a call waits for. The same call, made again, then runs, once.",
+            _answer("What was answered.", _ref("Pending")),
+            _PENDING,
+            requestBody=_body(_ref("Answer")),
+        )
     },
     "/api/pending/{id}/preview": {
-        "post": {
-            "operationId": "preview_answer",
-            "summary": "What an answer would grant beyond the call, to be shown before it is given.",
-            "parameters": [_path("id", "The id of what is pending.")],
-            "requestBody": {"required": True, "content": _json(_ref("Answer"))},
-            "responses": _answer(
+        "post": _operation(
+            "preview_answer",
+            "What an answer would grant beyond the call, to be shown before it is given.",
+            _answer(
                 "The grant; null where it is for the call alone.",
                 _object(grant={"oneOf": [_ref("Grant"), {"type": "null"}]}),
             ),
-        }
+            _PENDING,
+            requestBody=_body(_ref("Answer")),
+        )
     },
     "/api/grants": {
-        "get": {
-            "operationId": "list_grants",
-            "summary": "The approvals for more than one call that the caller has, or has given.",
-            "parameters": _PAGE,
-            "responses": _answer(
-                "A page, the oldest first.",
-                _object(grants={"type": "array", "items": _ref("Grant")}, next={"type": ["string", "null"]}),
-            ),
-        }
+        "get": _operation(
+            "list_grants",
+            "The approvals for more than one call that the caller has, or has given.",
+            _page("A page, the oldest first.", grants=_list("Grant")),
+            *_PAGE,
+        )
     },
     "/api/grants/{id}": {
-        "delete": {
-            "operationId": "revoke_grant",
-            "summary": "End a grant that the caller has, or has given: its calls ask from now on.",
-            "parameters": [_path("id", "The id of the grant.")],
-            "responses": _answer("What was revoked.", _ref("Grant")),
-        }
+        "delete": _operation(
+            "revoke_grant",
+            "End a grant that the caller has, or has given: its calls ask from now on.",
+            _answer("What was revoked.", _ref("Grant")),
+            _path("id", "The id of the grant."),
+        )
     },
     "/api/calls/lost": {
-        "get": {
-            "operationId": "list_lost",
-            "summary": "Calls with a key of which it is unknown whether they took effect: the caller's, and those that "
-            "the caller may settle.",
-            "responses": _answer("The oldest first.", _object(lost={"type": "array", "items": _ref("Lost")})),
-        }
+        "get": _operation(
+            "list_lost",
+            "Calls with a key of which it is unknown whether they took effect: the caller's, and those that the caller "
+            "may settle.",
+            _answer("The oldest first.", _object(lost=_list("Lost"))),
+        )
     },
     "/api/calls/{id}/settle": {
-        "post": {
-            "operationId": "settle_call",
-            "summary": "Say whether a lost call took effect. If not, it runs when it is made again with its key.",
-            "parameters": [_path("id", "The id of the lost call.")],
-            "requestBody": {"required": True, "content": _json(_ref("Settlement"))},
-            "responses": _answer("What was settled.", _ref("Lost")),
-        }
+        "post": _operation(
+            "settle_call",
+            "Say whether a lost call took effect. If not, it runs when it is made again with its key.",
+            _answer("What was settled.", _ref("Lost")),
+            _path("id", "The id of the lost call."),
+            requestBody=_body(_ref("Settlement")),
+        )
     },
     "/api/tasks": {
-        "get": {
-            "operationId": "list_tasks",
-            "summary": "The caller's tasks in this thread, the newest first.",
-            "parameters": [
-                *_PAGE,
-                _query("of", "Of this thread, of all of the caller's, of everybody.", enum=["thread", "me", "all"]),
-                _query("state", "Only those in it.", enum=["queued", "running", "waiting", "ended", "lost"]),
-            ],
-            "responses": _answer(
-                "A page.",
-                _object(tasks={"type": "array", "items": _ref("Task")}, next={"type": ["string", "null"]}),
-            ),
-        }
+        "get": _operation(
+            "list_tasks",
+            "The caller's tasks in this thread, the newest first.",
+            _page("A page.", tasks=_list("Task")),
+            *_PAGE,
+            _query("of", "Of this thread, of all of the caller's, of everybody.", enum=["thread", "me", "all"]),
+            _query("state", "Only those in it.", enum=_STATES),
+        )
     },
-    "/api/connections": {
-        "get": {
-            "operationId": "list_connections",
-            "summary": "The caller's logins at providers, and the providers that there are.",
-            "responses": _answer(
-                "The logins, without secrets.",
-                _object(connections={"type": "array", "items": _ANY}, providers={"type": "array", "items": _ANY}),
-            ),
-        },
-        "post": {
-            "operationId": "connect",
-            "summary": "Begin a login, which goes on in a browser at the `url` of the pending.",
-            "requestBody": {
-                "required": True,
-                "content": _json(
-                    _object(
-                        ["provider"],
-                        provider={"type": "string"},
-                        scopes={"type": "array", "items": {"type": "string"}},
-                    )
-                ),
-            },
-            "responses": _answer("What it waits for.", _object(pending=_ANY)),
-        },
-    },
-    "/api/connections/{provider}/{handler}/{profile}": {
-        "delete": {
-            "operationId": "disconnect",
-            "summary": "Forget a login, and notify its provider.",
-            "parameters": [_path(name, "As it is listed.") for name in ("provider", "handler", "profile")],
-            "responses": _answer("The login that there was.", _ANY),
-        }
-    },
-    "/api/sources": {
-        "get": {
-            "operationId": "list_sources",
-            "summary": "The sources, and whether they run.",
-            "responses": _answer("The sources.", _object(sources={"type": "array", "items": _ANY})),
-        }
-    },
-    "/api/sources/changes": {
-        "get": {
-            "operationId": "list_changes",
-            "summary": "The tools that are left out because they are not as the lock file has them; for a role that "
-            "may see 'sources'.",
-            "parameters": _PAGE,
-            "responses": _answer(
-                "A page, by source and tool.",
-                _object(changes={"type": "array", "items": _ref("Change")}, next={"type": ["string", "null"]}),
-            ),
-        }
-    },
-    "/api/sources/changes/{digest}": {
-        "get": {
-            "operationId": "get_change",
-            "summary": "The definition of a tool as it was accepted, as it is now, and the difference.",
-            "parameters": [_path("digest", "The digest of the change.")],
-            "responses": _answer(
-                "The change.",
-                {"allOf": [_ref("Change"), _object(diff=_TEXT, old=_DEFINITION, new=_DEFINITION)]},
-            ),
-        }
-    },
-    "/api/sources/changes/{digest}/accept": {
-        "post": {
-            "operationId": "accept_change",
-            "summary": "Accept exactly this change: it goes into the lock file, and the tool is offered.",
-            "parameters": [
-                _path("digest", "That of what was shown: if it has changed since, that is a conflict, 409.")
-            ],
-            "responses": _answer("What was accepted.", _ref("Change")),
-        }
-    },
-    "/api/limits": {
-        "get": {
-            "operationId": "list_limits",
-            "summary": "The budgets that count the caller's calls, and how much is left of each: of one per tool, of "
-            "the tool with the least left (`of`).",
-            "parameters": _PAGE,
-            "responses": _answer(
-                "A page, in the order of the settings.",
-                _object(limits={"type": "array", "items": _ref("Budget")}, next={"type": ["string", "null"]}),
-            ),
-        }
-    },
-    "/api/workers": {
-        "get": {
-            "operationId": "list_workers",
-            "summary": "The processes that run tasks now, and what waits for one; for a role that may see 'tasks'.",
-            "parameters": _PAGE,
-            "responses": _answer(
-                "A page, and the number of tasks by their state.",
-                _object(
-                    workers={"type": "array", "items": _object(process=_TEXT, tasks=_COUNT)},
-                    next={"type": ["string", "null"]},
-                    tasks=_ANY,
-                    oldest_due_s={"type": "number"},
-                    unclaimed=_TEXTS,
-                ),
-            ),
-        }
-    },
-    "/api/keys": {
-        "get": {
-            "operationId": "list_keys",
-            "summary": "The keys of clients, without their secrets; for a role that may see 'keys'.",
-            "responses": _answer("The keys, the oldest first.", _object(keys={"type": "array", "items": _ANY})),
-        },
-        "post": {
-            "operationId": "add_key",
-            "summary": "Make a key, whose text is in this answer alone.",
-            "requestBody": {
-                "required": True,
-                "content": _json(
-                    _object(
-                        ["name"],
-                        name={"type": "string"},
-                        groups={"type": "array", "items": {"type": "string"}},
-                        expires_at={"type": ["string", "null"], "format": "date-time"},
-                    )
-                ),
-            },
-            "responses": _answer("The key.", _ANY),
-        },
-    },
-    "/api/keys/{id}": {
-        "delete": {
-            "operationId": "revoke_key",
-            "summary": "Revoke a key. Its next request is refused.",
-            "parameters": [_path("id", "The id of the key.")],
-            "responses": _answer("The key that there was.", _ANY),
-        }
-    },
-    "/api/tasks/{id}": {
-        "get": {
-            "operationId": "get_task",
-            "summary": "One task.",
-            "parameters": [_TASK],
-            "responses": _answer("The task.", _ref("Task")),
-        }
-    },
+    "/api/tasks/{id}": {"get": _operation("get_task", "One task.", _answer("The task.", _ref("Task")), _TASK)},
     "/api/tasks/{id}/events": {
-        "get": {
-            "operationId": "follow_task",
-            "summary": "What a task has reported, from the beginning, and reports until it has ended.",
-            "parameters": [_TASK],
-            "responses": {
-                **_answer("", _ANY),
-                "200": {
-                    "description": "Events `progress`, `output`, `log`, and last `result`.",
-                    "content": {"text/event-stream": {"schema": _TEXT}},
-                },
-            },
-        }
+        "get": _operation(
+            "follow_task",
+            "What a task has reported, from the beginning, and reports until it has ended.",
+            _answer("Events `progress`, `output`, `log`, and last `result`.", **_EVENTS),
+            _TASK,
+        )
     },
     "/api/tasks/{id}/cancel": {
-        "post": {
-            "operationId": "cancel_task",
-            "summary": "Stop a task. One that runs ends soon after; one that has ended stays as it is.",
-            "parameters": [_TASK],
-            "responses": _answer("The task afterwards.", _ref("Task")),
-        }
+        "post": _operation(
+            "cancel_task",
+            "Stop a task. One that runs ends soon after; one that has ended stays as it is.",
+            _answer("The task afterwards.", _ref("Task")),
+            _TASK,
+        )
+    },
+    "/api/connections": {
+        "get": _operation(
+            "list_connections",
+            "The caller's logins at providers, and the providers that there are.",
+            _answer("The logins, without secrets.", _object(connections=_ANYS, providers=_ANYS)),
+        ),
+        "post": _operation(
+            "connect",
+            "Begin a login, which goes on in a browser at the `url` of the pending.",
+            _answer("What it waits for.", _object(pending=_ANY)),
+            requestBody=_body(_object(["provider"], provider=_TEXT, scopes=_TEXTS)),
+        ),
+    },
+    "/api/connections/{provider}/{handler}/{profile}": {
+        "delete": _operation(
+            "disconnect",
+            "Forget a login, and notify its provider.",
+            _answer("The login that there was.", _ANY),
+            *(_path(name, "As it is listed.") for name in ("provider", "handler", "profile")),
+        )
+    },
+    "/api/sources": {
+        "get": _operation(
+            "list_sources", "The sources, and whether they run.", _answer("The sources.", _object(sources=_ANYS))
+        )
+    },
+    "/api/sources/changes": {
+        "get": _operation(
+            "list_changes",
+            "The tools that are left out because they are not as the lock file has them; for a role that may see "
+            "'sources'.",
+            _page("A page, by source and tool.", changes=_list("Change")),
+            *_PAGE,
+        )
+    },
+    "/api/sources/changes/{digest}": {
+        "get": _operation(
+            "get_change",
+            "The definition of a tool as it was accepted, as it is now, and the difference.",
+            _answer("The change.", {"allOf": [_ref("Change"), _object(diff=_TEXT, old=_DEFINITION, new=_DEFINITION)]}),
+            _path("digest", "The digest of the change."),
+        )
+    },
+    "/api/sources/changes/{digest}/accept": {
+        "post": _operation(
+            "accept_change",
+            "Accept exactly this change: it goes into the lock file, and the tool is offered.",
+            _answer("What was accepted.", _ref("Change")),
+            _path("digest", "That of what was shown: if it has changed since, that is a conflict, 409."),
+        )
+    },
+    "/api/limits": {
+        "get": _operation(
+            "list_limits",
+            "The budgets that count the caller's calls, and how much is left of each: of one per tool, of the tool "
+            "with the least left (`of`).",
+            _page("A page, in the order of the settings.", limits=_list("Budget")),
+            *_PAGE,
+        )
+    },
+    "/api/workers": {
+        "get": _operation(
+            "list_workers",
+            "The processes that run tasks now, and what waits for one; for a role that may see 'tasks'.",
+            _page(
+                "A page, and the number of tasks by their state.",
+                workers={"type": "array", "items": _object(process=_TEXT, tasks=_COUNT)},
+                tasks=_ANY,
+                oldest_due_s={"type": "number"},
+                unclaimed=_TEXTS,
+            ),
+            *_PAGE,
+        )
+    },
+    "/api/keys": {
+        "get": _operation(
+            "list_keys",
+            "The keys of clients, without their secrets; for a role that may see 'keys'.",
+            _answer("The keys, the oldest first.", _object(keys=_ANYS)),
+        ),
+        "post": _operation(
+            "add_key",
+            "Make a key, whose text is in this answer alone.",
+            _answer("The key.", _ANY),
+            requestBody=_body(_object(["name"], name=_TEXT, groups=_TEXTS, expires_at=_OPTIONAL_MOMENT)),
+        ),
+    },
+    "/api/keys/{id}": {
+        "delete": _operation(
+            "revoke_key",
+            "Revoke a key. Its next request is refused.",
+            _answer("The key that there was.", _ANY),
+            _path("id", "The id of the key."),
+        )
     },
     "/api/results/{handle}": {
-        "get": {
-            "operationId": "get_result",
-            "summary": "A large result; with parameters, a part of it.",
-            "parameters": [
-                _path("handle", "The handle of the result, from its metadata."),
-                _query("pointer", "A JSON pointer (RFC 6901) to the part to read.", type="string"),
-                _query(
-                    "offset",
-                    "How many items, bytes or characters to skip.",
-                    type="integer",
-                    minimum=0,
-                    maximum=10**15 - 1,
-                ),
-                _query("limit", "How many to return at most.", type="integer", minimum=1, maximum=10**15 - 1),
-            ],
-            "responses": _answer("The result, or the part.", _ref("StoredResult")),
-        }
+        "get": _operation(
+            "get_result",
+            "A large result; with parameters, a part of it.",
+            _answer("The result, or the part.", _ref("StoredResult")),
+            _path("handle", "The handle of the result, from its metadata."),
+            _query("pointer", "A JSON pointer (RFC 6901) to the part to read.", **_TEXT),
+            _query("offset", "How many items, bytes or characters to skip.", **_COUNT, maximum=_MAX_NUMBER),
+            _query("limit", "How many to return at most.", type="integer", minimum=1, maximum=_MAX_NUMBER),
+        )
     },
-    "/livez": {
-        "get": {
-            "operationId": "livez",
-            "summary": "Whether the process answers.",
-            "responses": _answer("It does.", _object(status=_TEXT)),
-        }
-    },
+    "/livez": {"get": _operation("livez", "Whether the process answers.", _answer("It does.", _object(status=_TEXT)))},
     "/readyz": {
-        "get": {
-            "operationId": "readyz",
-            "summary": "Whether requests are answered, and for callers the state of the sources.",
-            "responses": _answer("They are.", _ref("Readiness"))
+        "get": _operation(
+            "readyz",
+            "Whether requests are answered, and for callers the state of the sources.",
+            _answer("They are.", _ref("Readiness"))
             | {"503": {"description": "They are not.", "content": _json(_ref("Readiness"))}},
-        }
+        )
     },
-    "/api/openapi.json": {
-        "get": {
-            "operationId": "openapi",
-            "summary": "This document.",
-            "responses": _answer("The document.", _ANY),
-        }
-    },
+    "/api/openapi.json": {"get": _operation("openapi", "This document.", _answer("The document.", _ANY))},
 }
-
-_SCHEMAS["Readiness"] = _object(
-    ["status"],
-    status={"enum": ["ready", "not ready"]},
-    tools=_COUNT,
-    sources={"type": "array", "items": _object(name=_TEXT, state={"enum": ["running", "unavailable"]})},
-)
