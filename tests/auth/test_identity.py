@@ -251,12 +251,9 @@ async def arguments(world: World) -> None:
     "Workbench.check",
     "Workbench.dry_run",
     "Workbench.needs_approval",
-    "Workbench.would_ask",
     "Workbench.is_started",
 )
 async def profiles(world: World) -> None:
-    with pytest.raises(AttributeError, match="is now"):
-        world.crib.workbench(BOB).would_ask("use", {"profile": "work"})
     for principal in ("bob", "ad_", "%", "ADA"):
         bench = world.crib.workbench(Caller(principal, "work", "t1"))
         with suppress(SetupError):
@@ -307,7 +304,7 @@ async def handles(world: World) -> None:
 
 
 @door("Crib.preview", "Grants.list", "Grants.revoke", "Grants.find", "Grants.proposed", "PendingCalls.grants")
-@door(*(f"Grants.{name}" for name in ("store", "policy", "tool", "specs", "thread_hours", "clock")))
+@door(*(f"Grants.{name}" for name in ("store", "policy", "tool", "specs", "clock")))
 @door(*(f"DatabaseGrants.{name}" for name in ("add", "insert", "find", "page", "revoke")))
 async def grants(world: World) -> None:
     await deeper_attacks.grants(world, NAMES)

@@ -36,7 +36,7 @@ def test_repairs_of_json_are_named_and_those_of_text_are_not(toolcrib: Run) -> N
             "Repaired: '/options/depth', from string to integer.",
         ],
     )
-    refused = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1}', "--no-repair")
+    refused = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1}', TOOLCRIB_REPAIR="no")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"{LOADING}Error (invalid_arguments): Tool 'echo': 'text': expected string, got integer.\n"
 
@@ -182,7 +182,7 @@ def test_what_a_call_or_a_chat_opens_is_closed_at_its_end(toolcrib: Run, folder:
 
 
 def test_what_a_preview_leaves_out_is_read_by_the_next_commands(toolcrib: Run) -> None:
-    preview = toolcrib("call", "tools.py", "much", "--max-result-chars", "1000").stdout
+    preview = toolcrib("call", "tools.py", "much", TOOLCRIB_MAX_RESULT_CHARS="1000").stdout
     handle = preview.partition('under the handle "')[2].partition('"')[0]
     part = toolcrib("call", "tools.py", "read_result", f"handle={handle}", "offset=5", "limit=4")
     assert (part.stdout.splitlines(), part.returncode) == (

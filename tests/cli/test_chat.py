@@ -194,11 +194,6 @@ def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
             marks=pytest.mark.full,
         ),
         (
-            ["-m", "scripted:script.json", "--tool-choice", "ad"],
-            2,
-            "--tool-choice is auto, any, none or the name of a tool, and there is no tool 'ad'. Did you mean 'add'?",
-        ),
-        (
             ["-m", "openai:m", "-p", "Hi"],
             1,
             # And nothing that only a program can do, as to pass a key.

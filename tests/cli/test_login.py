@@ -122,7 +122,7 @@ async def test_a_login_that_nobody_grants_ends_when_its_address_does(
         )
         async with Crib([], broker=broker) as crib, asyncio.timeout(60):
             with pytest.raises(ToolcribError, match=r"^Nothing was granted at Test.* in time\. .* log in again"):
-                await log_in_at(crib, ToolAuth("test"), Caller(), browser=False)
+                await log_in_at(crib, ToolAuth("test"), Caller())
     (port,) = re.findall(r"redirect_uri=http%3A%2F%2F127.0.0.1%3A(\d+)", capsys.readouterr().err)
     assert int(port) > 1023  # any that is free
 
@@ -131,7 +131,7 @@ def test_ctrl_c_ends_a_login_at_once_and_leaves_the_port_free(
     provider: LoopbackProvider, folder: Path, environment: dict[str, str]
 ) -> None:
     port = free_port()
-    command = [environment["PROGRAM"], "auth", "login", "test", "--no-browser", "--port", str(port)]
+    command = [environment["PROGRAM"], "auth", "login", "test", "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment)
     with process:
         assert process.stderr is not None

@@ -488,7 +488,7 @@ async def test_a_task_whose_code_changes_while_it_waits_says_so(
     assert store.file is not None
     command = [str(forked_toolcrib), "tasks", "list", "--store", str(store.file), "--json"]
     listed = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
-    (note,) = [task["note"] for task in json.loads(listed.stdout)["tasks"]]
+    (note,) = [task["note"] for task in json.loads(listed.stdout)]
     assert note == ("conflict" if change != "gone" else "no process runs it: start one that has tool 'build'")
     assert done == ["walls", "roof"]
 

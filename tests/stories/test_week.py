@@ -151,7 +151,7 @@ def test_a_week_with_one_agent(office: Office) -> None:
     assert len(effects) == len([line for line in effects if "eve" not in line])
 
     # What was granted is listed, and taken back.
-    grants = json.loads(office.toolcrib("grants", "list", "--json").stdout)["grants"]
+    grants = json.loads(office.toolcrib("grants", "list", "--json").stdout)
     assert {(grant["principal"], grant["thread"], grant["given_by"]) for grant in grants} == {
         ("key:ada", thread, "key:lena") for thread in ("monday", "tuesday", "wednesday")
     }

@@ -81,9 +81,9 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
 
 
 def test_a_key_that_was_removed_is_refused_with_the_way_out(problems: Problems) -> None:
-    (problem,) = problems('[[source]]\nfrom = "a.wasm"\nin_process = true\n')
-    assert problem.startswith("3: There is no key 'in_process' in [[source]].")
-    assert problem.endswith(" Remove it: WebAssembly runs in a process of its own, always.")
+    (problem,) = problems("[grants]\nthread_hours = 8\n")
+    assert problem.startswith("1: There is no key 'grants'.")
+    assert problem.endswith(" Remove it: an approval for a conversation counts for a day; give a time with --until.")
 
 
 def test_a_wrong_value_is_named_by_its_kind_and_its_line(problems: Problems) -> None:
@@ -306,7 +306,6 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_SERVER_GRACE_S": "3",
         "TOOLCRIB_SERVER_WORKBENCHES": "100",
         "TOOLCRIB_SEARCH": "50",
-        "TOOLCRIB_GRANTS_THREAD_HOURS": "8",
     }
     values = read("", **environ).values
     assert variables().keys() == environ.keys()

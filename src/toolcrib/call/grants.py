@@ -17,15 +17,12 @@ MAX_DAYS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """The grants of a crib. `store` is None where there is no room for any; `thread_hours` is how long those for a
-    conversation last.
-    """
+    """The grants of a crib. `store` is None where there is no room for any."""
 
     store: GrantStore | None
     policy: Any
     tool: Callable[[str], Tool | None]
     specs: Callable[[], Sequence[ToolSpec]]
-    thread_hours: float
     clock: Callable[[], datetime]
 
     async def list(
@@ -103,7 +100,7 @@ class Grants:
         if answer.until == "conversation":
             if pending.thread == UNNAMED_THREAD:
                 raise _refusal("This caller has no conversation, with a thread of its own: give a time as 'until'.")
-            return now + timedelta(hours=self.thread_hours)
+            return now + timedelta(days=1)
         if not isinstance(answer.until, datetime) or answer.until.utcoffset() is None:
             raise _refusal("A grant has 'until': 'conversation', or a time with its offset.")
         if not now < answer.until <= now + timedelta(days=MAX_DAYS):

@@ -17,7 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from ..core import Caller
 from .interrupts import Interrupts
-from .terminal import Output, UsageError, echo, is_rich, log_to_stderr
+from .terminal import Output, echo, is_rich, log_to_stderr
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COMMANDS = {
-    "init": ("init", "Begin a project here, with settings, a tool and a test."),
+    "init": ("new", "Begin a project here, with settings, a tool and a test."),
     "list": ("show", "List the tools of sources."),
     "show": ("show", "Show everything about one tool."),
     "call": ("call", "Call a tool and print its result."),
@@ -55,7 +55,7 @@ _COMMANDS = {
     "grants": ("calls", "Approvals for more than one call: what runs without a question, and until when."),
     "calls": ("calls", "The log of calls: who called what, and how it ended."),
     "tasks": ("tasks", "Calls that run as tasks: where they are, and what they wait for."),
-    "threads": ("threads", "What threads remember for rules: which labels they have seen, and what came before."),
+    "threads": ("store", "What threads remember for rules: which labels they have seen, and what came before."),
     "keys": ("calls", "Keys with which clients enter the server."),
     "store": ("store", "Copies of the store, and what it has of one caller."),
     "sandbox": ("sandbox", "Where tools that are not trusted run."),
@@ -64,11 +64,6 @@ _COMMANDS = {
 
 _FIRST = ("init", "call", "chat", "serve", "install")
 """The commands of the short help."""
-
-_GONE = {
-    "doctor": "What answers is reported by: toolcrib check --connect",
-    "dialects": "A dialect is imported, see docs/dialects. What answers is reported by: toolcrib check --connect",
-}
 
 # Boxes and colour only at a terminal: help that is piped stays plain.
 _MARKUP: Any = "rich" if is_rich(sys.stdout) else None
@@ -105,7 +100,7 @@ class Session:
     @property
     def shows_errors(self) -> bool:
         """Return whether the exceptions of tools are shown: as the command line says, else the settings."""
-        return bool(self.settings.options(show_errors=self.call_options["show_errors"]).get("show_errors"))
+        return bool(self.settings.options(show_errors=self.call_options.get("show_errors")).get("show_errors"))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* until it ends, or a signal ends it."""
@@ -164,16 +159,7 @@ _SHARED: dict[str, Any] = {
         float | None,
         typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take."),
     ],
-    "repair": Annotated[bool | None, typer.Option(help="Repair arguments that the schema allows one reading of.")],
     "show_errors": Annotated[bool | None, typer.Option(help="Show the text of exceptions. For development.")],
-    "max_result_chars": Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            min=0,
-            help="The characters of a result that are shown; a larger one is stored, and read by parts. 0 shows all.",
-        ),
-    ],
     "config": Annotated[
         Path | None,
         typer.Option(
@@ -196,8 +182,8 @@ _SHARED: dict[str, Any] = {
 }
 """The options that commands share; the Session has their values."""
 _DEFAULTS = {"principal": "local", "profile": "default", "as_json": False}
-_CALL_OPTIONS = ("timeout_s", "repair", "show_errors", "max_result_chars")
-"""How calls run, of the commands that make them. Where one is left out, the settings say it."""
+_CALL_OPTIONS = ("timeout_s", "show_errors")
+"""How calls run. Where one is left out, the settings say it."""
 _WORDS = {"calls": _CALL_OPTIONS, "caller": ("principal", "profile"), "json": ("as_json",)}
 """Words of `command(takes=...)`, and the options that each stands for; any other is that of its name."""
 
@@ -283,8 +269,6 @@ class _Root(TyperGroup):
         self.commands = {name: TyperCommand(name, help=text) for name, (_, text) in _COMMANDS.items()}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _GONE:
-            raise UsageError(f"'toolcrib {cmd_name}' is gone. {_GONE[cmd_name]}")
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)

@@ -11,7 +11,7 @@ from .app import Session, command, group
 from .arguments import Port, Principal, complete_provider
 from .login import log_in, read_secret
 from .store import opened_stores
-from .terminal import UsageError
+from .terminal import UsageError, echo
 
 if TYPE_CHECKING:
     from ..auth import Grant, Owner
@@ -47,7 +47,6 @@ async def login(
         str | None, typer.Option("--token", metavar="-", help="Store a key: - reads it from standard input.")
     ] = None,
     port: Port = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
 ) -> None:
     """Grant tools access to an account, or store a key."""
     if token not in (None, "-"):
@@ -56,7 +55,7 @@ async def login(
     required = ToolAuth(provider, handler or ("token" if token else None), scope or ())
     async with session.crib() as crib:
         broker = crib.credentials.broker
-        owner = await log_in(crib, required, session.caller, device=device, secret=secret, port=port, browser=browser)
+        owner = await log_in(crib, required, session.caller, device=device, secret=secret, port=port)
         (data,) = _data([owned for owned in await broker.vault.owned_by(session.principal) if owned[0] == owner])
         session.show(data, text=f"Logged in to {broker.providers[provider].title}.")
 
@@ -141,15 +140,15 @@ async def providers(session: Session) -> None:
     session.show(data, columns=("name", "title", "handlers", "settings", "checked"))
 
 
-@command(auth, "rotate-key", takes=TAKES)
+@command(auth, "rotate-key", takes="config store")
 async def rotate_key(session: Session) -> None:
     """Seal everything in the store with a new key. Servers go on meanwhile."""
     with opened_stores(session) as stores:
         count = sum([await database.rotate_key() for database, _ in stores])
-    session.show({"sealed": count}, text=f"Sealed again: {count} values.")
+    echo(f"Sealed again: {count} values.")
 
 
-@command(secrets, "set", takes=f"caller {TAKES}")
+@command(secrets, "set", takes="caller config store")
 async def set_secret(session: Session, name: _Name, for_all: _ForAll = False) -> None:
     """Store a secret: from the keyboard, unseen, or from standard input."""
     if not name.strip():
@@ -158,9 +157,8 @@ async def set_secret(session: Session, name: _Name, for_all: _ForAll = False) ->
     async with session.crib() as crib:
         from ..auth import Grant
 
-        owner = _owner(name, session.caller, for_all=for_all)
-        await crib.credentials.save(owner, Grant(text))
-    session.show({"name": name, "profile": owner.profile}, text=f"Stored: {name}.")
+        await crib.credentials.save(_owner(name, session.caller, for_all=for_all), Grant(text))
+    echo(f"Stored: {name}.")
 
 
 @command(secrets, "list", takes=TAKES)
@@ -181,14 +179,13 @@ async def list_secrets(session: Session, for_all: _ForAll = False, principal: Pr
     session.show(data, columns=("name", "profile", "damaged"))
 
 
-@command(secrets, "remove", takes=f"caller {TAKES}")
+@command(secrets, "remove", takes="caller config store")
 async def remove_secret(session: Session, name: _Name, for_all: _ForAll = False) -> None:
     """Remove a secret."""
     async with session.crib() as crib:
-        owner = _owner(name, session.caller, for_all=for_all)
-        if not await crib.credentials.broker.vault.remove(owner):
+        if not await crib.credentials.broker.vault.remove(_owner(name, session.caller, for_all=for_all)):
             raise ToolcribError(f"There is no secret '{name}'.")
-    session.show({"name": name, "profile": owner.profile}, text=f"Removed: {name}.")
+    echo(f"Removed: {name}.")
 
 
 def _owner(name: str, caller: Caller, *, for_all: bool) -> "Owner":

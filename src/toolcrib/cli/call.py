@@ -87,7 +87,7 @@ def call(
         caller=session.caller,
         # A preview and `read_result` are calls of two processes.
         tool=None if name in FINDERS else name,
-        needs_store=key is not None or name in READERS or bool(session.call_options["max_result_chars"]),
+        needs_store=key is not None or name in READERS or bool(session.settings.options().get("max_result_chars")),
     )
     sources.echo_problems()
     bench = sources.bench

@@ -143,19 +143,14 @@ async def list_grants(
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="NAME", help="Only those that they have, or have given.")
     ] = None,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="NUMBER", help="`next` of the page before.")] = 0,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 100,
 ) -> None:
     """List the approvals for more than one call, the oldest first, and what they allow."""
     async with session.crib(with_grants=False) as crib:
-        page, following = await crib.grants.list(principal=principal, after=after, limit=limit)
-    data = [grant.to_dict() for grant in page]
-    if session.as_json:
-        session.output.json({"grants": data, "next": following})
-        return
-    session.show(data, columns=("id", "given_by", "text"))
+        page, following = await crib.grants.list(principal=principal, limit=limit)
+    session.show([grant.to_dict() for grant in page], columns=("id", "given_by", "text"))
     if following is not None:
-        echo(f"There are more: --after {following}")
+        echo("There are more: --limit NUMBER")
 
 
 @command(grants, "revoke", takes=TAKES)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from ..agent import Agent, Model, ModelError, Outcome, RunEvent, model_from_name
-from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec
+from ..core import Answer, AnswerError, CancellationToken, SetupError
 from ..formats import Turn, Usage, User
 from ..machinery import from_any_thread
 from ..record import Redactor
@@ -39,7 +39,7 @@ _FAILED, _PENDING = 1, 3
 """Exit statuses: a turn that did not finish, and one that waits for an answer."""
 
 
-@command(app, "chat", example="toolcrib chat tools.py --model openai:gpt-5-mini", takes="calls config store json")
+@command(app, "chat", example="toolcrib chat tools.py --model openai:gpt-5-mini", takes="config store json")
 def chat(
     session: Session,
     sources: SourceNames = None,
@@ -57,12 +57,6 @@ def chat(
         str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this, and exit after the answer.")
     ] = None,
     instructions: Annotated[str, typer.Option(metavar="TEXT", help="Instructions to the model for all turns.")] = "",
-    tool_choice: Annotated[
-        str, typer.Option(metavar="CHOICE", help="auto, any, none, or the tool that it calls first in each turn.")
-    ] = "auto",
-    max_steps: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="The most requests to the model in one turn.")
-    ] = 25,
 ) -> int:
     """Chat with a model that uses the tools.
 
@@ -86,8 +80,7 @@ def chat(
     )
     tools.echo_problems()
     bench = tools.bench
-    _require_choice(tool_choice, bench.specs())
-    agent = Agent(provider, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
+    agent = Agent(provider, bench, instructions=instructions)
 
     async def work() -> int:
         async with tools.started():
@@ -113,13 +106,6 @@ def _model(name: str | None) -> Model:
         return model_from_name(name)
     except SetupError as error:
         raise UsageError(f"--model: {error}") from None
-
-
-def _require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
-    choices = ["auto", "any", "none", *(spec.name for spec in specs)]
-    if choice not in choices:
-        begin = "--tool-choice is auto, any, none or the name of a tool, and there is no tool"
-        raise UsageError(no_such(begin, choice, choices))
 
 
 class Chat:

@@ -26,7 +26,7 @@ _COLUMNS = ["model", "scenario", "passed", "right_tool", "right_arguments", "rep
     app,
     "eval",
     example="toolcrib eval scenarios.toml tools.py --model openai:gpt-5-mini --runs 5",
-    takes="calls config store json",
+    takes="config store json",
 )
 def run_eval(
     session: Session,
@@ -39,9 +39,6 @@ def run_eval(
     runs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="How often each scenario is asked.")] = 1,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="NUMBER", help="Stop beyond as many tokens, input and output.")
-    ] = None,
-    max_calls: Annotated[
-        int | None, typer.Option(min=1, metavar="NUMBER", help="Stop beyond as many calls of tools.")
     ] = None,
     pass_rate: Annotated[
         float, typer.Option(min=0, max=1, metavar="SHARE", help="The share of runs of a scenario that has to pass.")
@@ -86,7 +83,6 @@ def run_eval(
                 runs=runs,
                 execute=execute,
                 max_tokens=max_tokens,
-                max_calls=max_calls,
                 pass_rate=pass_rate,
                 prices=prices,
                 on_progress=progress,

@@ -20,7 +20,7 @@ from ..core import ToolcribError
 from . import jsonc, toml_edit
 from .app import Session, command, group
 from .arguments import SourceNames
-from .terminal import UsageError, no_such, one_line
+from .terminal import UsageError, echo, no_such, one_line
 
 app = group()
 
@@ -54,7 +54,7 @@ _User = Annotated[bool, typer.Option("--user", help="In the settings for all pro
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
-@command(app, "install", example="toolcrib install claude-code", takes="config json")
+@command(app, "install", example="toolcrib install claude-code", takes="config")
 def install(
     session: Session,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help=f"{_CLIENT_HELP}, json.")],
@@ -101,7 +101,7 @@ def install(
     _change(session, of, change, user=user, dry_run=dry_run, after=f"{of.title} starts it: restart {of.title}.")
 
 
-@command(app, "uninstall", example="toolcrib uninstall claude-code", takes="config json")
+@command(app, "uninstall", example="toolcrib uninstall claude-code", takes="config")
 def uninstall(
     session: Session,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help=f"{_CLIENT_HELP}.")],
@@ -166,21 +166,17 @@ def _change(
         raise ToolcribError(f"{file}: Nothing was changed: {problem}.") from None
     except ToolcribError as error:
         raise ToolcribError(f"{file}: Nothing was changed: {error}") from None
-    report: dict[str, Any] = {"file": str(file), "changed": after_text != text, "backup": None}
-    message = f"{file} stays as it is."
-    if report["changed"] and dry_run:
+    if after_text == text:
+        echo(f"{file} stays as it is.")
+    elif dry_run:
         # Without the lines around what changes: other servers may have keys there.
         lines = unified_diff(text.splitlines(), after_text.splitlines(), str(file), str(file), lineterm="", n=0)
-        report["diff"] = "\n".join(lines)
-        if not session.as_json:
-            session.output.write(report["diff"])
-            return
-    elif report["changed"]:
+        session.output.write("\n".join(lines))
+    else:
         if before is not None:
-            report["backup"] = str(_write(file.with_name(file.name + _BACKUP), before, file))
+            _write(file.with_name(file.name + _BACKUP), before, file)
         _write(file, after_text.encode(), file)
-        message = f"Written: {file}. {after}"
-    session.show(report, text=message)
+        echo(f"Written: {file}. {after}")
 
 
 def _edited(text: str, edit: Any, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> str:
@@ -218,7 +214,7 @@ def _file(of: _Client, settings: Path | None, *, user: bool) -> Path:
     return (folder / tail).resolve()
 
 
-def _write(file: Path, content: bytes, like: Path) -> Path:
+def _write(file: Path, content: bytes, like: Path) -> None:
     """Replace *file* at once, with the mode of the file *like*. Raises ToolcribError."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     mode = like.stat().st_mode & 0o777 if like.exists() else None
@@ -232,4 +228,3 @@ def _write(file: Path, content: bytes, like: Path) -> Path:
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise ToolcribError(f"{file} cannot be written: {error.strerror}.") from None
-    return file

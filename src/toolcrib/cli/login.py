@@ -34,7 +34,6 @@ async def log_in(
     device: bool = False,
     secret: str | None = None,
     port: int | None = None,
-    browser: bool = True,
 ) -> "Owner":
     """Have *caller* grant what is *required*, and store it. Returns whose grant it is.
 
@@ -56,7 +55,7 @@ async def log_in(
     elif device:
         await _by_device(crib, need, caller)
     else:
-        await _by_browser(crib, need, caller, port, browser=browser)
+        await _by_browser(crib, need, caller, port)
     return need.owner(caller)
 
 
@@ -117,7 +116,7 @@ async def _by_device(crib: Crib, need: "Needed", caller: Caller) -> None:
     raise ToolcribError(f"The code for {need.entry.title} was not entered in time.")
 
 
-async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
+async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | None) -> None:
     broker = crib.credentials.broker
     completion: asyncio.Future[None] = asyncio.Future()
     server = address = None
@@ -134,7 +133,7 @@ async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | No
             raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
         code = f"{pending.message}.\n" if broker.browser_codes and server is None else ""
         echo(f"{code}Open this address in a browser, and grant access:\n{pending.url}")
-        if browser and has_person():
+        if has_person():
             await asyncio.to_thread(webbrowser.open, pending.url)
         if server is not None:
             await asyncio.wait_for(completion, (pending.expires_at - crib.pending.clock()).total_seconds())

@@ -1,4 +1,4 @@
-"""`toolcrib new`: a tool that works, with a test. The files are in `templates`, with NAME in place of its name."""
+"""`toolcrib init` and `new`: a project that works, and a tool that does, with a test. The files are in `templates`."""
 
 import keyword
 import re
@@ -15,8 +15,55 @@ from .terminal import UsageError
 app = group()
 
 _TEMPLATES = Path(__file__).with_name("templates")
+_STORE, _IGNORED = Path(".toolcrib"), ".toolcrib/"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _KINDS = ("function", "python", "wasm")
+
+
+@command(app, "init", takes="")
+def init(session: Session) -> None:
+    """Begin a project here, with settings, a tool and a test.
+
+    It has a store of its own, and asks before destructive tools. Nothing that is there is changed, but for a line that
+    is added to .gitignore. In a folder with settings only that and the folder of the store are made.
+    """
+    from ..workbench.settings import find_settings
+
+    settings = find_settings(None, {})
+    is_project = settings is not None and settings.parent == Path()
+    written: list[str] = []
+    kept = [str(settings)] if is_project else []
+    try:
+        for template in () if is_project else sorted((_TEMPLATES / "init").iterdir()):
+            file = Path(template.name.removesuffix(".txt"))
+            if file.exists() or (file.name == "test_notes.py" and "notes.py" in kept):  # it is about that one
+                kept.append(file.name)
+                continue
+            with file.open("xb") as target:
+                target.write(template.read_bytes())
+            written.append(file.name)
+        if not _STORE.exists():
+            _STORE.mkdir(mode=0o700)
+            (_STORE / ".gitignore").write_text("*\n")
+            written.append(_IGNORED)
+        ignore = Path(".gitignore")
+        text = ignore.read_text("utf-8") if ignore.exists() else ""
+        if _IGNORED.strip("/") not in [line.strip().strip("/") for line in text.splitlines()]:
+            with ignore.open("a", encoding="utf-8") as lines:
+                lines.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{_IGNORED}\n")
+            written.append(".gitignore")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else ".gitignore is not UTF-8 text"
+        raise ToolcribError(f"The project cannot be written here: {reason}. Written: {', '.join(written)}.") from None
+    for name in written:
+        session.output.write(name)
+    for name in kept:
+        session.output.write(f"{name} is there, and stays as it is")
+    call = "toolcrib list" if kept else 'toolcrib call add_note text="Call Ann."'
+    session.output.write(
+        f"\nCall a tool: {call}\nServe it while you write it: toolcrib dev\n"
+        "Give it to Claude: toolcrib install claude-code"
+    )
 
 
 @command(app, "new", example="toolcrib new count_words --kind wasm", takes="")
@@ -53,7 +100,10 @@ def new(
 
 
 def _files(name: str, kind: str) -> dict[Path, bytes]:
-    """Return the content of each file: that of a template, whose name ends in `.txt` so that it is not a tool."""
+    """Return the content of each file: that of a template, with NAME in place of its name.
+
+    The template's own name ends in `.txt`, so that it is not a tool.
+    """
     folder = Path() if kind == "function" else Path(name)
     files = {
         folder / template.name.removesuffix(".txt").replace("NAME", name): template.read_bytes().replace(

@@ -55,7 +55,7 @@ def clear(
     session.show(data, columns=("cache", "removed", "size_bytes", "in_use"))
 
 
-@command(sandbox, "build-python", takes="json")
+@command(sandbox, "build-python", takes="")
 def build(
     session: Session,
     force: Annotated[bool, typer.Option("--force", help="Make it again, though it is there.")] = False,
@@ -65,10 +65,7 @@ def build(
 
     output = session.output  # claimed before what the build prints
     build_python(lambda step: echo(f"{step} ..."), force=force)
-    if session.as_json:
-        output.json({"python": _python()})
-    else:
-        output.members(_python())
+    output.members(_python())
 
 
 def _python() -> dict[str, Any]:

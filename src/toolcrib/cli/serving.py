@@ -51,9 +51,6 @@ def serve(
     host: _Host = None,
     port: Port = None,
     workers: _Workers = 1,
-    console: Annotated[
-        bool | None, typer.Option("--console/--no-console", help="Serve pages for people at / (default: yes).")
-    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
     ] = True,
@@ -65,9 +62,7 @@ def serve(
     variables such as TOOLCRIB_TIMEOUT_S.
     """
     how = {"follow": watch, "example": "For example: toolcrib serve toolcrib.demo"}
-    _serve(
-        session, sources or (), tool or (), stdio=stdio, host=host, port=port, workers=workers, console=console, how=how
-    )
+    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, workers=workers, how=how)
 
 
 @command(app, "dev", example="toolcrib dev tools.py", takes="config store")
@@ -100,7 +95,6 @@ def _serve(
     port: int | None,
     how: dict[str, Any],
     workers: int = 1,
-    console: bool | None = None,
     is_dev: bool = False,
 ) -> None:
     """Serve until the client leaves, or a signal ends it. *how* `open_sources` opens the sources.
@@ -141,7 +135,7 @@ def _serve(
 
         crib = opened(session, sources, tools, report=announce, is_dev=is_dev, **how).crib
         identify = configured_identify(settings, crib.database)
-        has_console = at.console if console is None else console
+        has_console = at.console
         link = ""
         if has_console and at.issuer and not (at.keys or at.client_id):
             has_console, link = False, "not served, without a way to log in. Set 'client_id' in [server]: the issuer's."

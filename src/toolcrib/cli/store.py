@@ -1,4 +1,4 @@
-"""`toolcrib store`: copies of the store, and what it has of one caller."""
+"""`toolcrib store` and `threads`: copies of the store, and what it has of one caller, or of threads."""
 
 import asyncio
 import sys
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..store.tables import Schema
 
 store = group("Copies of the store, and what it has of one caller.")
+threads = group("What threads remember for rules: which labels they have seen, and what came before.")
 
 TAKES = "config store json"
 
@@ -94,7 +95,7 @@ async def backup(session: Session, file: _File) -> None:
     session.show(data, text=f"Copied: {file}. {where}{''.join(vaults)}")
 
 
-@command(store, "restore", takes=TAKES)
+@command(store, "restore", takes="config store")
 async def restore(
     session: Session,
     file: _File,
@@ -108,9 +109,8 @@ async def restore(
             copies.restore, database, file, lambda done, total: progress(f"{done} of", total), replace=replace
         )
         place = database.place
-    data = {"store": place, "keys": None if keys is None else str(keys)}
     absent = f" No keys were beside {file}: those that are there have to open it."
-    session.show(data, text=f"Restored: {place}.{absent if keys is None else ''}")
+    echo(f"Restored: {place}.{absent if keys is None else ''}")
 
 
 @command(store, "export", takes="config store")
@@ -157,3 +157,17 @@ async def _require_consent(principal: str, rows: str) -> None:
     echo(f"Of '{principal}': {rows}.")
     if ((await read_line("Delete them for good? [y/N] ")) or "").strip().lower() not in ("y", "yes"):
         raise ToolcribError("Nothing was deleted.")
+
+
+@command(threads, "clear", takes="config store")
+async def clear(
+    session: Session,
+    principal: Annotated[
+        str | None, typer.Argument(metavar="[PRINCIPAL]", help="Only what this caller's threads remember.")
+    ] = None,
+    thread: Annotated[str | None, typer.Argument(metavar="[THREAD]", help="Only this thread of theirs.")] = None,
+) -> None:
+    """Forget it: rules that ask what a thread has seen, or what came before, begin anew."""
+    with session.opened_store() as database:
+        number = await database.threads.clear(principal, thread)
+    echo(f"Forgotten: {counted(number, 'fact')}.")

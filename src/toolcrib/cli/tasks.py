@@ -66,22 +66,15 @@ async def list_tasks(
         typer.Option("--state", metavar="STATE", help=f"Only tasks in this state: {', '.join(_State)}."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 50,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="ID", help="Those that come next to this task: the next page.")
-    ] = None,
 ) -> None:
     """List tasks, the newest first."""
     in_state = cast("TaskState | None", state)
     async with _opened(session) as crib:
-        page = await crib.tasks.list(principal=principal, state=in_state, after=after, limit=limit + 1)
+        page = await crib.tasks.list(principal=principal, state=in_state, limit=limit + 1)
     data = [{**task.to_dict(with_content=False), "note": _note(task)} for task in page[:limit]]
-    following = page[limit - 1].id if len(page) > limit else None
-    if session.as_json:
-        session.output.json({"tasks": data, "next": following})
-        return
     session.show(data, columns=("id", "started_at", "principal", "tool", "state", "note"))
-    if following is not None:
-        echo(f"There are more: --after {following}")
+    if len(page) > limit:
+        echo("There are more: --limit NUMBER")
 
 
 @command(tasks, "show", takes=TAKES)

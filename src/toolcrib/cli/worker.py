@@ -37,7 +37,6 @@ def worker(
             help="Answer this computer at this port: /livez, /readyz, with metrics /metrics; 0 takes any free one.",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved.")] = True,
 ) -> None:
     """Run the tasks of a store, and serve no tools.
 
@@ -52,7 +51,7 @@ def worker(
     )
     example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"
     report = set_up_log(session)
-    crib = opened(session, sources or (), tool or (), report=report, follow=watch, example=example).crib
+    crib = opened(session, sources or (), tool or (), report=report, follow=True, example=example).crib
     place = "" if crib.database is None else crib.database.place
     if crib.database is not None and crib.database.file is not None:
         require_local(crib.database.file, Path("/proc/self/mounts"))

@@ -81,5 +81,4 @@ __getattr__ = lazy_names(
         "Rules": ".rules",
         "rules_from_data": ".rules",
     },
-    renamed={"CribRuntime": "Crib", "Retries": "Retry"},
 )

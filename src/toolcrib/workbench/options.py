@@ -29,7 +29,6 @@ else:
 Seconds = Annotated[float, Gt(0)]
 
 DEFAULT_TASK_CONCURRENCY = 32
-MAX_THREAD_HOURS = 24
 
 
 class Stores:
@@ -158,7 +157,6 @@ class Options(_PlainOptions, total=False):
         int | None,
         Doc("How many tasks of one principal run at a time, in all processes with the store. None is no limit."),
     ]
-    grant_thread_hours: Annotated[float, Doc("How many hours an approval for a whole conversation counts, at most 24.")]
     lock: Annotated[
         str | Path | None,
         Doc(
@@ -189,21 +187,8 @@ DEFAULTS: Options = {
     "store": None,
     "task_concurrency": DEFAULT_TASK_CONCURRENCY,
     "tasks_per_principal": None,
-    "grant_thread_hours": 24.0,
     "lock": None,
 }
-
-RENAMED = {
-    "around": "middleware",
-    "pending_s": "pending_timeout_s",
-    "pendings": "store=Stores(pendings=...)",
-    "results": "store=Stores(results=...)",
-    "always_shown": "search=Search(always_shown=...)",
-    "embed": "search=Search(embed=...)",
-    "overrides": "toolcrib.testing.doubles(overrides=...)",
-    "clock": "toolcrib.testing.doubles(clock=...)",
-}
-"""Names of before 0.2, and today's."""
 
 _KINDS: dict[str, tuple[Any, str]] = {
     "policy": (Callable, "a function"),
@@ -254,8 +239,6 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     for name, least in (("task_concurrency", 0), ("tasks_per_principal", 1)):
         if (number := values[name]) is not DEFAULTS[name] and not (isinstance(number, int) and number >= least):  # type: ignore[literal-required]
             raise SetupError(f"{of}: '{name}' is a number from {least}, not {number!r:.60}.")
-    if not (isinstance(hours := values["grant_thread_hours"], int | float) and 0 < hours <= MAX_THREAD_HOURS):
-        raise SetupError(f"{of}: 'grant_thread_hours' is a number up to {MAX_THREAD_HOURS}, not {hours!r:.60}.")
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None
@@ -264,8 +247,6 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
 
 def _require_names(options: Mapping[str, Any], of: str) -> None:
     unknown = next((name for name in options if name not in DEFAULTS), None)
-    if unknown in RENAMED:
-        raise SetupError(f"{of}: the option '{unknown}' is now '{RENAMED[unknown]}'.")
     if unknown is not None:
         from ..schema import closest_match, did_you_mean
 

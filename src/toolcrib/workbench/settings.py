@@ -31,7 +31,7 @@ from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.mcp.targets import shown_words
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
-from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, MAX_THREAD_HOURS, FileOptions, Seconds
+from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
 from .roles import Role
 from .rules import Hint, Names, Rule, Rules, unknown_of_limit
 from .views import filtered, labelled, only_named, prefixed, renamed
@@ -43,7 +43,7 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 
 _CONFIG = "TOOLCRIB_CONFIG"
 SOURCES = "TOOLCRIB_SOURCES"
-_REMOVED = {"in_process": "Remove it: WebAssembly runs in a process of its own, always."}
+_REMOVED = {"grants": "Remove it: an approval for a conversation counts for a day; give a time with --until."}
 _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store", "tasks", "pending")
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
 _SECRETS = (("tasks", "webhook_secret"), ("pending", "webhook_secret"), ("server", "client_secret"))
@@ -352,17 +352,6 @@ class TasksTable(WebhookTable):
     )
 
 
-class GrantsTable(Strict):
-    """Approvals for more than one call."""
-
-    thread_hours: float = Field(
-        default=float(MAX_THREAD_HOURS),
-        gt=0,
-        le=MAX_THREAD_HOURS,
-        description="How many hours those for a whole conversation count.",
-    )
-
-
 class NetTable(Strict):
     """What may be reached over HTTP for credentials and webhooks."""
 
@@ -415,9 +404,6 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
     )
     store: StoreTable = Field(default_factory=StoreTable, description="The database.")
     calls: CallsTable = Field(default_factory=CallsTable, description="The record of calls.")
-    grants: GrantsTable = Field(
-        default_factory=GrantsTable, description="Approvals for more than one call: how long they count."
-    )
     tasks: TasksTable = Field(default_factory=TasksTable, description="How many tasks run, and who learns their end.")
     pending: WebhookTable = Field(
         default_factory=WebhookTable, description="Who learns that calls wait for an approval or an input."
@@ -578,7 +564,6 @@ class Settings:
             "secrets": self.secrets,
             "task_concurrency": values.tasks.concurrency,
             "tasks_per_principal": values.tasks.per_principal,
-            "grant_thread_hours": values.grants.thread_hours,
         }
         return (
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}

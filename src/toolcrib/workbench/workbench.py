@@ -162,7 +162,6 @@ class Crib(Startable):
             policy=self._rules or policy,
             tool=self.registry.find,
             specs=self.registry.specs,
-            thread_hours=self.options["grant_thread_hours"],
             clock=doubles.clock,
         )
         """Approvals for more than one call: listed, and revoked."""
@@ -850,10 +849,6 @@ class Workbench(Startable):
         """Return what the policy would ask a person for: "approval", or None. Answers do not count."""
         self._require_open()
         return await needs_approval(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
-
-    def would_ask(self, *_: object, **__: object) -> NoReturn:
-        """Refuse the name of before 0.2."""
-        raise AttributeError("'would_ask' is now 'needs_approval'.")
 
     async def call_many(
         self,
