@@ -540,7 +540,10 @@ async def flows(world: World) -> None:
 
 
 @door(
-    *(f"Credentials.{name}" for name in ("ask_for", "broker", "complete", "given", "open", "pending", "save")),
+    *(
+        f"Credentials.{name}"
+        for name in ("ask_for", "broker", "complete", "given", "has_broker", "open", "pending", "save")
+    ),
     *("Credentials.wait_for", "PendingCalls.answer", "PendingCalls.ask_now", "PendingCalls.remember"),
     *(
         f"PendingCalls.{name}"

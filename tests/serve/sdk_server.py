@@ -9,7 +9,7 @@ from mcp.server.models import InitializationOptions
 
 from toolcrib import Crib
 from toolcrib.serve import local_caller, server
-from toolcrib.serve.mcp.pending import sealing
+from toolcrib.serve.mcp.sealing import sealing
 from toolcrib.serve.mcp.server import McpServer
 from toolcrib.serve.protocol.connection import Connection
 from toolcrib.serve.protocol.core import Exchange

@@ -2,11 +2,13 @@
 
 import asyncio
 import functools
+import gc
 import inspect
 import math
 import os.path
 import pickle
 import re
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any
@@ -551,3 +553,24 @@ def test_a_reference_leads_back_to_what_is_imported_and_imports_nothing() -> Non
     assert referent(ref) is os.path.join
     assert referent("os.path:nothing") is None
     assert referent("no_such_module:name") is None
+
+
+def test_many_tools_take_little_memory_before_they_are_looked_at() -> None:
+    def searching(number: int) -> Any:
+        def search(query: str, limit: int = 10, tags: list[str] | None = None) -> str:
+            return query
+
+        search.__name__ = f"search_{number}"
+        return search
+
+    functions = [searching(number) for number in range(101)]
+    Tool(functions.pop())  # imports what it needs
+    gc.collect()
+    tracemalloc.start()
+    try:
+        tools = [Tool(function) for function in functions]
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used / len(tools) < 8 * 1024
+    assert tools[7].spec.input_schema["required"] == ["query"]

@@ -5,6 +5,7 @@ that blocks the event loop, or a thread that nothing can stop, would hold the te
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 DEFAULT_GRACE_S = 2.0
 _FLUSH_TIMEOUT_S = 0.2
+_START_THRESHOLD = 50_000
+"""So rarely garbage is collected until a loop runs: what modules define is none, and a look at it takes a while."""
 _MESSAGES = {signal.SIGINT: "Cancelled.", signal.SIGTERM: "Terminated."}
 
 
@@ -47,10 +50,12 @@ class Interrupts:
         self._cancel: Callable[[], object] | None = None
         self._on_sigint: Callable[[], bool] | None = None
         self._awake = ExitStack()
+        self._thresholds = gc.get_threshold()
 
     @contextmanager
     def handled(self) -> Generator[None]:
         """Handle signals inside. One that the parent process ignores (nohup, a background job) stays ignored."""
+        gc.set_threshold(_START_THRESHOLD)
         numbers = [number for number in _MESSAGES if signal.getsignal(number) is not signal.SIG_IGN]
         handlers = {number: signal.signal(number, self._handle) for number in numbers}
         report, sys.unraisablehook = sys.unraisablehook, self._end_if_swallowed
@@ -58,6 +63,7 @@ class Interrupts:
             with _wake_main_thread():
                 yield
         finally:
+            gc.set_threshold(*self._thresholds)
             if not self._number:  # else the way out may still be cut short by another signal
                 sys.unraisablehook = report
                 for number, handler in handlers.items():
@@ -74,6 +80,7 @@ class Interrupts:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* on an event loop of its own and return its value. A signal cancels it, and raises Interrupted."""
+        gc.set_threshold(*self._thresholds)
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             task = loop.create_task(work)

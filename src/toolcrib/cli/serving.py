@@ -110,17 +110,18 @@ def _serve(
     report = set_up_log(session, is_dev=is_dev)
     is_json = report is not echo
     command = stdio_command(sources, tools, settings.file)
-    from ..serve import serve_http, serve_stdio
-    from ..serve.access.authentication import configured_identify
-    from ..serve.http import listening, url_of
-
     if stdio:
+        from ..serve import serve_stdio
+
         crib = opened(session, sources, tools, report=report, is_dev=is_dev, **how).crib
         if sys.stdin.isatty() and not is_json:
             echo(_stdio_text(command))
         served = serve_stdio(crib)
         session.run(_beside(_report_change(settings, report), served) if is_dev else served)
         return
+    from ..serve.access.authentication import configured_identify
+    from ..serve.http import listening, serve_http, url_of
+
     session.interrupts.grace_s += at.grace_s
     try:
         listener = listening(host := host or at.host, at.port if port is None else port)

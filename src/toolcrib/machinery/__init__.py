@@ -57,7 +57,7 @@ from .handle import (
     is_handle,
     new_handle,
 )
-from .lazy import lazy_names, raise_missing_extra
+from .lazy import defer_package, lazy_names, raise_missing_extra
 from .loops import (
     LONG_CHARS,
     Escaped,
@@ -141,6 +141,7 @@ __all__ = [
     "current_deadline",
     "from_any_thread",
     "held_permits",
+    "defer_package",
     "definition_digest",
     "escaped",
     "in_thread",

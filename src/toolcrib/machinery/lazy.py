@@ -3,6 +3,9 @@
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from threading import RLock
+from types import ModuleType
 from typing import Any, NoReturn
 
 from ..core import SetupError
@@ -29,6 +32,35 @@ def lazy_names(package: str, modules: Mapping[str, str], extras: Mapping[str, st
         return value
 
     return get
+
+
+def defer_package(name: str) -> ModuleType:
+    """Return the package *name*, whose `__init__` runs when a name of its own is first asked for.
+
+    Modules of it are imported without it: that of `mcp`, for one, imports a client and two servers. Where it is
+    imported already, it is returned as it is. Raises ModuleNotFoundError where it is missing.
+    """
+    if (module := sys.modules.get(name)) is not None:
+        return module
+    spec = find_spec(name)
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+    module, execute, lock = module_from_spec(spec), spec.loader.exec_module, RLock()
+
+    def get(attribute: str) -> Any:
+        with lock:
+            if vars(module).pop("__getattr__", None) is not None:
+                execute(module)
+        if attribute not in vars(module):
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        return vars(module)[attribute]
+
+    vars(module)["__getattr__"] = get
+    sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    return module
 
 
 def raise_missing_extra(missing: ModuleNotFoundError, what: str, extra: str) -> NoReturn:

@@ -7,7 +7,7 @@ from .json_text import parse_json, write_json
 from .models import ModelReader, arguments_model, model_check, model_from_schema, read_arguments
 from .reading import Document
 from .required import require_schema
-from .serialize import has_no_schema, read_back, return_serializer, serialize_any, written
+from .serialize import has_no_schema, read_back, return_serializer, scalar_schema, serialize_any, written
 from .signature import (
     EMPTY,
     Doc,
@@ -69,6 +69,7 @@ __all__ = [
     "return_serializer",
     "returns_awaitable",
     "read_back",
+    "scalar_schema",
     "serialize_any",
     "unwrap_partials",
     "with_documents",

@@ -120,6 +120,11 @@ def return_serializer(
     return output_schema, write
 
 
+def scalar_schema(returns: Any) -> Mapping[str, Any] | None:
+    """Return the output schema of what most tools return; None for all other types."""
+    return _of_scalar(returns)[1] if returns in _SCALARS else None
+
+
 def _described(returns: Any, names: Mapping[str, Any] | None) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     adapter = adapter_of(returns, names)
     return adapter, clean_schema(adapter.json_schema(schema_generator=SchemaGenerator, mode="serialization"))

@@ -5,7 +5,7 @@ import functools
 import inspect
 import re
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -57,10 +57,15 @@ class Signature:
     needs: Needs
     returns: Any
     is_async: bool
-    doc: str | None
+    fn: Any
     in_python: tuple[inspect.Parameter, ...]
     reserved_names: frozenset[str]
     names: Mapping[str, Any]
+
+    @property
+    def doc(self) -> str | None:
+        """The docstring, as `inspect.getdoc` leaves it."""
+        return _doc(self.fn)
 
 
 def read_signature(
@@ -89,7 +94,9 @@ def read_signature(
         if name in partial_names:
             continue
         annotation = hints.get(name, EMPTY)
-        kind, how = _of_call(annotation), _dependency(annotation, label, name)
+        kind, how = None, None
+        if annotation not in _PLAIN_TYPES:
+            kind, how = _of_call(annotation), _dependency(annotation, label, name)
         if isinstance(parameter.default, Depends):
             raise DefinitionError(
                 f"{label}: parameter '{name}' has Depends as its default. "
@@ -117,9 +124,9 @@ def read_signature(
         Needs(of_call.get("Context"), tuple(depends), of_call.get("Caller"), of_call.get("Variables")),
         returns,
         is_async,
-        _doc(fn),
+        fn,
         tuple(python_signature.parameters.values()),
-        _names_taken(fn) - {parameter.name for parameter in visible},
+        _names_taken(fn, plain, python_signature, visible),
         local,
     )
 
@@ -261,13 +268,17 @@ def _decided_by_partial(fn: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def _names_taken(fn: Any) -> frozenset[str]:
-    """Return the names that the function behind *fn* has parameters for."""
+def _names_taken(fn: Any, plain: Any, written: inspect.Signature, visible: Sequence[Parameter]) -> frozenset[str]:
+    """Return the names that the function behind *fn* has parameters for, but for the *visible* ones."""
     try:
-        parameters = inspect.signature(_plain(fn)).parameters.values()
+        parameters = (written if plain is fn else inspect.signature(plain)).parameters.values()
     except (TypeError, ValueError):
-        return frozenset()
-    return frozenset(parameter.name for parameter in parameters if parameter.kind in _BY_NAME) | _decided_by_partial(fn)
+        return _NO_NAMES
+    names = {parameter.name for parameter in parameters if parameter.kind in _BY_NAME} | _decided_by_partial(fn)
+    return frozenset(names).difference(parameter.name for parameter in visible) or _NO_NAMES
+
+
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 def _require_long_enough_scopes(how: Depends, needs: Needs, label: str, name: str) -> None:

@@ -6,7 +6,7 @@ with arguments and what was repaired in them, or with an error.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
@@ -20,7 +20,10 @@ from .plan import ABSENT, Plan, unique_keys_test, with_names_told
 from .reading import Document, restored, with_exact_decimals
 from .repair import Repaired, repair, with_integers
 from .serialize import NotWritten, is_plain, written
-from .view import SchemaView, Validator, kind, validator
+from .view import SchemaView, kind, validator
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator as Validator
 
 RawArguments = str | bytes | Mapping[str, Any] | None
 

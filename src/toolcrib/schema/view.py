@@ -13,13 +13,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-import jsonschema_rs
 from pydantic_core import from_json, to_json
 
-Validator = jsonschema_rs.Draft202012Validator
+from ..machinery import defer_package
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+    from jsonschema_rs import Draft202012Validator as Validator
+else:
+    jsonschema_rs = defer_package("jsonschema_rs")  # 4 MiB, and many programs validate by no schema of their own
 
 KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
 """The JSON types."""
@@ -442,12 +447,14 @@ class _Document:
         validator = self._validators[full_key]
         return validator is None or validator.is_valid(value)
 
-    def _validator(self, schema: dict[str, Any], formats: bool) -> Validator | None:
+    def _validator(self, schema: dict[str, Any], formats: bool) -> "Validator | None":
         try:
             if self._registry is None:
                 self._registry = jsonschema_rs.Registry([(self.base, _with_bounds(self.root))])
             schema = _with_bounds(schema)
-            return Validator(schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value")
+            return jsonschema_rs.Draft202012Validator(
+                schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value"
+            )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
             return None
 
@@ -490,13 +497,14 @@ def _has_identity(part: Any) -> bool:
     return isinstance(part, list) and any(map(_has_identity, part))
 
 
-def validator(schema: Mapping[str, Any], *, formats: bool) -> Validator:
+def validator(schema: Mapping[str, Any], *, formats: bool) -> "Validator":
     """Return a validator for *schema* (JSON Schema 2020-12). A remote `$ref` is never fetched.
 
     Its messages name no values. Raises jsonschema_rs.ValidationError, ReferencingError or ValueError for a schema that
     is not valid.
     """
-    return Validator(_with_bounds(dict(schema)), validate_formats=formats, offline=True, mask="the value")
+    document = _with_bounds(dict(schema))
+    return jsonschema_rs.Draft202012Validator(document, validate_formats=formats, offline=True, mask="the value")
 
 
 def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
@@ -505,7 +513,7 @@ def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _validator_of(schema: bytes) -> Validator:
+def _validator_of(schema: bytes) -> "Validator":
     return validator(from_json(schema), formats=False)
 
 

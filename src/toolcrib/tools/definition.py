@@ -259,23 +259,19 @@ def spec_of(
 ) -> ToolSpec:
     """Return the spec of a tool with these *options*.
 
-    *described* makes the docstring's description and the input schema: with *is_later*, when one is first looked at.
+    *described* makes the description and the input schema: with *is_later*, when one is first looked at.
     """
-
-    def later() -> tuple[str, Mapping[str, Any]]:
-        description, input_schema = described()
-        return description if (text := options.get("description")) is None else text, input_schema
 
     hints: dict[str, Any] = {hint: value for hint in Hints.__slots__ if (value := options.get(hint)) is not None}
     spec = ToolSpec.with_later(
-        later,
+        described,
         name=name,
         output_schema=output_schema,
         title=options.get("title"),
         hints=Hints(**hints) if hints else _NO_HINTS,
         auth=options.get("auth"),
-        tags=frozenset(options.get("tags") or ()),
-        labels=frozenset(options.get("labels") or ()),
+        tags=frozenset(tags) if (tags := options.get("tags")) else _EMPTY,
+        labels=frozenset(labels) if (labels := options.get("labels")) else _EMPTY,
         version=options.get("version"),
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
@@ -290,6 +286,7 @@ def spec_of(
 
 
 _NO_HINTS = Hints()
+_EMPTY: frozenset[str] = frozenset()
 
 
 def output_of(
@@ -299,14 +296,25 @@ def output_of(
     from .. import schema
 
     if returns is not schema.EMPTY and returns not in (None, type(None)) and not schema.has_no_schema(returns):
+        if (output_schema := schema.scalar_schema(returns)) is not None:
+            return output_schema, functools.partial(_encoder, returns, names)
 
-        def describe(name: str) -> tuple[Mapping[str, Any], Encode]:
-            return schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=names)
-
-        output_schema, encode = describe(name)
+        output_schema, encode = schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=names)
         if output_schema:
-            return output_schema, lambda named: encode if named == name else describe(named)[1]
-    return None, lambda name: functools.partial(schema.serialize_any, name)
+            return output_schema, lambda named: encode if named == name else _encoder(returns, names, named)
+    return None, _encoder_of_any
+
+
+def _encoder(returns: Any, names: Mapping[str, Any], tool: str) -> Encode:
+    from ..schema import return_serializer
+
+    return return_serializer(returns, label=f"Tool '{tool}'", tool=tool, names=names)[1]
+
+
+def _encoder_of_any(tool: str) -> Encode:
+    from ..schema import serialize_any
+
+    return functools.partial(serialize_any, tool)
 
 
 # The identity of what a tool does: its code, its validators', and that of its file

@@ -30,7 +30,7 @@ from .process_codec import ProcessCodec, reference, require_importable
 from .work import Runs, by_name, generates, needs_context, work_of, yielded
 
 if TYPE_CHECKING:
-    from ..schema import Arguments
+    from ..schema import Arguments, Signature
 
 
 P = ParamSpec("P")
@@ -111,8 +111,8 @@ class Tool(Generic[P, R]):
         for name, value in {**_DEFAULTS, "origin": parts["spec"].name, **parts}.items():
             setattr(self, name, value)
         # Not by `__getattr__` when it is first used: with it, every attribute takes three times as long.
-        self.check = parts.get("check") or _made_at_the_first_call(self)
-        self.encode = self.encode_as(self.spec.name)
+        self.check = parts.get("check") or _FirstCheck(self)
+        self.encode = _FirstEncode(self)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -173,19 +173,42 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.spec.name}>"
 
 
-def _made_at_the_first_call(tool: "Tool[..., Any]") -> Check:
-    """Return a check that makes the tool's own at its first call, and is replaced by it: of many, few are called."""
-    from ..schema import document_of, with_documents
+class _FirstCheck:
+    """A check that makes the tool's own at its first call, and is replaced by it: of many, few are called."""
 
-    def own() -> Check:
-        if tool.check is check:
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: "Tool[..., Any]") -> None:
+        self._tool = tool
+
+    def _own(self) -> Check:
+        tool = self._tool
+        if tool.check is self:
             tool.check = tool.check_as(tool.spec.name)
         return tool.check
 
-    def check(raw: Any, repair: bool, /) -> Any:
-        return own()(raw, repair)
+    def __call__(self, raw: Any, repair: bool, /) -> Any:
+        return self._own()(raw, repair)
 
-    return with_documents(check, lambda raw, checked: document_of(own(), raw, checked))
+    def document(self, raw: Any, checked: Mapping[str, Any]) -> Any:
+        from ..schema import document_of
+
+        return document_of(self._own(), raw, checked)
+
+
+class _FirstEncode:
+    """The same for what writes the tool's value."""
+
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: "Tool[..., Any]") -> None:
+        self._tool = tool
+
+    def __call__(self, value: Any) -> str:
+        tool = self._tool
+        if tool.encode is self:
+            tool.encode = tool.encode_as(tool.spec.name)
+        return tool.encode(value)
 
 
 _FIELDS = tuple(field.name for field in fields(Tool) if field.name not in ("check", "encode"))
@@ -217,50 +240,28 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     code: Sequence[Any] = ()
     member_names: Sequence[frozenset[str]] = ()
     handles: Mapping[str, Any] | None = None
-    input_schema: Mapping[str, Any] = {}
+    input_schema: Mapping[str, Any] | None = None
     parameters = options.get("parameters")
     if parameters is not None:
         input_schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
         handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
     # With plain types nothing can go wrong, so that what reads them is made when the tool is first looked at or called.
     is_later = parameters is None and all(map(schema.is_plain_parameter, signature.parameters))
-
-    @functools.cache
-    def inputs() -> "tuple[str, Arguments | None]":
-        """Return the docstring's description, and the arguments unless `parameters=` describes them."""
-        doc = schema.read_docstring(signature.doc)
-        if parameters is not None:
-            return doc.description, None
-        arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
-        return doc.description, arguments
-
-    def described() -> tuple[str, Mapping[str, Any]]:
-        description, arguments = inputs()
-        return description, schema.with_handles(input_schema if arguments is None else arguments.schema, handles)
-
-    def check_as(tool: str) -> Check:
-        _, arguments = inputs()
-        check = (
-            schema.json_schema_check(tool, input_schema)
-            if arguments is None
-            else schema.arguments_check(tool, arguments)
-        )
-        is_open = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
-        return protecting(signature.reserved_names, check, tool) if signature.reserved_names and is_open else check
-
-    if not is_later and (arguments := inputs()[1]) is not None:
+    inputs = _Inputs(signature, input_schema, label, options.get("description"))
+    if not is_later and (arguments := inputs.read()[1]) is not None:
         aliases, code, member_names = arguments.aliases, arguments.plan.code, tuple(arguments.plan.names)
         handles = schema.handle_parameters(signature.parameters, arguments.schema, label=label)
+    inputs.handles = handles
     runs: Runs = generates(fn) or ("async" if signature.is_async else "sync")
     returns = yielded(signature.returns) if "generator" in runs else signature.returns
     needs = signature.needs or None
     output_schema, encode_as = output_of(returns, name, signature.names)
-    spec = spec_of(name, options, output_schema, member_names, described, is_later=is_later)
+    spec = spec_of(name, options, output_schema, member_names, inputs.described, is_later=is_later)
     parts: dict[str, Any] = {
         "spec": spec,
         "fn": fn,
         "work": work_of(by_name(fn, signature, label), runs, needs),
-        "check_as": check_as,
+        "check_as": inputs.check_as,
         "encode_as": encode_as,
         "home": home,
         "ref": reference(fn),
@@ -289,17 +290,72 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
             encode=encode_as(name),
             signature=signature,
             returns=returns,
-            arguments=None if (arguments := inputs()[1]) is None else arguments.adapter,
+            arguments=None if (arguments := inputs.read()[1]) is None else arguments.adapter,
             parameters=parameters,
         )
         parts |= {"isolation": options.get("isolation"), "codec": codec, "work": ProcessWork(codec)}
         parts |= {"needs_context": True, "at_deadline": "killed"}
     for number, example in enumerate(spec.examples, 1):
         try:
-            check_as(name)(example, False)
+            inputs.check_as(name)(example, False)
         except Exception as error:
             raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
     return parts
+
+
+class _Inputs:
+    """What a model fills in of a function, read when the tool is first looked at or called.
+
+    With *schema*, `parameters=` describes it. *description* goes before that of the docstring.
+    """
+
+    __slots__ = ("_description", "_label", "_read", "_schema", "_signature", "handles")
+
+    def __init__(
+        self, signature: "Signature", schema: Mapping[str, Any] | None, label: str, description: str | None
+    ) -> None:
+        self._signature = signature
+        self._schema = schema
+        self._label = label
+        self._description = description
+        self._read: tuple[str, Arguments | None] | None = None
+        self.handles: Mapping[str, Any] | None = None
+
+    def read(self) -> "tuple[str, Arguments | None]":
+        """Return the docstring's description, and the arguments unless `parameters=` describes them."""
+        from .. import schema
+
+        if self._read is None:
+            signature = self._signature
+            doc = schema.read_docstring(signature.doc)
+            arguments = None
+            if self._schema is None:
+                arguments = schema.Arguments(
+                    signature.parameters, doc.parameters, label=self._label, names=signature.names
+                )
+            self._read = doc.description, arguments
+        return self._read
+
+    def described(self) -> tuple[str, Mapping[str, Any]]:
+        from .. import schema
+
+        description, arguments = self.read()
+        input_schema = self._schema or {} if arguments is None else arguments.schema
+        text = description if self._description is None else self._description
+        return text, schema.with_handles(input_schema, self.handles)
+
+    def check_as(self, tool: str) -> Check:
+        from .. import schema
+
+        _, arguments = self.read()
+        check = (
+            schema.json_schema_check(tool, self._schema or {})
+            if arguments is None
+            else schema.arguments_check(tool, arguments)
+        )
+        hidden = self._signature.reserved_names
+        is_open = any(parameter.kind is _VAR_KEYWORD for parameter in self._signature.parameters)
+        return protecting(hidden, check, tool) if hidden and is_open else check
 
 
 def _verifier(verify: Any, label: str) -> "Tool[..., Any] | None":

@@ -4,15 +4,29 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..call import PendingCalls
-from ..core import Answer, Approve, Broker, Caller, Deny, Pending, Recorder, Requirement, SetupError
+from ..core import (
+    Answer,
+    Approve,
+    Broker,
+    Call,
+    Caller,
+    Credential,
+    Deny,
+    Pending,
+    Recorder,
+    Requirement,
+    SetupError,
+    ToolAuth,
+)
 
 if TYPE_CHECKING:
     from ..auth import Authorization, Completed, CredentialBroker, Grant, Owner
@@ -24,6 +38,31 @@ CALLBACK_PATH, FORM_PATH, CLIENT_PATH = "/auth/callback", "/auth/secret", "/auth
 _LOOK_INTERVAL_S = 0.25
 
 
+class DeferredBroker:
+    """The broker of a program whose settings say nothing of credentials, made when one is first asked for."""
+
+    def __init__(self, make: Callable[[], "CredentialBroker"]) -> None:
+        self._make = make
+        self.is_made = False
+
+    @cached_property
+    def broker(self) -> "CredentialBroker":
+        self.is_made = True
+        return self._make()
+
+    async def authorize(
+        self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
+    ) -> Sequence[Credential] | Pending:
+        return await self.broker.authorize(requirements, caller, call)
+
+    async def has_granted(self, required: ToolAuth, caller: Caller) -> bool:
+        return await self.broker.has_granted(required, caller)
+
+    async def settle(self) -> None:
+        if self.is_made:
+            await self.broker.settle()
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """What a CredentialBroker and the pending calls of a crib have to do with each other."""
@@ -32,8 +71,19 @@ class Credentials:
     pending: PendingCalls
 
     @property
+    def has_broker(self) -> bool:
+        """Return whether the crib has a CredentialBroker."""
+        if self.given is None or isinstance(self.given, DeferredBroker):
+            return self.given is not None
+        from ..auth import CredentialBroker
+
+        return isinstance(self.given, CredentialBroker)
+
+    @property
     def broker(self) -> "CredentialBroker":
         """The broker of the crib. Raises SetupError where it has none, or another kind of one."""
+        if isinstance(self.given, DeferredBroker):
+            return self.given.broker
         from ..auth import CredentialBroker
 
         if not isinstance(self.given, CredentialBroker):
@@ -172,12 +222,14 @@ def configured(
     if "recorder" not in options:
         parts["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
-    if "broker" not in options and (values.auth or values.secret or values.providers or stores_grants):
+    if "broker" not in options and (values.auth or values.secret or values.providers):
         parts["broker"] = _broker(settings, vault)
+    elif "broker" not in options and stores_grants:
+        parts["broker"] = DeferredBroker(partial(_broker, settings, vault))
     return parts
 
 
-def _broker(settings: "Settings", store: Any) -> Broker:
+def _broker(settings: "Settings", store: Any) -> "CredentialBroker":
     """Return the broker that the settings describe; grants are in the *store* of the vault, if there is one."""
     from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
 

@@ -86,11 +86,10 @@ def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
     Who calls is also who must be at the browser, but where all are the one person at this computer. A browser sends no
     key or token, so where callers have these, they are shown a code to enter.
     """
-    try:
-        broker = crib.credentials.broker
-    except SetupError:
+    if not crib.credentials.has_broker:
         return ()
     if isinstance(identify, Authenticator):
+        broker = crib.credentials.broker
         broker.browser_codes = True
         if broker.redirect_uri is not None and broker.redirect_uri.endswith(CALLBACK_PATH):
             broker.form_uri = broker.form_uri or f"{broker.redirect_uri.removesuffix(CALLBACK_PATH)}{FORM_PATH}"

@@ -6,8 +6,6 @@ what was asked: sealed, for this principal and this request, for a while. A clie
 since an answer counts once.
 """
 
-import base64
-import binascii
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,15 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as wire
-from mcp.server.request_state import (
-    InvalidRequestState,
-    RequestStateBoundary,
-    RequestStateSecurity,
-)
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from ...core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError
+from ...core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result
 from ...machinery import Asker, current_client, escaped, named_approvers
 from ...schema.json_text import parse_exact, write_json
 from ...workbench import Crib
@@ -34,7 +27,6 @@ _GRANT_S = 50.0
 """How long a call waits for the person who has opened the page: less than most clients wait for a call."""
 _MAX_ROUNDS = 20
 _MAX_STATE_CHARS = 64 * 1024
-_BINDING = "mcp request state"
 _APPROVE = {
     "type": "object",
     "properties": {
@@ -78,34 +70,6 @@ class State:
             # The same words as the SDK's for one that is not genuine: they tell nothing.
             data = {"reason": "invalid_request_state"}
             raise MCPError(wire.INVALID_PARAMS, "Invalid or expired requestState", data) from None
-
-
-def sealing(crib: Crib, name: str) -> RequestStateBoundary:
-    """Return the middleware that seals `requestState` on its way out and opens it on its way in.
-
-    With the keys of the crib's store, where there is one: then any process of the server can go on with a call.
-    """
-    store, ttl = crib.database, float(crib.options["pending_timeout_s"])
-    if store is None:
-        security = RequestStateSecurity.ephemeral(ttl=ttl)
-    else:
-        security = RequestStateSecurity(codec=_StoreCodec(store), ttl=ttl, bind_principal=None)
-    return RequestStateBoundary(security, default_audience=name)
-
-
-class _StoreCodec:
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def seal(self, payload: bytes) -> str:
-        return base64.urlsafe_b64encode(self._store.keys.seal(payload, _BINDING)).decode()
-
-    def unseal(self, token: str) -> bytes:
-        try:
-            plain: bytes = self._store.keys.unseal(base64.b64decode(token, altchars=b"-_", validate=True), _BINDING)
-        except (StoreError, binascii.Error, ValueError) as error:
-            raise InvalidRequestState(type(error).__name__) from None
-        return plain
 
 
 def asking(crib: Crib) -> Asker:
@@ -167,10 +131,10 @@ def _approval_form(pending: Pending, request: ClientRequest) -> dict[str, Any]:
     own: dict[str, Any] = _APPROVE["properties"]  # type: ignore[assignment]
     if not own.keys().isdisjoint(fields) or not arguments.keys() <= fields.keys():
         return _APPROVE
-    filled = {
+    defaults = {
         name: {**field, "default": arguments[name]} for name, field in fields.items() if arguments.get(name) is not None
     }
-    return {**_APPROVE, "properties": {**own, **fields, **filled}}
+    return {**_APPROVE, "properties": {**own, **fields, **defaults}}
 
 
 def _edited(pending: Pending, content: Mapping[str, Any]) -> str | None:

@@ -8,12 +8,13 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from math import inf, nextafter
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
+from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -41,8 +42,11 @@ from .app import URI as APP_URI
 from .app import ApprovalApp
 from .changes import Changes, following
 from .messages import arguments_of
-from .pending import State, instructions, sealing, settled
+from .pending import State, instructions, settled
 from .request import ClientRequest, pass_on_logs, set_level
+
+if TYPE_CHECKING:
+    from mcp.server.request_state import RequestStateBoundary
 
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
 ListT = TypeVar("ListT", bound=wire.CacheableResult)
@@ -362,7 +366,6 @@ class McpServer:
         pass_on_logs()
         self.handlers = _Handlers(callers.crib, callers)
         self._identify = callers.identify
-        self._seal = sealing(callers.crib, name)
         self._info = wire.Implementation(name=name, version=version or __version__)
         self._stamp = self._info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._methods = self.handlers.methods() | {
@@ -378,8 +381,18 @@ class McpServer:
         """
         exchange.lifespan_context = changes or self.handlers.changes
         handled: Any = partial(self.handlers.counted, call_next=self._handled)
-        result: Any = await self._seal(cast(Any, exchange), handled)
-        return cast(Mapping[str, Any], result)
+        if (exchange.params or {}).get("requestState") is None:
+            result = await handled(exchange)
+            if not is_input_required(result):
+                return cast(Mapping[str, Any], result)
+            handled = partial(_returned, result)
+        return cast(Mapping[str, Any], await self._seal(cast(Any, exchange), handled))
+
+    @cached_property
+    def _seal(self) -> "RequestStateBoundary":
+        from .sealing import sealing
+
+        return sealing(self.handlers.callers.crib, self._info.name)
 
     async def _handled(self, context: Any) -> dict[str, Any]:
         model, handler = self._methods.get(context.method, (wire.RequestParams, None))
@@ -446,6 +459,10 @@ class McpServer:
         if not stacks:
             del self._clients[asyncio.current_task()]
         await stack.aclose()
+
+
+async def _returned(result: Any, _: object) -> Any:
+    return result
 
 
 async def _streamed(bench: Workbench, call: Call, context: Exchange) -> Result[Any]:

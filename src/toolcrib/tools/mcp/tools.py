@@ -7,7 +7,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as wire
 import pydantic_core
@@ -30,8 +30,11 @@ from ...core import (
     ToolSpec,
 )
 from ...machinery import redacted_json
-from ...schema.view import Validator, validator
+from ...schema.view import validator
 from ..function import Tool, from_work, stand_in
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator as Validator
 
 _MAX_NAME = 256
 _MAX_DESCRIPTION = 16 * 1024
@@ -102,7 +105,7 @@ def _of_value(output: Mapping[str, Any]) -> dict[str, Any]:
     return {**definitions, **output["properties"]["result"]}
 
 
-def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, *, is_wrapped: bool = False) -> Any:
+def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None", *, is_wrapped: bool = False) -> Any:
     """Return what *result* says: the structured content, else its parts. Raises ToolError.
 
     Structured content comes alone where the rest is text, which repeats it; where it *is_wrapped*, what is in it.

@@ -1,0 +1,61 @@
+"""Packages that are imported when a name of theirs is first asked for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcrib.machinery import defer_package
+
+MODULES_OF_STDIO = """
+import sys
+from toolcrib.cli import main
+try:
+    main(["serve", "tools.py", "--stdio"])
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+TOOL = "from toolcrib import tool\n\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+
+
+def package(folder: Path, name: str) -> None:
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text("from .heavy import WEIGHT\n__all__ = ['WEIGHT']\n")
+    (folder / name / "heavy.py").write_text("WEIGHT = 12\n")
+    (folder / name / "light.py").write_text("COLOUR = 'blue'\n")
+
+
+def test_a_deferred_package_runs_when_a_name_of_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, "deferred_one")
+    monkeypatch.syspath_prepend(tmp_path)
+    deferred = defer_package("deferred_one")
+    from deferred_one.light import COLOUR  # type: ignore[import-not-found]
+
+    assert COLOUR == "blue"
+    assert "deferred_one.heavy" not in sys.modules
+    from deferred_one import WEIGHT  # type: ignore[import-not-found]
+
+    assert WEIGHT == 12
+    assert defer_package("deferred_one") is deferred is sys.modules["deferred_one"]
+    with pytest.raises(AttributeError, match="module 'deferred_one' has no attribute 'HEIGHT'"):
+        _ = deferred.HEIGHT
+
+
+def test_a_package_that_is_missing_is_not_deferred() -> None:
+    with pytest.raises(ModuleNotFoundError, match="No module named 'deferred_none'") as raised:
+        defer_package("deferred_none")
+    assert raised.value.name == "deferred_none"
+
+
+def test_a_server_over_stdio_loads_no_client_no_http_and_no_credentials(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOL)
+    ran = subprocess.run(
+        [sys.executable, "-c", MODULES_OF_STDIO], cwd=tmp_path, input="", capture_output=True, text=True, check=True
+    )
+    loaded = set(ran.stderr.split())
+    assert "mcp.shared.inbound" in loaded
+    others = {"mcp.client", "mcp.server.lowlevel", "uvicorn.main", "httpx2", "toolcrib.auth", "toolcrib.serve.app"}
+    assert not loaded & (others | {"jsonschema_rs.jsonschema_rs", "opentelemetry"})
