@@ -39,7 +39,8 @@ def test_a_new_project_works_is_accepted_and_asks_before_it_destroys(toolcrib: R
     asked = toolcrib("call", "delete_notes")
     assert (asked.returncode, (folder / "notes.txt").read_text()) == (3, "Call Ann.\n")
     assert (folder / ".toolcrib" / "store.db").exists()
-    test = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=folder, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pytest", "-q", "--basetemp", folder / "tmp"]
+    test = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert test.returncode == 0, test.stdout
 
 

@@ -56,7 +56,12 @@ def test_a_new_tool_works_is_accepted_by_check_and_its_test_passes(
     done = toolcrib("check", source, "--strict")
     assert (done.returncode, done.stdout.endswith("1 source, 1 tool: no problems.\n")) == (0, True), done.stdout
     test = next(folder.rglob("test_mine.py"))
-    subprocess.run([sys.executable, "-m", "pytest", "-q", str(test)], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--basetemp", folder / "tmp", test],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
     again = toolcrib("new", "mine", "--kind", kind)
     assert (again.returncode, "is there already" in again.stderr) == (1, True)
 
