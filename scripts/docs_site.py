@@ -34,7 +34,7 @@ _LINK = re.compile(r"(?<=\]\()(?P<to>\.\.?/[^)\s#]+)")
 # Methods without an underscore that only other rooms call, and what a room repeats of `toolcrib`.
 _INTERNAL = {
     "workbench": ("Crib", "Registry", "Workbench", "Options"),
-    "Workbench": ("invalidate", "ended"),
+    "Workbench": ("invalidate", "ended", "would_ask"),
     "Crib": (
         *("runtime_for", "database", "add_view", "keep_view", "drop_view", "program", "by_caller", "offering"),
         *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources", "settle_sources"),

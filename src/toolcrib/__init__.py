@@ -69,6 +69,12 @@ __all__ = [
     "tool",
 ]
 
+# What sources, stores and hosts are written with. They stood here before 0.2.
+_PLUGS = (
+    *("AnswerError", "Audio", "Broker", "CallRecord", "Credential", "Data", "DefinitionError", "Emitted", "LoadError"),
+    *("NameConflictError", "Progress", "Recorder", "Repair", "UnknownToolError", "Variables"),
+)
+
 # A module that only defines tools needs no workbench, so it comes when it is first asked for.
 __getattr__ = lazy_names(
     __name__,
@@ -79,5 +85,11 @@ __getattr__ = lazy_names(
         "openapi_source": ".tools",
         "MCPSource": ".tools.remote",
         "formats": ".formats",
+    },
+    renamed={
+        "MCPServer": "MCPSource",
+        "CallLog": "record.CallLog",
+        "Permissions": "tools.Permissions",
+        **{name: f"core.{name}" for name in _PLUGS},
     },
 )

@@ -1,11 +1,12 @@
 """Options: declared once, and refused where they are not valid, with the way out."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, get_type_hints
 
 import pytest
 
-from toolcrib import SetupError
+from toolcrib import Crib, SetupError, Workbench
 from toolcrib.schema.declared import doc_of
 from toolcrib.workbench import Limit
 from toolcrib.workbench.options import DEFAULTS, Options, require_options
@@ -56,3 +57,19 @@ def test_no_message_quotes_a_value() -> None:
         with pytest.raises(SetupError) as refused:
             call()
         assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("use", "kind", "message"),
+    [
+        (lambda: Workbench(around=[]), SetupError, "the option 'around' is now 'middleware'"),  # type: ignore[call-arg]
+        (lambda: Crib(pending_s=1), SetupError, "the option 'pending_s' is now 'pending_timeout_s'"),  # type: ignore[call-arg]
+        (lambda: Workbench().would_ask(), AttributeError, "is now 'needs_approval'"),
+        (lambda: import_module("toolcrib").MCPServer, ImportError, "from toolcrib import MCPSource"),
+        (lambda: import_module("toolcrib.workbench").Retries, ImportError, "from toolcrib.workbench import Retry"),
+        (lambda: import_module("toolcrib.core").Retry, ImportError, "from toolcrib.core import RetryAdvice"),
+    ],
+)
+def test_a_name_of_before_names_the_new_one(use: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        use()

@@ -3,6 +3,8 @@
 Floor 0: standard library only, no I/O, no other room. What a lower floor needs from a higher one is a protocol here.
 """
 
+from typing import Any
+
 from .call import Call, Caller, raw_id
 from .cancel import CancellationToken
 from .content import (
@@ -105,3 +107,9 @@ __all__ = [
     "moment",
     "raw_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Retry":  # not AttributeError: `from toolcrib.core import Retry` would hide its message
+        raise ImportError("'Retry' is now 'RetryAdvice': from toolcrib.core import RetryAdvice")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,14 +11,25 @@ from typing import Any, NoReturn
 from ..core import SetupError
 
 
-def lazy_names(package: str, modules: Mapping[str, str], extras: Mapping[str, str] | None = None) -> Callable[..., Any]:
+def lazy_names(
+    package: str,
+    modules: Mapping[str, str],
+    extras: Mapping[str, str] | None = None,
+    *,
+    renamed: Mapping[str, str] | None = None,
+) -> Callable[..., Any]:
     """Return the `__getattr__` of *package*, by which each name of *modules* is imported from its module.
 
     A name that its module has itself, as "formats" in ".formats", is that module. Where a package is missing, and
-    *extras* has the name, SetupError says which extra brings it.
+    *extras* has the name, SetupError says which extra brings it. A name of before 0.2, of *renamed*,
+    raises ImportError with the new one.
     """
 
     def get(name: str) -> Any:
+        if renamed is not None and name in renamed:
+            # Not AttributeError: `from package import name` would hide its message.
+            room, _, new = f"{package}.{renamed[name]}".rpartition(".")
+            raise ImportError(f"'{name}' is now '{renamed[name]}': from {room} import {new}")
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:

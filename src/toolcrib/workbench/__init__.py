@@ -81,4 +81,5 @@ __getattr__ = lazy_names(
         "Rules": ".rules",
         "rules_from_data": ".rules",
     },
+    renamed={"CribRuntime": "Crib", "Retries": "Retry"},
 )

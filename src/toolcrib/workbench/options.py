@@ -190,6 +190,18 @@ DEFAULTS: Options = {
     "lock": None,
 }
 
+RENAMED = {
+    "around": "middleware",
+    "pending_s": "pending_timeout_s",
+    "pendings": "store=Stores(pendings=...)",
+    "results": "store=Stores(results=...)",
+    "always_shown": "search=Search(always_shown=...)",
+    "embed": "search=Search(embed=...)",
+    "overrides": "toolcrib.testing.doubles(overrides=...)",
+    "clock": "toolcrib.testing.doubles(clock=...)",
+}
+"""Names of before 0.1, which raise until 0.2, and today's."""
+
 _KINDS: dict[str, tuple[Any, str]] = {
     "policy": (Callable, "a function"),
     "error_message": (Callable, "a function"),
@@ -247,6 +259,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
 
 def _require_names(options: Mapping[str, Any], of: str) -> None:
     unknown = next((name for name in options if name not in DEFAULTS), None)
+    if unknown in RENAMED:
+        raise SetupError(f"{of}: the option '{unknown}' is now '{RENAMED[unknown]}'.")
     if unknown is not None:
         from ..schema import closest_match, did_you_mean
 

@@ -850,6 +850,10 @@ class Workbench(Startable):
         self._require_open()
         return await needs_approval(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
+    def would_ask(self, *_: object, **__: object) -> NoReturn:
+        """Refuse the name of before 0.1."""
+        raise AttributeError("'would_ask' is now 'needs_approval'.")
+
     async def call_many(
         self,
         calls: Iterable[Call | tuple[str, str | bytes | Mapping[str, Any] | None]],
