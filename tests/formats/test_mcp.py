@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jsonschema_rs
 import mcp_types
 import pytest
 
@@ -12,6 +13,10 @@ from toolcrib.formats import mcp
 from toolcrib.tools import from_work
 
 INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+STORED = {
+    "type": "object",
+    "properties": {"handle": {"type": "string"}, "uri": {"type": "string"}, "size": {"type": "integer"}},
+}
 
 
 def test_definitions_say_all_that_a_spec_says_and_nothing_that_it_does_not() -> None:
@@ -33,8 +38,8 @@ def test_definitions_say_all_that_a_spec_says_and_nothing_that_it_does_not() -> 
             # The root is an object, and references still find what they point at.
             "outputSchema": {
                 "type": "object",
-                "properties": {"result": {"$ref": "#/$defs/N"}},
-                "required": ["result"],
+                "properties": {"result": {"$ref": "#/$defs/N"}, "toolcrib": STORED},
+                "anyOf": [{"required": ["result"]}, {"required": ["toolcrib"]}],
                 "$defs": {"N": {"type": "integer"}},
             },
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
@@ -160,3 +165,63 @@ def test_an_error_says_its_code() -> None:
     error = ToolError("Busy.", "unavailable")
     output = mcp.call_result(Result(None, (Text("Busy."),), error, call_id="c"))
     assert output["_meta"] == {"toolcrib/error": {"code": "unavailable", "retry": "later"}}
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
+PLACES = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}, "required": ["b"]}
+EITHER = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "oneOf": [{"required": ["a"]}, {"$ref": "#/$defs/B"}],
+    "$defs": {"B": {"required": ["b"]}},
+}
+MAPPING = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2}
+PATTERNS = {"type": "object", "patternProperties": {"": {"type": "integer"}}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "other"),
+    [
+        ({"type": "integer"}, {"result": 1}, {"result": "a"}),
+        (INPUT | {"additionalProperties": False}, {"n": 1}, {"n": 1, "m": 1}),
+        (NODE, {"next": {"toolcrib": {}}}, {"next": {"next": {}}}),
+        (PLACES, {"b": "x"}, {"b": 1}),
+        (EITHER, {"a": "x"}, {"a": "x", "b": 1}),
+        (MAPPING, {"a": 1, "b": 2}, {"a": 1}),
+        (PATTERNS, {"a": 1}, []),
+        ({"type": "object"}, {}, []),
+    ],
+)
+def test_an_output_schema_also_admits_a_large_result_and_its_references_lead_where_they_led(
+    schema: dict[str, Any], value: Any, other: Any
+) -> None:
+    listed = mcp.tool_definition(ToolSpec("t", "", {"type": "object"}, schema))["outputSchema"]
+    assert listed["type"] == "object"
+    judge = jsonschema_rs.validator_for(listed)
+    large = {"toolcrib": {"handle": "result_x", "uri": "toolcrib://results/result_x", "size": 30_000}}
+    for valid in (value, large, {"toolcrib": {"size": 30_000}}):
+        assert judge.is_valid(valid)
+    for invalid in (other, {"toolcrib": 1}):
+        assert not judge.is_valid(invalid)
+    spec = ToolSpec("t", "", {"type": "object"}, listed)
+    assert mcp.tool_definition(spec)["outputSchema"] == listed  # a gateway adds nothing more
+    own = mcp.tool_definition(ToolSpec("t", "", {"type": "object"}, schema), stores_results=False)["outputSchema"]
+    assert own == mcp.object_schema(schema)
+
+
+async def test_a_large_result_has_succeeded() -> None:
+    @tool
+    def lines() -> list[str]:
+        return ["line"] * 1000
+
+    async with Workbench([lines], max_result_chars=1000) as bench:
+        result = await bench.call("lines", {})
+        specs = bench.specs()
+    (output,) = mcp.messages([result], specs)
+    handle = result.metadata["handle"]
+    stored = {"handle": handle, "uri": f"toolcrib://results/{handle}", "size": 7001}
+    assert (output["isError"], output["structuredContent"]) == (False, {"toolcrib": stored})
+    assert output["_meta"] == {"toolcrib/handle": handle}
+    result.metadata = {"size_chars": 7001}  # as where it could not be stored
+    (output,) = mcp.messages([result], specs)
+    assert (output["isError"], output["structuredContent"]) == (False, {"toolcrib": {"size": 7001}})

@@ -15,6 +15,10 @@ from toolcrib.serve import server
 from toolcrib.workbench import Rule, Rules
 
 SECRET = "1234567890123"
+STORED = {
+    "type": "object",
+    "properties": {"handle": {"type": "string"}, "uri": {"type": "string"}, "size": {"type": "integer"}},
+}
 
 
 async def call(client: Client, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -49,7 +53,11 @@ async def test_a_tool_is_listed_with_all_its_spec_says(connect) -> None:
             "required": ["a", "b"],
             "additionalProperties": False,
         },
-        "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+        "outputSchema": {
+            "type": "object",
+            "properties": {"result": {"type": "integer"}, "toolcrib": STORED},
+            "anyOf": [{"required": ["result"]}, {"required": ["toolcrib"]}],
+        },
         "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
         "icons": [{"src": "https://crib.example/add.png"}],
     }
@@ -224,17 +232,13 @@ async def test_a_large_result_is_a_preview_also_in_structured_content_and_can_be
 
     async with Crib([numbers]) as crib, Client(server(crib)) as client:
         answer = await client.call_tool("numbers", {"n": 20_000})
-        # What was promised is not there, and for MCP that is an error; a model reads that the tool has run.
-        assert answer.is_error
-        assert answer.structured_content is None
-        assert answer.content[0].text == (
-            "Tool 'numbers' has run; do not call it again. Its result is too large to be shown at once, and follows:"
-        )
-        assert answer.content[1].text.startswith("[This result is too large to be shown whole: ")
-        assert len(answer.content[1].text) <= 20_000
-        meta = answer.meta or {}
-        assert meta["toolcrib/error"] == {"code": "too_large", "retry": "never"}
-        handle = meta["toolcrib/handle"]
+        assert not answer.is_error
+        preview, link = answer.content
+        assert preview.text.startswith("[This result is too large to be shown whole: ")
+        assert len(preview.text) <= 20_000
+        handle = (answer.meta or {})["toolcrib/handle"]
+        assert answer.structured_content == {"toolcrib": {"handle": handle, "uri": link.uri, "size": 108891}}
+        assert (await client.read_resource(link.uri)).contents[0].text.startswith("[0,1,2,")
         small = await client.call_tool("numbers", {"n": 2_000})
         assert (small.is_error, small.structured_content) == (False, {"result": list(range(2_000))})
         assert [listed.name for listed in (await client.list_tools()).tools] == ["numbers", "read_result"]

@@ -10,14 +10,17 @@ import mcp_types as wire
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
 
 from toolcrib import Caller, Crib
+from toolcrib import tool as tool_
 from toolcrib.record import CallLog
 from toolcrib.serve import server
 from toolcrib.tools.remote import MCPSource
 from toolcrib.workbench import Rule, Rules
 
 from ..tools.raw_upstream import EVENTS, NEW, OLD, Answer, Asked, Upstream, raw_upstream, text, tool, until
+from .serving import served
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["upstream-2025", "upstream-2026"])
 MODES = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -250,3 +253,68 @@ async def test_a_call_asks_so_often_and_so_much_and_pages_that_are_what_they_see
         assert ada.asked == []
         codes = said(await client.call_tool("greedy"))
         assert (codes.count(None), codes.count(wire.INVALID_PARAMS), len(ada.asked)) == (20, 10, 20)
+
+
+class Town(BaseModel):
+    name: str
+    streets: list[str]
+
+
+@tool_
+def town(n: int) -> Town:
+    """A town with n streets."""
+    return Town(name="Oslo", streets=[f"Street {i}" for i in range(n)])
+
+
+@tool_
+def numbers(n: int) -> list[int]:
+    """The first n numbers."""
+    return list(range(n))
+
+
+@tool_
+def word(n: int) -> str:
+    """A long word."""
+    return "é" * n
+
+
+@MODES
+async def test_a_large_result_of_another_toolcrib_arrives_whole(mode: str) -> None:
+    async with Crib([town, numbers, word], max_result_chars=1000) as upstream, served(upstream) as url:
+        async with Crib([f"mcp:{url}"], max_result_chars=0) as crib, client_of(crib, mode, None) as client:
+            assert await content_of(client, "town", 300) == town(300).model_dump()
+            assert await content_of(client, "numbers", 400_000) == {"result": list(range(400_000))}
+            assert await content_of(client, "numbers", 1) == {"result": [0]}
+            assert await content_of(client, "word", 5_000) == {"result": "é" * 5_000}
+        async with Crib([f"mcp:{url}"]) as crib, client_of(crib, mode, None) as client:
+            stored = (await content_of(client, "numbers", 10_000))["toolcrib"]
+            assert stored["size"] == len(str(list(range(10_000))).replace(" ", "")) + len('{"result":}')
+            part = (await client.read_resource(f"{stored['uri']}?pointer=/result/9999")).contents[0]
+            assert getattr(part, "text", None) == "9999"
+
+
+async def content_of(client: Client, name: str, n: int) -> Any:
+    result = await client.call_tool(name, {"n": n})
+    assert not result.is_error
+    return result.structured_content
+
+
+@ERAS
+async def test_what_an_upstream_says_that_it_has_stored_and_cannot_be_read_stays_a_preview(
+    era: Mapping[str, Answer],
+) -> None:
+    stored = {"toolcrib": {"handle": "result_x"}}
+    large = text("[too large]") | {"structuredContent": stored, "_meta": {"toolcrib/handle": "result_x"}}
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    says = {**era, "tools/list": {"tools": [tool("large", outputSchema=schema)]}, "tools/call": large}
+    contents: Any
+    for contents, shown in (
+        ([], "[too large]"),
+        ([{"uri": "x:", "blob": "AQ=="}], "[too large]"),
+        ([{"uri": "x:", "text": "x" * 6 * 2**20, "_meta": {"toolcrib/next": "x:"}}], "[too large]"),
+        ([{"uri": "x:", "text": "no JSON"}], "no JSON"),
+    ):
+        read = {"contents": contents, "ttlMs": 0, "cacheScope": "private"}
+        async with gateway({**says, "resources/read": read}) as (_, crib, _log):
+            result = await crib.workbench(Caller()).call("large", {})
+        assert (result.status, result.text) == ("success", shown)

@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from ..core import Audio, Call, Content, Data, File, Hints, Image, Result, Text, ToolError, ToolSpec
 from ..schema import is_valid
 from ..schema.lower import Loss
+from ..schema.view import is_annotation
 from . import reading
 from .accepts import MCP
 from .offer import Offer
@@ -23,6 +24,13 @@ _HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
+_STORED = {
+    "type": "object",
+    "properties": {"handle": {"type": "string"}, "uri": {"type": "string"}, "size": {"type": "integer"}},
+}
+"""The schema of what structured content has of a large result, under the key `toolcrib`."""
+_AT_ROOT = frozenset(("type", "properties", "additionalProperties", "$defs", "definitions"))
+_BY_PATTERN = frozenset(("patternProperties", "unevaluatedProperties"))
 
 
 def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
@@ -59,15 +67,23 @@ def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> 
 
 
 def tool_definition(
-    spec: ToolSpec, name: str | None = None, input_schema: Mapping[str, Any] | None = None
+    spec: ToolSpec,
+    name: str | None = None,
+    input_schema: Mapping[str, Any] | None = None,
+    *,
+    stores_results: bool = True,
 ) -> dict[str, Any]:
-    """Return one tool of a `tools/list` result, with its own name and schema unless others are passed."""
+    """Return one tool of a `tools/list` result, with its own name and schema unless others are passed.
+
+    Where large results are stored, its output schema also admits what `call_result` has of one.
+    """
+    output_schema = None if spec.output_schema is None else object_schema(spec.output_schema)
     members = {
         "name": name or spec.name,
         "title": spec.title,
         "description": spec.description or None,
         "inputSchema": dict(spec.input_schema if input_schema is None else input_schema),
-        "outputSchema": None if spec.output_schema is None else object_schema(spec.output_schema),
+        "outputSchema": _or_stored(output_schema) if output_schema and stores_results else output_schema,
         "annotations": annotations(spec.hints) or None,
         "icons": [dict(icon) for icon in spec.icons] or None,
     }
@@ -95,31 +111,53 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], **definitions}
 
 
+def _or_stored(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *schema*, of an object, so that it also admits one with `toolcrib` alone.
+
+    Properties and definitions stay where `$ref`s lead, and readers look for them. What the object must be beside is one
+    of two alternatives.
+    """
+    properties = schema.get("properties", {})
+    if properties.get("toolcrib") == _STORED:
+        return dict(schema)  # of another Toolcrib
+    # Patterns would be for `toolcrib`, too. A schema without them is wider, so no less true.
+    left_out = _BY_PATTERN | {"additionalProperties"} if schema.keys() & _BY_PATTERN else frozenset()
+    demands = {key: value for key, value in schema.items() if not (is_annotation(key) or key in _AT_ROOT | left_out)}
+    root = {key: value for key, value in schema.items() if key not in demands.keys() | left_out}
+    root["properties"] = {**properties, "toolcrib": _STORED}
+    return root | {"anyOf": [demands, {"required": ["toolcrib"]}]} if demands else root
+
+
 def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return *result* as a `tools/call` result, with structured content where *output_schema* promises it.
 
-    Of a result that is too large to be shown there is no structured content either; a link leads to all of it. For
-    programs, `_meta` has `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`,
-    `toolcrib/pending`, `{"id", "kind"}`, `toolcrib/handle` of a large result, `toolcrib/headers` of a response,
-    `toolcrib/labels` that say where it comes from, and `toolcrib/repeated` where it is that of an earlier call with the
-    same key.
+    Of a result that is too large to be shown, that is `{"toolcrib": {"handle": ..., "uri": ..., "size": ...}}`, with
+    its size in characters; a link leads to all of it. For programs, `_meta` has `toolcrib/repairs`, a list of
+    `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`, `{"id", "kind"}`,
+    `toolcrib/handle` of a large result, `toolcrib/headers` of a response, `toolcrib/labels` that say where it comes
+    from, and `toolcrib/repeated` where it is that of an earlier call with the same key.
     """
     blocks, error = content(result.content, result.call_id), result.error
     structured: dict[str, Any] | None = None
+    stored: dict[str, Any] = {}
+    if "handle" in result.metadata:
+        stored["handle"] = handle = result.metadata["handle"]
+        stored["uri"] = uri = f"toolcrib://results/{quote(handle, safe='')}"
+        blocks.append(
+            {"type": "resource_link", "uri": uri, "name": f"{result.tool} result", "title": "The whole result"}
+        )
     # For MCP a pending call has not succeeded, and structured content that was promised may be missing from an error
     # only.
     if error is None and result.pending is None and output_schema is not None:
-        structured = _structured(output_schema, result)
+        if "size_chars" in result.metadata:
+            structured = {"toolcrib": {**stored, "size": result.metadata["size_chars"]}}
+        else:
+            structured = _structured(output_schema, result)
         if structured is None:
             # So for MCP this call has failed. What may be shown of its result still is.
             error = _not_structured(result)
             blocks.insert(0, {"type": "text", "text": error.message})
     meta = _meta(result, error)
-    if "handle" in result.metadata:
-        uri = f"toolcrib://results/{quote(result.metadata['handle'], safe='')}"
-        blocks.append(
-            {"type": "resource_link", "uri": uri, "name": f"{result.tool} result", "title": "The whole result"}
-        )
     return {
         "content": blocks,
         **({} if structured is None else {"structuredContent": structured}),
@@ -152,7 +190,7 @@ def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any
     kind = Data if any(isinstance(part, Data) for part in result.content) else Text
     parts = [part for part in result.content if isinstance(part, kind)]
     notes = ("headers" in result.metadata) + ("edited" in result.metadata.get("decision", ())) if kind is Text else 0
-    if "size_chars" in result.metadata or len(parts) - notes != 1:
+    if len(parts) - notes != 1:
         return None
     try:
         part = parts[0]
@@ -165,15 +203,9 @@ def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any
 
 
 def _not_structured(result: Result[Any]) -> ToolError:
-    tool = result.tool
-    if "size_chars" in result.metadata:
-        message = (
-            f"Tool '{tool}' has run; do not call it again. Its result is too large to be shown at once, and follows:"
-        )
-        return ToolError(message, "too_large", retry="never")
     return ToolError(
-        f"The result of tool '{tool}' does not match its output schema as it may be shown, perhaps because secrets "
-        "were redacted. What may be shown of it follows.",
+        f"The result of tool '{result.tool}' does not match its output schema as it may be shown, perhaps because "
+        "secrets were redacted. What may be shown of it follows.",
         "invalid_result",
     )
 

@@ -153,8 +153,13 @@ class _Handlers:
         entry = self._pages.pop(key, None)
         if entry is None:
             app = {"_meta": {"ui": {"resourceUri": APP_URI}}}
-            definitions = ((form.tool_definition(self._promised(spec)), spec.name in with_app) for spec in specs)
-            entry = Encoded(definition | app if has_app else definition for definition, has_app in definitions), specs
+            stores = self._crib.options["max_result_chars"] is not None
+            definitions = (
+                form.tool_definition(self._promised(spec), stores_results=stores)
+                | (app if spec.name in with_app else {})
+                for spec in specs
+            )
+            entry = Encoded(definitions), specs
             if len(self._pages) >= _MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
         self._pages[key] = entry  # last: the first goes that was not used for longest

@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import mcp_types as wire
 from mcp.client import Client
@@ -32,7 +33,8 @@ from .http import HTTP_FAILED, MAX_CONNECTIONS, http
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
 from .streams import TOOLS, List, Malformed
-from .targets import Target
+from .targets import MAX_BYTES, Target
+from .tools import HANDLE, WHOLE
 
 R = TypeVar("R")
 
@@ -42,6 +44,7 @@ _CALL_RESULT: TypeAdapter[wire.CallToolResult | wire.InputRequiredResult] = Type
 _LIST_TIMEOUT_S = 60.0
 _STEP_TIMEOUT_S = 10.0
 """How long a server may take to begin to report updates, and to end."""
+_PART_BYTES = 1024 * 1024
 _LISTEN_INTERVALS_S = (1.0, 5.0, 30.0)
 
 _FAILURES: Mapping[int | str, tuple[str, str]] = {
@@ -233,7 +236,26 @@ class Session:
             running.require_answers()
             raise
         running.require_answers()
-        return result
+        handle = (result.meta or {}).get(HANDLE)
+        return result if handle is None else await self._whole(result, handle, context)
+
+    async def _whole(self, result: wire.CallToolResult, handle: Any, context: Context) -> wire.CallToolResult:
+        """Return all of *result*, the preview of what another Toolcrib has stored; as it is if that cannot be read."""
+        text = ""
+        uri: Any = f"toolcrib://results/{quote(str(handle), safe='')}?limit={_PART_BYTES}"
+        try:
+            while uri:
+                async with self._running.run(context.caller):
+                    (part,) = (await self._answer(self._open.read_resource(uri))).contents
+                if not isinstance(part, wire.TextResourceContents) or len(text) + len(part.text) > MAX_BYTES:
+                    return result
+                text, uri = text + part.text, (part.meta or {}).get("toolcrib/next")
+        except (ToolError, ValueError) as error:
+            _log.warning("A result of '%s' could not be read whole: %s", self, type(error).__name__)
+            return result
+        blocks = [block for block in result.content if not isinstance(block, wire.TextContent | wire.ResourceLink)]
+        content = [wire.TextContent(text=text), *blocks]
+        return result.model_copy(update={"content": content, "structured_content": None, "meta": {WHOLE: True}})
 
     async def _call(self, name: str, arguments: dict[str, Any], running: RunningCall) -> wire.CallToolResult:
         responses: dict[str, Any] | None = None

@@ -6,7 +6,8 @@ This file does no I/O.
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as wire
@@ -40,6 +41,8 @@ _MAX_NAME = 256
 _MAX_DESCRIPTION = 16 * 1024
 _MAX_SCHEMA = 256 * 1024
 MAX_TITLE = 200
+HANDLE, WHOLE = "toolcrib/handle", "toolcrib/whole"
+"""Keys of the `_meta` of a result that another Toolcrib has stored: as it was sent, and read whole."""
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
 
 M = TypeVar("M", bound=BaseModel)
@@ -114,7 +117,12 @@ def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None"
     if result.is_error:
         text = "\n".join(part.text for part in parts) or f"Tool '{name}' failed, and did not say why."
         raise ToolError(text, "failed")
+    meta: Mapping[str, Any] = result.meta or {}
     structured: Any = result.structured_content
+    if accepts is not None and (HANDLE in meta or WHOLE in meta):
+        structured = None if HANDLE in meta else _reading(result.content, accepts)
+        if structured is None:
+            return parts
     if accepts is not None and not (structured is not None and accepts.is_valid(structured)):
         problem = "lacks the structured content that it promises"
         if structured is not None:
@@ -128,6 +136,16 @@ def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None"
         )
     attachments = [part for part in parts if not isinstance(part, Text)]
     return [Data(_encode(name)(structured)), *attachments] if attachments else structured
+
+
+def _reading(content: Sequence[wire.ContentBlock], accepts: "Validator") -> Any:
+    """Return what the text of a whole stored result promised; None where it is not that."""
+    text: Any = content[0].text if isinstance(content[0], wire.TextContent) else ""
+    readings: list[Any] = [{"result": text}]  # so Toolcrib promises what is no object
+    with suppress(ValueError):
+        value = pydantic_core.from_json(text, allow_inf_nan=False)
+        readings = [value, {"result": value}, *readings]
+    return next(filter(accepts.is_valid, readings), None)
 
 
 def _says_wrapped(result: wire.CallToolResult) -> bool:
