@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from toolcrib import Approve, Caller, Crib, Deny, Handle, Result, tool
 from toolcrib.core import AnswerError, Pending
-from toolcrib.machinery import grants
+from toolcrib.machinery import shares
 from toolcrib.record import CallLog, DatabaseCalls
 from toolcrib.store import Store
 from toolcrib.store.events import EVENTS
@@ -403,13 +403,13 @@ async def test_a_grant_is_revoked_while_many_calls_start(make: Make) -> None:
 
 
 async def test_a_call_is_not_approved_where_its_grant_has_no_room(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grants, "MAX_GRANTS", 20)
+    monkeypatch.setattr(shares, "MAX_GRANTS", 20)
     bench = make().workbench(ADA)
     await give(bench)
     (grant,) = (await bench.crib.grants.list())[0]
     store = bench.crib.grants.store
     assert store is not None
-    for number in range(grants.MAX_GRANTS - 1):
+    for number in range(shares.MAX_GRANTS - 1):
         await store.add(replace(grant, id=f"grant_{number}", thread="t2"), now=NOW)
     pending = await waits(bench, "Bergen")
     with pytest.raises(AnswerError, match="too many grants"):

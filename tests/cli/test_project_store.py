@@ -69,7 +69,6 @@ def test_what_a_project_waits_for_and_has_called_is_seen_by_no_other(
     assert (own.stat().st_mode & 0o777, (own / ".gitignore").read_text()) == (0o700, "*\n")
     assert not user_store.exists()
     (pending,) = waiting(one)
-    assert waiting(other, "--all") == []
     assert other("pending", "approve", pending["id"]).returncode == 1
     assert one("pending", "approve", pending["id"]).returncode == 0
     assert (other("call", "pay", "to=ann").returncode, one("call", "pay", "to=ann").stdout) == (3, "paid ann\n")
@@ -93,21 +92,6 @@ def test_a_secret_is_stored_once_for_all_projects_unless_the_store_is_named(
     assert not (folder / "named" / ".toolcrib").exists()
     assert "word-of-ann" not in str([file.read_bytes() for file in folder.rglob("*store*")])
     assert [entry["name"] for entry in json.loads(toolcrib("secrets", "list", "--json").stdout)] == ["KEY"]
-
-
-def test_what_waited_in_the_users_store_is_listed_with_the_way_to_answer_it(
-    projects: Callable[..., Run], folder: Path, user_store: Path
-) -> None:
-    one = projects("one")
-    assert one("call", "pay", "to=old", "--store", str(user_store)).returncode == 3
-    assert one("call", "pay", "to=new").returncode == 3
-    (new,) = waiting(one)
-    assert [row.get("store") for row in waiting(one, "--all")] == [None, str(user_store)]
-    shown = one("pending", "list", "--all")
-    assert f"answered with --store {user_store}" in " ".join(shown.stderr.split())
-    (old,) = [row for row in waiting(one, "--all") if row["id"] != new["id"]]
-    assert one("pending", "deny", old["id"], "--store", str(user_store)).returncode == 0
-    assert waiting(one, "--all") == [new]
 
 
 def test_all_that_there_is_of_a_caller_is_exported_and_forgotten_and_both_keys_rotate(

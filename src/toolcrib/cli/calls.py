@@ -6,7 +6,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ import typer
 from ..core import Answer, Approve, Caller, CallRecord, Deny, Pending, ToolcribError
 from ..schema.toml import to_toml
 from .app import Session, command, group
-from .prompts import moment, outcome_of
+from .prompts import moment, os_user, outcome_of
 from .terminal import UsageError, counted, echo, one_line
 
 if TYPE_CHECKING:
@@ -51,27 +50,10 @@ SettledBy = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who
 
 
 @command(pending, "list", takes=TAKES)
-async def list_pending(
-    session: Session,
-    principal: _Principal = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Also those in the store of the user, which are of no project.")
-    ] = False,
-) -> None:
+async def list_pending(session: Session, principal: _Principal = None) -> None:
     """List the calls that wait, the oldest first."""
-    from ..workbench.credentials import store_of, vault_store
-
     async with session.crib(with_grants=False) as crib:
         data = [question.to_dict() for question in await crib.pendings(principal=principal)]
-    store = store_of(session.settings, session.store)
-    user_store = vault_store(session.settings, store, session.store)
-    if every and user_store is not store and user_store.file is not None and user_store.file.exists():
-        session.store = str(user_store.file)
-        async with session.crib(with_grants=False) as crib:
-            questions = await crib.pendings(principal=principal)
-        data += [{**question.to_dict(), "store": session.store} for question in questions]
-        if questions:
-            echo(f"Those in the store of the user are answered with --store {session.store}")
     session.show(data, columns=("id", "kind", "principal", "tool", "message", "arguments"))
 
 
@@ -289,7 +271,7 @@ async def settle_in(
     if is_done is None:
         raise UsageError("Say whether it took effect: --done or --not-done.")
     ledger = crib.store.ledger
-    entry, by = await ledger.find_id(id), by or _user()
+    entry, by = await ledger.find_id(id), by or os_user()
     if entry is None or not await settle(ledger, entry, is_done=is_done, by=by, recorders=crib.recorders):
         raise ToolcribError(unknown.format(one_line(id)[:100]))
     if entry.run_at is not None:
@@ -298,14 +280,6 @@ async def settle_in(
         outcome = "Done: that is the result" if is_done else "Not done: it runs"
         text = f"{outcome} when '{entry.principal}' calls '{entry.tool}' again with the same key."
     session.show({**entry.to_dict(), "done": is_done, "settled_by": by}, text=text)
-
-
-def _user() -> str:
-    """Return the name of the user of this process, as in the log."""
-    try:
-        return getuser()
-    except (KeyError, OSError, ImportError):  # as in a container without a name for its user
-        return "local"
 
 
 @command(calls, "follow", takes=TAKES)

@@ -41,6 +41,7 @@ from .sources import load_listed, log_fetches
 from .terminal import UsageError, counted, log_to_stderr, no_such, one_line
 
 if TYPE_CHECKING:
+    from ..auth import CredentialBroker
     from ..store import Store
 
 MIN_DESCRIPTION_CHARS, MAX_DESCRIPTION_CHARS = 15, 1024
@@ -193,7 +194,6 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
         return
     try:
         from ..auth import Client, CredentialBroker, load_catalogue
-        from ..auth.catalogue import CLIENT_KEYS
 
         file = settings.path(settings.values.providers)
         catalogue = load_catalogue(None if file is None else Path(file))
@@ -214,18 +214,21 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
             message = f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them."
             yield _at(settings, "problem", message, "auth", name)
             continue
-        entry = catalogue.get(name)
-        yield from _wrong_keys(settings, name, (*CLIENT_KEYS, *(entry.settings if entry else ())))
-        if entry and (missing := broker.missing(name)):
-            yield _at(settings, "problem", f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
-        if entry is None or (entry.oauth2 is not None and entry.oauth2.grant == "authorization_code"):
-            yield _at(settings, "note", broker.to_register(name).strip(), "auth", name)
+        yield from _of_client(settings, name, broker)
 
 
-def _wrong_keys(settings: Settings, name: str, keys: Sequence[str]) -> Iterator[Finding]:
+def _of_client(settings: Settings, name: str, broker: "CredentialBroker") -> Iterator[Finding]:
+    from ..auth.catalogue import CLIENT_KEYS
+
+    entry = broker.providers.get(name)
+    keys = (*CLIENT_KEYS, *(entry.settings if entry else ()))
     for key in (key for key in settings.values.auth[name] if key not in keys):
         message = f"{no_such('There is no key', key, keys, f' in [auth.{name}]')} It takes: {', '.join(keys)}."
         yield _at(settings, "problem", message, "auth", name, key)
+    if entry and (missing := broker.missing(name)):
+        yield _at(settings, "problem", f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
+    if entry is None or (entry.oauth2 is not None and entry.oauth2.grant == "authorization_code"):
+        yield _at(settings, "note", broker.to_register(name).strip(), "auth", name)
 
 
 def _weak_settings(settings: Settings, listings: Sequence[LoadedSource]) -> Iterator[Finding]:
@@ -254,10 +257,11 @@ def _idle_tables(settings: Settings, specs: Sequence[ToolSpec], *, is_complete: 
         "deadline": [any(map(globs.fullmatch, names)) for globs in deadlines],
     }
     for key, effects in tables.items():
-        for number in (at for at, has_effect in enumerate(effects) if not has_effect and (key, at) not in unknown):
-            title = f"rule ({rules[number].do})" if key == "rule" else key
-            reason = " that can be repeated (idempotent or read_only)" if key == "retry" else ""
-            yield _at(settings, "warning", f"This {title} matches no tool{reason}.", key, number)
+        reason = " that can be repeated (idempotent or read_only)" if key == "retry" else ""
+        for number, has_effect in enumerate(effects):
+            if not has_effect and (key, number) not in unknown:
+                title = f"rule ({rules[number].do})" if key == "rule" else key
+                yield _at(settings, "warning", f"This {title} matches no tool{reason}.", key, number)
 
 
 def _plain_secrets(settings: Settings, value: Any, keys: tuple[str | int, ...]) -> Iterator[Finding]:

@@ -42,16 +42,7 @@ def init(session: Session) -> None:
             with file.open("xb") as target:
                 target.write(template.read_bytes())
             written.append(file.name)
-        if not _STORE.exists():
-            _STORE.mkdir(mode=0o700)
-            (_STORE / ".gitignore").write_text("*\n")
-            written.append(_IGNORED)
-        ignore = Path(".gitignore")
-        text = ignore.read_text("utf-8") if ignore.exists() else ""
-        if _IGNORED.strip("/") not in [line.strip().strip("/") for line in text.splitlines()]:
-            with ignore.open("a", encoding="utf-8") as lines:
-                lines.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{_IGNORED}\n")
-            written.append(".gitignore")
+        written += _make_store()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else ".gitignore is not UTF-8 text"
         raise ToolcribError(f"The project cannot be written here: {reason}. Written: {', '.join(written)}.") from None
@@ -64,6 +55,22 @@ def init(session: Session) -> None:
         f"\nCall a tool: {call}\nServe it while you write it: toolcrib dev\n"
         "Give it to Claude: toolcrib install claude-code"
     )
+
+
+def _make_store() -> list[str]:
+    """Make the folder of the store, and have Git ignore it. Returns what was written."""
+    written: list[str] = []
+    if not _STORE.exists():
+        _STORE.mkdir(mode=0o700)
+        (_STORE / ".gitignore").write_text("*\n")
+        written.append(_IGNORED)
+    ignore = Path(".gitignore")
+    text = ignore.read_text("utf-8") if ignore.exists() else ""
+    if _IGNORED.strip("/") not in [line.strip().strip("/") for line in text.splitlines()]:
+        with ignore.open("a", encoding="utf-8") as lines:
+            lines.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{_IGNORED}\n")
+        written.append(".gitignore")
+    return written
 
 
 @command(app, "new", example="toolcrib new count_words --kind wasm", takes="")

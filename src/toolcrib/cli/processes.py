@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import SetupError
-from .interrupts import Interrupts
+from .interrupts import DEFAULT_GRACE_S, Interrupts
 
 _RESTART_INTERVAL_S = 1.0
-_END_TIMEOUT_S = 2.0
-"""How much longer the first process waits than the others have."""
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre")
 """Kinds of file systems that several machines share."""
 
@@ -41,7 +39,7 @@ def fork(count: int, interrupts: Interrupts, report: Callable[[str], None]) -> P
     """Return in each of *count* processes. In this one, which starts them again, raise Interrupted or SystemExit."""
     running: dict[int, int] = {}  # the number of each, by its process id; in a fork, none
     flag, (reader, writer) = mmap.mmap(-1, 1), os.pipe()
-    interrupts.grace_s += _END_TIMEOUT_S
+    interrupts.grace_s += DEFAULT_GRACE_S  # the first process waits longer than the others have
     gc.freeze()  # what is loaded stays in the memory that they share
 
     def start(number: int) -> bool:
@@ -50,7 +48,7 @@ def fork(count: int, interrupts: Interrupts, report: Callable[[str], None]) -> P
             running[pid] = number
             return False
         running.clear()
-        interrupts.grace_s -= _END_TIMEOUT_S
+        interrupts.grace_s -= DEFAULT_GRACE_S
         os.close(writer)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the first process passes it on
         interrupts.messages[signal.SIGTERM] = f"Worker {number} stops."

@@ -184,7 +184,7 @@ async def answer_as_operator(crib: "Crib", report: Callable[[str], None], *, ask
 
     They answer as the user of the operating system, who is not one of the callers.
     """
-    queue, operator = asyncio.Queue[Pending](MAX_QUESTIONS), Caller(_os_user())
+    queue, operator = asyncio.Queue[Pending](MAX_QUESTIONS), Caller(os_user())
     prompter = Prompter()
 
     def opened(pending: Pending) -> None:
@@ -210,10 +210,11 @@ def outcome_of(answer: Answer, pending: Pending) -> str:
     return f"{outcome} '{one_line(pending.principal)}' calls '{one_line(pending.tool)}' again."
 
 
-def _os_user() -> str:
+def os_user() -> str:
+    """Return the name of the user of this process."""
     try:
         return getuser()
-    except (OSError, KeyError):  # of a number without a name, as in containers
+    except (OSError, KeyError, ImportError):  # of a number without a name, as in containers
         return "operator"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import LoadError, ToolcribError
 from ..tools import load
 from ..workbench import Crib, Workbench
-from ..workbench.lifespan import name_of
+from ..workbench.lifespan import START_TIMEOUT_S, name_of
 from ..workbench.views import known_names, only_named, prefixes_of
 from .arguments import SOURCE_FORMS
 from .terminal import LogFormatter, UsageError, echo, no_such
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..workbench.config import LoadedSource
     from ..workbench.settings import NamedSource, Settings
 
-CONNECT_TIMEOUT_S = 60.0
 SAY_AFTER_S = 2.0
 """How long a server may take to start before a person is told what is waited for."""
 
@@ -59,13 +58,11 @@ class Opened:
     async def started(self) -> AsyncGenerator[Workbench]:
         """Start the workbench, and wait for its servers as long as the first start by `npx -y` may take."""
         lifespan = self.bench.crib.lifespan
-        lifespan.patience_s = CONNECT_TIMEOUT_S
+        lifespan.patience_s = START_TIMEOUT_S
 
         def say() -> None:
             if names := ", ".join(map(name_of, lifespan.unlisted())):
-                echo(
-                    self.bench.redacted(f"Waiting for {names} to start, for at most {CONNECT_TIMEOUT_S:g} seconds ...")
-                )
+                echo(self.bench.redacted(f"Waiting for {names} to start, for at most {START_TIMEOUT_S:g} seconds ..."))
 
         timer = asyncio.get_running_loop().call_later(SAY_AFTER_S, say)
         try:
@@ -107,10 +104,10 @@ def load_listed(source: Any, *, connects: bool = True) -> "Loaded":
 
     async def connect() -> None:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 await server.start()
         except TimeoutError:
-            raise LoadError(f"It did not answer within {CONNECT_TIMEOUT_S:g} seconds.") from None
+            raise LoadError(f"It did not answer within {START_TIMEOUT_S:g} seconds.") from None
         listing.tools, listing.problems = list(server.tools()), list(server.problems)
         await server.stop()
 

@@ -45,7 +45,6 @@ from ..core.protocols import (
 from .digest import call_digest, canonical, definition_digest, key_digest, promise_digest, text_digest
 from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
-from .grants import is_grant_of, require_grants_room
 from .handle import (
     HANDLE_PREFIX,
     MIN_RESULT_CHARS,
@@ -73,7 +72,7 @@ from .loops import (
 )
 from .redaction import redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
-from .shares import Shares, room_for, share
+from .shares import Shares, is_grant_of, require_grants_room, room_for, share
 from .threads import UNNAMED_THREAD, ThreadStore, fact_of_call, life_s
 
 __all__ = [

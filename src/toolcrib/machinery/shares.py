@@ -8,8 +8,13 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+from ..core import AnswerError, Grant
+
 K = TypeVar("K")
 V = TypeVar("V")
+
+MAX_GRANTS = 1000
+"""How many grants a principal has at a time."""
 
 
 class Shares(Generic[K, V]):
@@ -110,3 +115,14 @@ def room_for(
 def share(limit: int, others: int) -> int:
     """Return how much of *limit* a principal may hold, of which the *others* hold so much: half of the rest."""
     return (limit - others + 1) // 2
+
+
+def require_grants_room(count: int) -> None:
+    """Raise AnswerError where a principal with *count* grants gets no more."""
+    if count >= MAX_GRANTS:
+        raise AnswerError("This caller has too many grants. Revoke some, or approve this call alone.", "invalid")
+
+
+def is_grant_of(grant: Grant, principal: str | None) -> bool:
+    """Return whether *principal* has *grant*, or has given it; None is everybody."""
+    return principal in (None, grant.principal, grant.given_by)

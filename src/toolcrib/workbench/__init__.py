@@ -18,8 +18,7 @@ from .views import View, filtered, joined, labelled, prefixed, renamed
 from .workbench import Crib, Workbench
 
 if TYPE_CHECKING:
-    from .roles import Right, Role
-    from .rules import AtMost, Rule, Rules, rules_from_data
+    from .rules import AtMost, Right, Role, Rule, Rules, rules_from_data
 
 __all__ = [
     "Ask",
@@ -75,8 +74,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "AtMost": ".rules",
-        "Right": ".roles",
-        "Role": ".roles",
+        "Right": ".rules",
+        "Role": ".rules",
         "Rule": ".rules",
         "Rules": ".rules",
         "rules_from_data": ".rules",

@@ -157,15 +157,11 @@ def _load(
         # A source that changes stays itself; of any other the tools are enough.
         offer: Any = content.source
         is_listed_at_start = getattr(offer, "listed_at_start", False)
-        if offer is not None:
-            offer.required = named.required and (named.place is not None or not is_listed_at_start)
-            if named.only:
-                offer.only = named.only
-            if named.server and isinstance(target := getattr(offer, "target", None), Target):
-                offer.target = replace(target, **named.server)
         if offer is None:
             offer, repeats = _firsts(content.tools, {}, named)
             problems += repeats
+        else:
+            _set_options(offer, named, is_listed_at_start=is_listed_at_start)
         hold = None if lock is None else lock.hold(named.source)
         offer, changes = accepted(offer, content, hold, named.shown)
         problems += map(str, changes)
@@ -180,6 +176,15 @@ def _load(
     return LoadedSource(
         named, source, tuple(own_tools), tuple(map(settings.redact, [*problems, *conflicts])), is_listed_at_start
     )
+
+
+def _set_options(source: Any, named: NamedSource, *, is_listed_at_start: bool) -> None:
+    """Set what the settings say of a source that changes."""
+    source.required = named.required and (named.place is not None or not is_listed_at_start)
+    if named.only:
+        source.only = named.only
+    if named.server and isinstance(target := getattr(source, "target", None), Target):
+        source.target = replace(target, **named.server)
 
 
 def with_deadlines(source: Any, settings: Settings) -> Any:

@@ -51,9 +51,8 @@ NESTED_TURN_WAIT_S = 30.0
 """The longest that a nested call of a serial tool waits for other processes, where it has no deadline."""
 
 _RATE = re.compile(r"([0-9]{1,9}) ?/ ?([0-9]{0,9}) ?(s|min|h)")
-_BUDGET = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ([a-z][a-z0-9_]{0,31}) ?/ ?([0-9]{0,9}) ?(s|min|h|d)")
+_BUDGET = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ([a-z][a-z0-9_]{0,31}) ?/ ?([0-9]{0,5}) ?(s|min|h|d)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-_MAX_BUDGET_S = 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,26 +221,31 @@ class Limiter:
         rows: list[dict[str, Any]] = []
         for number, limit in enumerate(self.limits):
             shares = {_share(limit, spec, caller) for spec in specs if limit.budget is not None and limit.counts(spec)}
-            if limit.budget is None or not shares:
-                continue
-            size, unit, window = _budget(limit.budget)
-            is_known, of_all = limit.per != "workbench", stored if _is_shared(limit, stored) else None
-            names: Any = {limit.budget_name(share) if of_all else (number, share): share for share in shares}
-            spent: Any = await (of_all or self._shared).spent(names) if is_known else {}
-            name = max(names, key=lambda name: spent.get(name, 0))
-            row: dict[str, Any] = {
-                "id": str(number),
-                "tools": [limit.tools] if isinstance(limit.tools, str) else list(limit.tools),
-                "per": limit.per,
-                "budget": limit.budget,
-                "unit": unit,
-                "size": size,
-                "left": round(size * (1 - spent.get(name, 0) / window), 6) if is_known else None,
-                "of": names[name] if spent else None,
-                "shared": of_all is not None,
-            }
-            rows.append(row)
+            if shares:
+                rows.append(
+                    await self._budget_row(number, limit, shares, stored if _is_shared(limit, stored) else None)
+                )
         return rows
+
+    async def _budget_row(
+        self, number: int, limit: Limit, shares: set[str | None], of_all: "SharedLimits | None"
+    ) -> dict[str, Any]:
+        size, unit, window = _budget(limit.budget or "")
+        is_known = limit.per != "workbench"
+        names: Any = {limit.budget_name(share) if of_all else (number, share): share for share in shares}
+        spent: Any = await (of_all or self._shared).spent(names) if is_known else {}
+        name = max(names, key=lambda name: spent.get(name, 0))
+        return {
+            "id": str(number),
+            "tools": [limit.tools] if isinstance(limit.tools, str) else list(limit.tools),
+            "per": limit.per,
+            "budget": limit.budget,
+            "unit": unit,
+            "size": size,
+            "left": round(size * (1 - spent.get(name, 0) / window), 6) if is_known else None,
+            "of": names[name] if spent else None,
+            "shared": of_all is not None,
+        }
 
     def __len__(self) -> int:
         return len(self._shared)
@@ -563,9 +567,9 @@ def _budget(budget: str) -> tuple[float, str, int]:
     """Return how much, of which unit, and in how many microseconds that is refilled."""
     match = _BUDGET.fullmatch(budget)
     amount, seconds = (float(match[1]), int(match[3] or 1) * _SECONDS[match[4]]) if match else (0.0, 0)
-    if match is None or not amount or not 0 < seconds <= _MAX_BUDGET_S:
+    if match is None or not amount or not seconds:
         raise SetupError(
-            "'budget' of a limit is an amount of a unit per time of up to 366 days, as in '1000 calls/d', "
+            "'budget' of a limit is an amount of a unit per time, as in '1000 calls/d', "
             "'60 seconds/h' or '20000 tokens/30d'."
         )
     from ..schema import closest_match, did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from ..core import Answer, Grant, Pending, PendingKind, SetupError, ToolError
+from ..core import Answer, Grant, Pending, PendingKind, ToolError
 from ..machinery import (
     Shares,
     StoredPending,
@@ -33,8 +33,6 @@ class MemoryPendings:
     """
 
     def __init__(self, *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024) -> None:
-        if min(size, per_principal, size_bytes) < 1:
-            raise SetupError("The bounds of MemoryPendings are numbers of at least 1.")
         self._size = size
         self._per_principal = per_principal
         self._size_bytes = size_bytes
@@ -110,9 +108,6 @@ class MemoryPendings:
             later = {*ids[ids.index(after) + 1 :]} if after in self._stored else {*ids}
             pendings = [entry.pending for entry in self._current("open") if entry.pending.id in later]
         return [(one.id, one) for one in pendings if principal in (None, one.principal)][:limit]
-
-    def __repr__(self) -> str:
-        return f"<MemoryPendings: {len(self._stored)}>"
 
     # With the lock held
 
@@ -193,9 +188,6 @@ class MemoryGrants:
             numbers = [number for number, grant in self._stored.items() if grant.id == id and is_grant_of(grant, of)]
             return self._stored.pop(numbers[0]) if numbers else None
 
-    def __repr__(self) -> str:
-        return f"<MemoryGrants: {len(self._stored)}>"
-
     def _current(self, now: datetime) -> dict[int, Grant]:
         """Return those that have not expired. What has, stays so when the clock steps back."""
         self._now = now = max(now, self._now)
@@ -219,10 +211,6 @@ class MemoryResults:
         max_total_bytes: int = 1024 * 1024 * 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if max_bytes < 1 or max_count < 1 or max_total_bytes < 1 or not max_age_s > 0:
-            raise SetupError(
-                "The bounds of MemoryResults, max_bytes, max_count, max_age_s and max_total_bytes, are above 0."
-            )
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._max_age_s = max_age_s
@@ -264,9 +252,6 @@ class MemoryResults:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def __repr__(self) -> str:
-        return f"<MemoryResults: {len(self)} results, {self._entries.size} bytes>"
 
     def _drop_expired(self) -> None:
         now = self._clock()

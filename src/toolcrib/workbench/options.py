@@ -238,16 +238,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     for name, (kind, expected) in _LISTS.items():
         if not isinstance(values[name], Limiter):
             values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
-    store: Any = values["store"]
-    recorder: Any = values["recorder"]
-    if not (isinstance(store, str | Path | None) or (hasattr(store, "pendings") and hasattr(store, "results"))):
-        raise SetupError(
-            f"{of}: 'store' is a path, a URL, a Store, or Stores(pendings=..., results=...), "
-            f"not {type(store).__name__}."
-        )
-    if recorder is not None:
-        is_one = hasattr(recorder, "finished") or not isinstance(recorder, Iterable)
-        values["recorder"] = _recorders((recorder,) if is_one else tuple(recorder), of)
+    _require_store(values["store"], of)
+    values["recorder"] = _recorders(values["recorder"], of)
     for name, least in (("task_concurrency", 0), ("tasks_per_principal", 1)):
         if (number := values[name]) is not DEFAULTS[name] and not (isinstance(number, int) and number >= least):  # type: ignore[literal-required]
             raise SetupError(f"{of}: '{name}' is a number from {least}, not {number!r:.60}.")
@@ -276,7 +268,19 @@ def _listed(value: Any, kind: Any, expected: str) -> tuple[Any, ...]:
     return items
 
 
-def _recorders(recorders: tuple[Any, ...], of: str) -> tuple[Recorder, ...]:
+def _require_store(store: Any, of: str) -> None:
+    if not (isinstance(store, str | Path | None) or (hasattr(store, "pendings") and hasattr(store, "results"))):
+        raise SetupError(
+            f"{of}: 'store' is a path, a URL, a Store, or Stores(pendings=..., results=...), "
+            f"not {type(store).__name__}."
+        )
+
+
+def _recorders(recorder: Any, of: str) -> tuple[Recorder, ...] | None:
+    if recorder is None:
+        return None
+    is_one = hasattr(recorder, "finished") or not isinstance(recorder, Iterable)
+    recorders: tuple[Any, ...] = (recorder,) if is_one else tuple(recorder)
     if wrong := [recorder for recorder in recorders if not hasattr(recorder, "finished")]:
         raise SetupError(
             f"{of}: 'recorder' is a recorder or a list of them, not {type(wrong[0]).__name__}. A recorder inherits "

@@ -188,10 +188,11 @@ class ResourceList(_Listeners):
         if not urlsplit(uri).scheme:
             raise DefinitionError(f"'{uri[:200]}' is not the URI of a resource: it has no scheme, as in notes://today.")
         function = None if isinstance(read, str | bytes) else _Function(read, f"The resource '{uri}'")
-        if set(template.names) != set(() if function is None else function.names):
+        names = [] if function is None else function.names
+        if {*template.names} != {*names}:
             raise DefinitionError(
                 f"The resource '{uri}' takes {', '.join(template.names) or 'nothing'}, and its function "
-                f"{', '.join(() if function is None else function.names) or 'nothing'}. Let them have the same names."
+                f"{', '.join(names) or 'nothing'}. Let them have the same names."
             )
         if uri in self._registered:
             raise NameConflictError(f"There are two resources at '{uri}'. Give one of them another URI.")
@@ -277,14 +278,7 @@ class PromptList(_Listeners):
         if name not in self._registered:
             return None
         prompt, function = self._registered[name]
-        parameter_names = [argument.name for argument in prompt.arguments]
-        required = [argument.name for argument in prompt.arguments if argument.required]
-        missing = [name for name in required if name not in arguments]
-        unknown = [name for name in arguments if name not in parameter_names]
-        if missing or unknown:
-            wrong = f"'{missing[0]}' is missing" if missing else f"there is no argument '{unknown[0][:100]}'"
-            takes = ", ".join(parameter_names) or "nothing"
-            raise ToolError(f"Prompt '{name}': {wrong}. It takes: {takes}.", "invalid_arguments")
+        _require_arguments(prompt, arguments)
         value = await function(arguments, caller)
         return [_message(message) for message in (value if isinstance(value, list | tuple) else [value])]
 
@@ -333,6 +327,16 @@ class _Function:
         if self._signature.is_async:
             return await self._function(**values)
         return await in_thread(lambda: self._function(**values))
+
+
+def _require_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
+    names = [argument.name for argument in prompt.arguments]
+    missing = [argument.name for argument in prompt.arguments if argument.required and argument.name not in arguments]
+    unknown = [name for name in arguments if name not in names]
+    if missing or unknown:
+        wrong = f"'{missing[0]}' is missing" if missing else f"there is no argument '{unknown[0][:100]}'"
+        message = f"Prompt '{prompt.name}': {wrong}. It takes: {', '.join(names) or 'nothing'}."
+        raise ToolError(message, "invalid_arguments")
 
 
 def _message(value: Any) -> PromptMessage:

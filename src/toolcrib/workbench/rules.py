@@ -169,12 +169,10 @@ class Rule:
         rule.
         """
         return (
-            any(glob == "*" or is_like(glob, name) for glob in _globs(self.principals) for name in caller_names(caller))
-            and (
-                not self.groups or any(is_like(glob, group) for glob in _globs(self.groups) for group in caller.groups)
-            )
+            _is_any(self.principals, caller_names(caller))
+            and (not self.groups or _is_any(self.groups, caller.groups))
             and all(
-                any(name == claim and is_like(glob, value) for glob in _globs(globs) for claim, value in caller.claims)
+                _is_any(globs, [value for claim, value in caller.claims if claim == name])
                 for name, globs in self.claims.items()
             )
         )
@@ -231,14 +229,16 @@ class Rule:
         specs = () if self.optional else tuple(specs)
         if not specs:
             return None
-        globs = [glob for glob in _globs(self.tools) if self.do != "allow" or not _WILD.search(glob)]
-        unknown = unknown_name(globs, (*(spec.name for spec in specs), *READERS, *FINDERS), self._names)
-        unknown = unknown or unknown_name(_globs(self.tags), (tag for spec in specs for tag in spec.tags), str.__eq__)
-        labels = (label for spec in specs for label in spec.labels)
-        unknown = unknown or unknown_name(_globs(self.seen), labels, str.__eq__)
-        unknown = unknown or unknown_name(
-            [glob for glob in _globs(self.after) if not _WILD.search(glob)], (spec.name for spec in specs), self._names
+        globs = _literal(self.tools) if self.do == "allow" else _globs(self.tools)
+        tools = [spec.name for spec in specs]
+        # For each kind of name: those of the rule, those that there are, and what matches.
+        kinds: Sequence[tuple[Iterable[str], Iterable[str], Callable[[str, str], bool]]] = (
+            (globs, (*tools, *READERS, *FINDERS), self._names),
+            (_globs(self.tags), (tag for spec in specs for tag in spec.tags), str.__eq__),
+            (_globs(self.seen), (label for spec in specs for label in spec.labels), str.__eq__),
+            (_literal(self.after), tools, self._names),
         )
+        unknown = next(filter(None, (unknown_name(*names) for names in kinds)), None)
         return unknown and f"({self.do}) {unknown}"
 
     def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
@@ -251,7 +251,7 @@ class Rule:
         # For example {"pay": _Mismatch("'pay' takes nothing at '/amont'. ...", is_judged=True)}
         mismatches = {spec.name: mismatch for spec in about if (mismatch := self._mismatch(spec)) is not None}
         is_for_some = len(mismatches) < len(about)
-        names = [glob for glob in _globs(self.tools) if not _WILD.search(glob)]
+        names = _literal(self.tools)
         return {
             name: mismatch.reason
             for name, mismatch in mismatches.items()
@@ -308,6 +308,7 @@ class Rules:
             raise SetupError(
                 f"'default' of Rules is one of {', '.join(get_args(Do))}, not '{display_name(str(default))}'."
             )
+        self.default: Do = default
         self._default = Decision(default, "default")
         self._decisions = tuple(
             (rule, _decision_of(rule, rule.name or f"rule {number}")) for number, rule in enumerate(self._rules, 1)
@@ -389,7 +390,7 @@ class Rules:
     def all_optional(self) -> "Rules":
         """Return the same rules for some of their tools: what they name may be missing."""
         rules = [replace(rule, optional=True) for rule in self._rules]
-        return Rules(rules, default=self._default.do, mark_untrusted=self.mark_untrusted)
+        return Rules(rules, default=self.default, mark_untrusted=self.mark_untrusted)
 
     def named(self) -> Iterator[tuple[str, Rule]]:
         """Return the rules, each with the name under which its decision is recorded."""
@@ -403,6 +404,37 @@ class Rules:
 
     def __repr__(self) -> str:
         return f"<Rules: {len(self)}, else {self._default.do}>"
+
+
+Right = Literal["calls:all", "keys", "sources", "tasks"]
+"""What members of a role may see or change beyond what is their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What its members may, beside what everybody may. Raises SetupError for a role without members."""
+
+    may: Annotated[
+        Sequence[Right],
+        Doc(
+            "'calls:all': see the calls of everybody. 'tasks': see, cancel and settle the tasks of everybody. 'keys': "
+            "make and revoke keys. 'sources': accept what has changed in a source."
+        ),
+    ]
+    groups: Annotated[Names, Doc("Globs of groups, one or several.")] = ()
+    principals: Annotated[Names, Doc("Globs of the names of callers, one or several.")] = ()
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if not self.groups and not self.principals:
+            raise SetupError("A role is of 'groups', 'principals', or both.")
+
+    def gives(self, caller: Caller, right: Right) -> bool:
+        """Return whether *caller* has *right* by this role."""
+        members: Approvers = {"groups": self.groups} if self.groups else {}
+        if self.principals:
+            members = {**members, "principals": self.principals}
+        return right in self.may and is_approver(caller, members)
 
 
 def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any], *, of_every: bool) -> bool:
@@ -484,6 +516,15 @@ def _globs(globs: str | Sequence[str] | None) -> Sequence[str]:
     return () if globs is None else (globs,) if isinstance(globs, str) else globs
 
 
+def _is_any(globs: str | Sequence[str], names: Iterable[str]) -> bool:
+    return any(glob == "*" or is_like(glob, name) for name in names for glob in _globs(globs))
+
+
+def _literal(globs: str | Sequence[str] | None) -> Sequence[str]:
+    """Return those of *globs* that are names in full."""
+    return [glob for glob in _globs(globs) if not _WILD.search(glob)]
+
+
 def _tests(condition: Any) -> Mapping[str, Any]:
     """Return *condition* as operators with what they compare with."""
     if isinstance(condition, Mapping):
@@ -506,7 +547,7 @@ def _nearest(spec: ToolSpec, pointer: str) -> str:
     return "" if any(name in names for name in names_of(first, spec)) else did_you_mean(closest_match(first, names))
 
 
-class GuardedRules:
+class GuardedRules(Rules):
     """The policy *rules* over tools that come and go: what a rule can never match is denied, and as long as a rule
     names nothing, so are the tools that came after the start: one of them may be what it is about.
 
@@ -516,7 +557,7 @@ class GuardedRules:
     def __init__(
         self, rules: Rules, specs: Callable[[], Sequence[ToolSpec]], doors: Callable[[], Iterable[str]]
     ) -> None:
-        self._rules = rules
+        super().__init__(rules, default=rules.default, mark_untrusted=rules.mark_untrusted)
         self._specs = specs
         self._doors = doors
         self._decided: frozenset[tuple[str, frozenset[str]]] = frozenset()  # names and tags
@@ -528,7 +569,7 @@ class GuardedRules:
     def unknown(self) -> dict[str, str]:
         """Return the problem of each rule that names nothing, by its label."""
         if (specs := self._specs()) is not self._known:
-            sentences = {label: rule.unknown(specs) for label, rule in self._rules.named()}
+            sentences = {label: rule.unknown(specs) for label, rule in self.named()}
             self._unknown = {label: f"{label} {sentence}" for label, sentence in sentences.items() if sentence}
             self._known = specs
         return self._unknown
@@ -550,17 +591,13 @@ class GuardedRules:
         else:
             self._decided |= {(spec.name, spec.tags) for spec in present}
         problems: list[str] = []
-        for label, rule in self._rules.named():
+        for label, rule in self.named():
             if mismatches := rule.mismatches(specs.values()):
                 problems.append(f"{label} {rule.problem(mismatches)}")
                 denial = Decision("deny", label, "a rule about it can never match.")
                 denials = dict.fromkeys(mismatches, denial) | denials
         self._denials, self._checked = denials, specs
         return problems
-
-    @property
-    def remembers(self) -> bool:
-        return self._rules.remembers
 
     def __call__(
         self,
@@ -569,23 +606,11 @@ class GuardedRules:
         caller: Caller,
         facts: Collection[str] | None = None,
     ) -> Decision:
-        return self._denial(spec) or self._rules(spec, arguments, caller, facts)
-
-    def asked(self, spec: ToolSpec, caller: Caller) -> frozenset[str]:
-        return self._rules.asked(spec, caller)
-
-    def meets(self, where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any]) -> bool:
-        return self._rules.meets(where, spec, arguments)
-
-    def grantable(self, name: str, globs: Names, where: Mapping[str, Any], specs: Iterable[ToolSpec]) -> list[ToolSpec]:
-        return self._rules.grantable(name, globs, where, specs)
-
-    def facts_of_success(self, spec: ToolSpec) -> frozenset[str]:
-        return self._rules.facts_of_success(spec)
+        return self._denial(spec) or super().__call__(spec, arguments, caller, facts)
 
     def hides(self, spec: ToolSpec, caller: Caller) -> bool:
         """Return whether every call of this tool by *caller* is denied, whatever its arguments are."""
-        return self._denial(spec) is not None or self._rules.hides(spec, caller)
+        return self._denial(spec) is not None or super().hides(spec, caller)
 
     def _denial(self, spec: ToolSpec) -> Decision | None:
         if spec.kind != "tool":
@@ -948,7 +973,7 @@ def unknown_name(
 
 def unknown_of_limit(limit: Limit, names: Iterable[str]) -> str | None:
     """Return the sentence about a tool that *limit* names in full, and that is none of *names*."""
-    globs = [] if limit.optional else [glob for glob in _globs(limit.tools) if not _WILD.search(glob)]
+    globs = [] if limit.optional else _literal(limit.tools)
     return unknown_name(globs, names, partial(is_like, tool=True))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from inspect import isawaitable
+from pathlib import Path
 from typing import Annotated, Any
 
 from ..core import Result, SetupError, Tool, ToolSpec
@@ -64,87 +65,7 @@ _STOP = frozenset(
         "them then there these this to up us use used via want was we were when will with would you your"
     )
 )
-_SYNONYMS = """
-get show fetch view retrieve display see look lookup tell inspect detail info know describe open peek examine print
-seen, list all every enumerate which who what everything everyone everybody browse overview existing available
-explore, search find look query lookup hunt matching discover locate keyword, check verify validate whether test
-confirm already ensure true, download export fetch archive zip dump save grab backup read content body, compare diff
-difference between versus;
-create add new make open register generat insert start write publish post raise put build set setup launch provision
-define found compose spin draw introduce establish record log mint onboard mirror made built wrote written, delete
-remove drop erase destroy down shred purge clear withdraw take revoke unset kick wipe cancel discard off rid trash
-eliminate throw strip uninstall scrap detach unlink disconnect unassign retract leave quit nuke ditch yank boot tear
-unpublish unshare offboard kill, update edit change modify set rename alter adjust fix correct replace close move
-configure mark rotate renew reset switch tweak rewrite bump raise lower increase decrease reopen reschedule extend
-turn convert customize overwrite archive swap flip toggle finish complete done, enable activate allow turn permit let
-switch require toggle unsuspend unpause resume, disable deactivate off turn suspend pause switch forbid prevent toggle
-silence, cancel stop end abort halt terminate kill shut interrupt off, start run launch trigger begin dispatch execute
-invoke boot wake resume, retry rerun resend redeliver restart repeat again redo rerequest, send post deliver message
-notify mail forward sent, upload attach import push submit load send ingest, copy duplicate clone fork replicate,
-restore undelete recover back rollback revert undo unarchive, reply answer respond response, approve accept confirm
-review agree lgtm sign ok okay, reject decline deny dismiss refuse turn, assign grant hand transfer delegate allocate
-share given gave, invite ask enroll, hide mute unsubscribe minimize hidden, star bookmark favorite favourite like love
-heart stargazer fan, merge land combine join, block ban blacklist, follow subscribe watch, unfollow unsubscribe
-unwatch mute ignore, protect forbid enforce guard safeguard, unblock unban, dismiss resolve close ignore, promote
-demote role, move transfer migrate relocate ownership, reorder reprioritize order sort rank priority, pin stick, unpin
-unstick, lock freeze, unlock unfreeze, install set add, fix autofix patch repair remedy solve, sync refresh update,
-refund return money;
-run queued rerun execution build ran, comment note remark message feedback annotation say discussion, user person
-people someone somebody account developer employee profile human colleague teammate coworker anyone staff fan friend
-who, member belong membership people part colleague employee staff, issue ticket bug problem task, job task work step,
-permission right access role privilege scope allowed perm, secret password credential token encrypted cred, key
-credential token, content file text, file document attachment asset binary blob, history log event activity timeline
-audit trail past happen feed news stream going, log output console stdout print, latest newest recent last current,
-setting preference configuration option, usage statistic metric count consumption number many much utilization
-analytics minute, billing cost spend budget price charge invoice payment pay paid expense spent, limit cap quota
-maximum restriction ceiling threshold lift throttle allowance, remaining left, notification inbox alert unread, alert
-warning finding alarm incident result, vulnerability security advisory vulnerable insecure cve ghsa hole flaw weakness
-vuln, workflow pipeline build ci automation action, runner machine server agent vm, website site page docs, hook
-webhook callback notify, parent upstream above epic, child children sub nested beneath subteam subtask, picture image
-photo img avatar, email mail mailbox, snippet gist paste, artifact output, version release tag, summary overview
-report total, status state progress condition outcome, self my me mine authenticated current own myself whoami, pull
-pr, repository repo codebase project, organization org company organisation firm, configuration config, environment
-env stage production prod, database db, directory dir folder path, information info detail metadata, detail attribute
-property, variable var, administrator admin owner manager maintainer, application app integration bot plugin addon
-extension, statistic stat, license licence legal mit, color colour, authentication authorization auth login signin
-sign logged, reaction emoji thumb emote, customer client, scan analysis analyze analyse static check quality inspect
-leak exposed detect, dependency library package module outdated dependabot dep, release ship publish changelog,
-traffic visitor view referrer clone, contributor author committer helper, collaborator contributor contractor outside
-external guest access, rule policy ruleset restriction, plan subscription seat licence paid, thread conversation
-discussion, commit sha revision changeset, branch reference ref tag head, code source content, tree directory folder,
-project board kanban backlog, item card row entry, due deadline milestone sprint, assignee responsible owner,
-classroom student homework course, zen quote wisdom, draft pending unpublished, agent worker, boilerplate template
-skeleton starter sample, archive tarball, webhook url endpoint callback, delivery payload delivered, endpoint route
-url, token pat, topic keyword category, blocked depend dependency dependent, html render format, codespace
-devcontainer cloud container dev workspace, visibility public private, squad team, group team collection, profile
-whoami bio, security leak exposed, week weekly, day daily, month monthly, hour hourly, year yearly annual annually,
-machine spec hardware cpu ram memory size, platform os operating system, storage space disk size, cache storage,
-container docker image, package container docker registry npm maven nuget image, compliance sbom materials inventory,
-old older previous earlier former prior revision version history outdated stale, popular top most trending best
-frequent, failed failure error broken unsuccessful, success successful pass succeed green, pending waiting outstanding
-open unanswered unaccepted, column section field list, field column attribute, value set content, attempt try, second
-another other else different, role manager, immutable unchangeable readonly, required mandatory must, exclusion
-exclude skip ignore except, exempt whitelist allowlist bypass exception, retention keep expire expiry retain kept,
-frequency rate, schedule later plan cron, deployment rollout ship production live target prod, gate approval
-protection, migration backup export import, head tip latest, copilot ai assistant, credit money balance, trash bin
-recycle deleted, review feedback opinion, reviewer approver, request ask demand nudge, suggestion propose
-recommendation, bulk multiple several many batch, reference link mention, autolink link shortcut, sso saml oidc openid
-identity, 2fa mfa factor otp, gpg pgp, ssh key, signature sign verified, attestation provenance, digest hash checksum
-sha, network vnet vpc subnet, ip address, private confidential personal secret internal hidden, public open visible
-everyone world, language programming, name title call, description text, label tag category classify, interaction
-comment engage, pattern regex regexp expression, quota remaining left rate, location place position line where, error
-problem invalid mistake, contact email person, social mastodon twitter linkedin link, feed rss atom, conduct behavior
-covenant, health community score, presence online offline, chat message talk msg, channel room conversation, meeting
-call conference, calendar schedule event, snapshot backup, droplet server machine vm, cluster kubernetes k8s, volume
-disk drive, domain dns hostname, certificate tls ssl https, firewall port, size plan price, region datacenter center,
-invoice bill receipt, coupon discount, promotion discount code, dispute chargeback, subscription recurring monthly
-membership, payout bank withdraw, product item goods catalogue catalog, price cost tariff, attach connect bind link
-wire, ping test reachable alive, actor user, markdown md, readme documentation, referral referrer source come, default
-standard main primary, automated automatic automatically auto, large big huge, instance occurrence, concurrency
-parallel, selected chosen specific certain particular, temporary short, asynchronous async background, registration
-register enroll, unstar unfavorite unlike, insight analytics, sarif static, context required, ownership owner,
-codeowner owner, rate throttle limit
-"""
+_SYNONYMS = Path(__file__).with_name("synonyms.txt")
 """Groups of words for one thing: first those of asking, then those of changing, then those of things.
 
 The term of a group is its first word after `?`, `!` or `=`, as in `!create`."""
@@ -416,7 +337,7 @@ def _purpose(forms: Sequence[str]) -> int:
 def _groups() -> Mapping[str, Sequence[str]]:
     """Return the groups of synonyms of each word that has some, as in `{"drop": ["!delet"]}`."""
     groups: dict[str, list[str]] = {}
-    for kind, part in zip("?!=", _SYNONYMS.split(";"), strict=True):
+    for kind, part in zip("?!=", _SYNONYMS.read_text("utf-8").split(";"), strict=True):
         for group in part.split(","):
             first, *others = words_in(group)
             for word in dict.fromkeys((first, *others)):

@@ -32,8 +32,7 @@ from ..tools.mcp.targets import shown_words
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
-from .roles import Role
-from .rules import Hint, Names, Rule, Rules, unknown_of_limit
+from .rules import Hint, Names, Role, Rule, Rules, unknown_of_limit
 from .views import filtered, labelled, only_named, prefixed, renamed
 
 NAME = "toolcrib.toml"
@@ -815,33 +814,37 @@ class _Reader:
 
     def _secret(self, found: re.Match[str], keys: Keys) -> str:
         kind, _, name = found["what"].partition(":")
-        secret = problem = ""
-        if not found["end"] or not (_NAME.fullmatch(name) if kind == "env" else kind == "file" and name):
-            problem = (
-                "the '${' in it does not begin a reference. Write '${env:NAME}' or '${file:PATH}'; '$${' stands for "
-                "'${' itself."
-            )
-        elif kind == "env":
-            secret = self._environ.get(name, "")
-            if not secret:
-                problem = f"the variable {name} is {'empty' if name in self._environ else 'not set'}."
-        else:
-            file = self._folder / Path(name).expanduser()
-            try:
-                secret = file.read_bytes().decode("utf-8-sig").rstrip("\r\n")
-                problem = "" if secret else f"the file {file} is empty."
-            except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-                problem = f"the file {file} cannot be read: {reason}."
-        if secret and len(secret) < MIN_SECRET_CHARS:
-            problem = (
-                f"what '${{{kind}:{name}}}' resolves to is too short to be redacted: it would be found in ordinary "
-                f"words. A secret has at least {MIN_SECRET_CHARS} characters. If it is not a secret, write it here."
-            )
-        if problem:
+        try:
+            if not found["end"] or not (_NAME.fullmatch(name) if kind == "env" else kind == "file" and name):
+                raise ValueError(
+                    "the '${' in it does not begin a reference. Write '${env:NAME}' or '${file:PATH}'; '$${' stands "
+                    "for '${' itself."
+                )
+            secret = self._variable(name) if kind == "env" else self._content(self._folder / Path(name).expanduser())
+            if len(secret) < MIN_SECRET_CHARS:
+                raise ValueError(
+                    f"what '${{{kind}:{name}}}' resolves to is too short to be redacted: it would be found in ordinary "
+                    f"words. A secret has at least {MIN_SECRET_CHARS} characters. If it is not a secret, write it here."
+                )
+        except ValueError as problem:
             self._add(keys, f"{display_path(keys)}: {problem}")
-        else:
-            self._secrets[secret] = None
+            return ""
+        self._secrets[secret] = None
+        return secret
+
+    def _variable(self, name: str) -> str:
+        if not (secret := self._environ.get(name, "")):
+            raise ValueError(f"the variable {name} is {'empty' if name in self._environ else 'not set'}.")
+        return secret
+
+    def _content(self, file: Path) -> str:
+        try:
+            secret = file.read_bytes().decode("utf-8-sig").rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ValueError(f"the file {file} cannot be read: {reason}.") from None
+        if not secret:
+            raise ValueError(f"the file {file} is empty.")
         return secret
 
     def _add(self, keys: Keys, message: str) -> None:
