@@ -1,4 +1,4 @@
-"""A process that makes calls: `call_worker.py JOB PATH`, with the call log in the store at PATH."""
+"""A process that makes calls: `call_worker.py JOB PATH [DURABLE]`, with the call log in the store at PATH."""
 
 import asyncio
 import os
@@ -8,9 +8,10 @@ from itertools import count
 from pathlib import Path
 
 from toolcrib import Call, Context, Crib, Workbench, tool
+from toolcrib.record import DatabaseCalls
 from toolcrib.store import Store
 
-_, job, where = sys.argv
+_, job, where, *durable = sys.argv
 path = Path(where)
 
 
@@ -41,7 +42,8 @@ async def caller(crib: Crib, name: str) -> None:
 async def main() -> None:
     match job:
         case "work":
-            async with Crib([work], store=path) as crib:
+            store = Store(path)
+            async with Crib([work], store=store, recorder=DatabaseCalls(store, durable=durable[0])) as crib:  # type: ignore[arg-type]
                 await crib.workbench().call(Call("work", id=f"{os.getpid()}-first"))
                 print("begun", flush=True)
                 await asyncio.gather(*(caller(crib, str(n)) for n in range(5)))

@@ -19,7 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import TextClause, create_engine, text
+from sqlalchemy import Connection, TextClause, create_engine, text
 
 from toolcrib import Approve, Call, Caller, Crib, SetupError, ToolError, Workbench, tool
 from toolcrib.core import CallRecord
@@ -209,6 +209,44 @@ async def test_the_start_is_committed_before_the_work_unless_it_is_read_only_or_
     writes = [("warm", "success")] + ([("write", "started")] if commit_start else [])
     assert during == [writes, [("warm", "success"), ("write", "success")]]
     store.close()
+
+
+_HOW_DURABLE = {
+    "sqlite": (
+        "CREATE TABLE seen (durable TEXT)",
+        """CREATE TRIGGER look AFTER INSERT ON toolcrib_calls
+        BEGIN INSERT INTO seen SELECT synchronous FROM pragma_synchronous; END""",
+    ),
+    "postgresql": (
+        "CREATE TABLE seen (durable TEXT)",
+        """CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO seen SELECT current_setting('synchronous_commit'); RETURN NULL; END $$""",
+        "CREATE TRIGGER look AFTER INSERT ON toolcrib_calls EXECUTE FUNCTION look()",
+    ),
+}
+
+
+async def test_a_log_that_is_durable_to_the_end_of_the_process_leaves_the_rest_of_the_store_as_it_is(
+    store: Store,
+) -> None:
+    logs = {durable: DatabaseCalls(store, durable=durable) for durable in ("normal", "full")}  # type: ignore[arg-type]
+
+    def prepare(connection: Connection) -> str:
+        for statement in _HOW_DURABLE[connection.dialect.name]:
+            connection.exec_driver_sql(statement)
+        return connection.dialect.name
+
+    values = {"sqlite": ["1", "2"], "postgresql": ["off", "on"]}[await store.transact(prepare)]
+    for log in logs.values():
+        async with Crib([add], recorder=log) as crib:
+            await crib.workbench().call(add, 1, 2)
+            await log.flush()
+    seen = [row[0] for row in await store.transact(lambda c: c.exec_driver_sql("SELECT * FROM seen").fetchall())]
+    assert list(dict.fromkeys(seen)) == values
+    look = "PRAGMA synchronous" if values[0] == "1" else "SHOW synchronous_commit"
+    assert await store.transact(lambda c: str(c.exec_driver_sql(look).scalar())) == values[1]
+    with pytest.raises(SetupError, match="'full' or 'normal', not 'off'"):
+        DatabaseCalls(store, durable="off")  # type: ignore[arg-type]
 
 
 async def test_content_is_recorded_where_it_is_asked_for_bounded_redacted_and_sealed(path: Path) -> None:
@@ -643,11 +681,11 @@ def run(path: Path, job: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture
-def start(path: Path, forked_python: str) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+def start(path: Path, forked_python: str) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     started: list[subprocess.Popen[str]] = []
 
-    def start(job: str) -> "subprocess.Popen[str]":
-        command = [forked_python, str(WORKER), job, str(path)]
+    def start(job: str, *options: str) -> "subprocess.Popen[str]":
+        command = [forked_python, str(WORKER), job, str(path), *options]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         return started[-1]
 
@@ -658,13 +696,14 @@ def start(path: Path, forked_python: str) -> Iterator[Callable[[str], "subproces
             process.communicate()
 
 
+@pytest.mark.parametrize("durable", ["full", "normal"])
 @pytest.mark.parametrize("times", [1, pytest.param(25, marks=pytest.mark.full)])
 async def test_kill_9_leaves_no_effect_without_its_start(
-    times: int, path: Path, start: Callable[[str], "subprocess.Popen[str]"]
+    times: int, durable: str, path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     effects, moments = path.with_name("effects"), random.Random(fuzz.seed(6))
     for _ in range(times):
-        process = start("work")
+        process = start("work", durable)
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         await asyncio.sleep(moments.uniform(0.05, 0.5))

@@ -175,10 +175,9 @@ async def test_that_all_events_were_removed_is_named(store: Store) -> None:
 
 def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path, forked_python: str) -> None:
     path = tmp_path / "store.db"
-    for _ in range(2):
-        workers = [
-            subprocess.Popen([forked_python, WORKER, "work", path], stdout=subprocess.PIPE, text=True) for _ in range(2)
-        ]
+    for durable in ("full", "normal"):
+        command = [forked_python, WORKER, "work", path, durable]
+        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         for worker in workers:
             assert worker.stdout is not None
             worker.stdout.readline()

@@ -290,6 +290,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_CALLS_CONTENT": "yes",
         "TOOLCRIB_CALLS_COMMIT_START": "no",
         "TOOLCRIB_CALLS_REQUIRED": "yes",
+        "TOOLCRIB_CALLS_DURABLE": "normal",
         "TOOLCRIB_CALLS_KEEP_KEYS_S": "60",
         "TOOLCRIB_CALLS_MAX_AGE_S": "60",
         "TOOLCRIB_CALLS_MAX_BYTES": "1000",

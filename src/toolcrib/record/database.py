@@ -11,13 +11,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Executable, Select, select, text
 
@@ -25,7 +26,7 @@ from ..core import Caller, CallRecord, Recorder, SetupError, StoreError
 from ..machinery import from_any_thread
 from ..store import Store
 from ..store.database import refusal
-from ..store.events import CHECKPOINT_INTERVAL_S, EVENTS, Event, fields_json
+from ..store.events import CHECKPOINT_INTERVAL_S, EVENTS, Event, execute_many, fields_json
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name, encode_time, table
 from .calls import ASKED_FIRST, NEVER_RAN, had_effect, in_order_to_drop
 from .statistics import statistics
@@ -106,10 +107,11 @@ RECORD = Schema(
 
 _CHANGING = [name for name in _COLUMNS if name not in _NAMES]
 # What is there already is the start of a call, or a commit whose answer was lost.
-_PUT = text(
-    f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "  # noqa: S608
+_PUT = {
+    dialect: f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(map(mark.format, _COLUMNS))}) "  # noqa: S608
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
-)
+    for dialect, mark in (("sqlite", ":{}"), ("postgresql", "%({})s"))
+}
 _STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
 
 _LOST = text(
@@ -227,14 +229,30 @@ def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
     return record
 
 
-Done = Callable[[], object]
+Waiter = asyncio.Future[None]
+
+
+def _release(waiters: Iterable[Waiter | None]) -> None:
+    """Let *waiters* go on, from any thread: waking a loop costs more than what it does then, so each is woken once."""
+    by_loop = defaultdict[Any, list[Waiter]](list)
+    for waiter in waiters:
+        if waiter is not None:
+            by_loop[waiter.get_loop()].append(waiter)
+    for loop, its in by_loop.items():
+        from_any_thread(_settle, loop)(its)
+
+
+def _settle(waiters: Iterable[Waiter]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 @dataclass(slots=True)
 class _Item:
     record: CallRecord | None
     is_start: bool
-    done: Done | None
+    waiter: Waiter | None
     is_needed: bool = False
     """Whether the start of the call may be in the log: without its end, it would be kept as running."""
     is_left_out: bool = False
@@ -255,9 +273,9 @@ class _Writer:
     """
 
     def __init__(
-        self, store: Store, *, max_age_s: float, max_bytes: int, size: int, clock: Callable[[], datetime]
+        self, store: Store, write: Any, *, max_age_s: float, max_bytes: int, size: int, clock: Callable[[], datetime]
     ) -> None:
-        self._store = store
+        self._store, self._transact = store, write
         self._max_age_s = max_age_s
         self._max_bytes = max_bytes
         self._size = size
@@ -265,7 +283,7 @@ class _Writer:
         self._owner = token_hex(8)
         self._changed = threading.Condition()  # guards what is below, up to the empty line
         self._queue: dict[str, _Item] = {}  # of each call the last, by the id of its record
-        self._flushes: list[Done] = []
+        self._flushes: list[Waiter] = []
         self._begun: set[str] = set()
         """The calls whose start was taken, and whose end was not yet."""
         self._chars = 0
@@ -280,9 +298,9 @@ class _Writer:
         self.failing = False
         self.dropped = 0
 
-    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> _Item:
-        """Have *record* written; *done* is called, from any thread, when it is, or cannot be."""
-        item = _Item(record, is_start, done)
+    def put(self, record: CallRecord | None, *, is_start: bool = False, waiter: Waiter | None = None) -> _Item:
+        """Have *record* written; *waiter* is released when it is, or cannot be."""
+        item = _Item(record, is_start, waiter)
         with self._changed:
             if record is not None:
                 before = self._queue.get(record.id)
@@ -292,14 +310,14 @@ class _Writer:
                 self._chars += item.chars - (0 if before is None else before.chars)
                 if len(self._queue) > self._size or self._chars > _MAX_QUEUE_CHARS:
                     self._make_room()
-            elif done is not None:
-                self._flushes.append(done)
-            self._is_urgent = self._is_urgent or done is not None
+            elif waiter is not None:
+                self._flushes.append(waiter)
+            self._is_urgent = self._is_urgent or waiter is not None
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
                 thread.start()  # where that fails, the next record tries again
                 self._thread = thread
-            elif done is not None or len(self._queue) == 1:
+            elif waiter is not None or len(self._queue) == 1:
                 self._changed.notify()
         return item
 
@@ -319,15 +337,14 @@ class _Writer:
             self._chars -= item.chars
             self.dropped += not item.is_start  # a call has one end
             item.is_left_out = True
-            if item.done is not None:
-                item.done()
+            _release([item.waiter])
 
     async def written(self, record: CallRecord | None, timeout_s: float, *, is_start: bool = True) -> bool:
         """Have *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
-        is_done = asyncio.Event()
-        item = self.put(record, is_start=is_start, done=from_any_thread(is_done.set))
+        waiter: Waiter = asyncio.Future()
+        item = self.put(record, is_start=is_start, waiter=waiter)
         async with asyncio.timeout(timeout_s):
-            await is_done.wait()
+            await waiter
         return not (self.failing or item.is_left_out)
 
     def fail(self, reason: str) -> None:
@@ -346,17 +363,14 @@ class _Writer:
         try:
             while (batch := self._next_batch()) is not None:
                 items, flushes = batch
-                starts = [item.done for item in items if item.done is not None]
                 was_failing = self.failing
                 is_written = self._write(items)
-                for done in starts:
-                    done()
+                _release(item.waiter for item in items)
                 if flushes or not items:
                     self._sign()
                 if is_written:
                     self._tidy(len(items), is_brief=bool(flushes))  # no start waits for that
-                for done in flushes:
-                    done()
+                _release(flushes)
                 if not is_written:
                     self._keep(items, may_be_written=not was_failing)
             self._sign()
@@ -374,7 +388,7 @@ class _Writer:
         if (thread := self._thread) is not None:
             thread.join(_EXIT_S)
 
-    def _next_batch(self) -> tuple[list[_Item], list[Done]] | None:
+    def _next_batch(self) -> tuple[list[_Item], list[Waiter]] | None:
         """Wait for records, and for more. Return them; none to write that calls still run. None at the end."""
         with self._changed:
             are_signed = self._store.events.are_signed
@@ -435,11 +449,11 @@ class _Writer:
         try:
             if rows or is_beat:
                 try:
-                    refusals = self._store.write(put)  # in the hope that the database refuses none
+                    refusals = self._transact(put)  # in the hope that the database refuses none
                 except Exception as error:
                     if not rows or (error.is_away if isinstance(error, StoreError) else refusal(error) is None):
                         raise
-                    refusals = self._store.write(partial(put, in_parts=True))
+                    refusals = self._transact(partial(put, in_parts=True))
                 for key, reason in refusals.items():
                     del rows[key]
                     self._leave_out([item for item in items if item.record and item.record.id == key], reason)
@@ -561,8 +575,7 @@ def _put_all(
     connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
 ) -> dict[str, str]:
     """Write *rows*, all or none; with *beat*, also that the started calls of its owner still run."""
-    if rows:
-        connection.execute(_PUT, [row for _, row in rows])
+    execute_many(connection, _PUT, [row for _, row in rows])
     if beat is not None:
         connection.execute(_STILL_RUNS, beat)
     return {}
@@ -600,7 +613,8 @@ class DatabaseCalls(Recorder):
     *with_content* records arguments and results too, sealed. Calls are kept for *max_age_s* seconds, and as many as
     take *max_bytes*. *commit_start* False writes the start of every call off its way, too. *required* refuses calls
     that may change something where their start cannot be written, and has their end written before the caller gets the
-    result. Up to *size* records wait to be written; `dropped` counts the calls for whose end there was no room, and
+    result. *durable* "full": what is committed survives a loss of power; "normal": it survives the process, which is
+    faster. Up to *size* records wait to be written; `dropped` counts the calls for whose end there was no room, and
     `unconfirmed` those whose start was not written when their work began.
     """
 
@@ -611,11 +625,14 @@ class DatabaseCalls(Recorder):
         with_content: bool = False,
         commit_start: bool = True,
         required: bool = False,
+        durable: Literal["full", "normal"] = "full",
         max_age_s: float = 30 * 24 * 3600.0,
         max_bytes: int = 256 * 1024 * 1024,
         size: int = 10_000,
         clock: Callable[[], datetime] = _now,
     ) -> None:
+        if durable not in ("full", "normal"):
+            raise SetupError(f"DatabaseCalls(durable=...) is 'full' or 'normal', not {durable!r}.")
         if max_bytes < 1 or size < 1 or not max_age_s > 0:
             raise SetupError("The bounds of DatabaseCalls, max_age_s, max_bytes and size, are above 0.")
         self.with_content = with_content
@@ -625,7 +642,10 @@ class DatabaseCalls(Recorder):
         self.required = required
         self._commit_start = commit_start or required
         self._clock = clock
-        self._new_writer = partial(_Writer, store, max_age_s=max_age_s, max_bytes=max_bytes, size=size, clock=clock)
+        write = partial(store.write, is_durable=durable == "full")
+        self._new_writer = partial(
+            _Writer, store, write, max_age_s=max_age_s, max_bytes=max_bytes, size=size, clock=clock
+        )
         self._writers: dict[int, _Writer] = {}
         store.use(RECORD)
 

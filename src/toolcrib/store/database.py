@@ -32,7 +32,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
-from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
@@ -78,6 +78,8 @@ _REASONS = {
 }
 _REFUSED = ("22", "23", "54")
 """The classes of SQLSTATE that are about the values of a statement: data, constraints, limits."""
+_REFUSALS = ("DataError", "IntegrityError", "UnicodeError", "OverflowError")
+"""What drivers raise for them, by names that all drivers share."""
 
 Row = Mapping[Any, Any]
 
@@ -168,14 +170,15 @@ class Database:
                 async for notice in connection.notifies():
                     yield notice.payload
 
-    def write(self, work: Callable[[Connection], T], *, lock: bool = True) -> T:
+    def write(self, work: Callable[[Connection], T], *, lock: bool = True, is_durable: bool = True) -> T:
         """Return `transact`, on the thread that asks, which waits: for a thread of its own that writes.
 
-        Without *lock*, *work* only reads, and others write meanwhile. Raises StoreError.
+        Without *lock*, *work* only reads, and others write meanwhile. What is not *is_durable* survives the process
+        once it is committed, but may be lost with the power. Raises StoreError.
         """
         process = self._process()
         process.open()
-        return process.transact(work, write=lock)
+        return process.transact(work, write=lock, is_durable=is_durable)
 
     def sign_events(self) -> None:
         """Sign the events that this process has written, on the thread that asks. Raises StoreError."""
@@ -311,6 +314,7 @@ class _Process:
         self._compiled: dict[Executable, tuple[str, Mapping[str, Any]]] = {}
         self._identity: tuple[int, int] | None = None  # of the file that is open
         self._looked_at = 0.0
+        self._writers: dict[bool, Connection] = {}  # of SQLite, by whether what they commit survives a loss of power
         self.reader: Connection | None = None
         self.migrated = -1
         self.away_at = float("-inf")  # when it failed last, on the monotonic clock
@@ -369,27 +373,55 @@ class _Process:
                 self._looked_at = 0.0  # so does the next use
                 raise
 
-    def transact(self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False, is_durable: bool = True
+    ) -> T:
         self._require_same()
-        return self._transact(work, lock=lock, write=write)
+        return self._transact(work, lock=lock, write=write, is_durable=is_durable)
 
-    def _transact(self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False) -> T:
+    def _transact(
+        self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False, is_durable: bool = True
+    ) -> T:
         assert self._engine is not None
         # SQLite has one writer at a time, and lets others wait by looking again and again.
-        turn = self._writing if self._is_sqlite and write else nullcontext()
-        with turn, error_as_store_error(self._place, self), self._engine.connect() as connection:
-            if self._is_sqlite:
-                connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-            elif lock is not None:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
+        is_kept = self._is_sqlite and write
+        with (
+            self._writing if is_kept else nullcontext(),
+            error_as_store_error(self._place, self),
+            nullcontext(self._writer(is_durable)) if is_kept else self._engine.connect() as connection,
+        ):
+            raw: Any = connection.connection.dbapi_connection
             try:
+                if self._is_sqlite:
+                    raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                else:
+                    connection.begin()
+                    if not is_durable:
+                        raw.execute("SET LOCAL synchronous_commit = off")
+                    if lock is not None:
+                        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
                 value = work(connection)
+                with self._events.committed(connection):
+                    connection.commit()
+                    raw.commit()  # where all was done by the driver
             except BaseException:
                 self._events.roll_back(connection)
+                if is_kept:  # whatever is the matter with it, the next one is sound
+                    self._writers.pop(is_durable).close()
                 raise
-            with self._events.committed(connection):
-                connection.commit()
             return value
+
+    def _writer(self, is_durable: bool) -> Connection:
+        """Return the connection that writes to SQLite, made once: that takes longer than what it writes."""
+        assert self._engine is not None
+        if (connection := self._writers.get(is_durable)) is None:
+            connection = self._engine.connect()
+            connection.detach()
+            if not is_durable:
+                connection.exec_driver_sql("PRAGMA synchronous = NORMAL")
+                connection.commit()
+            self._writers[is_durable] = connection
+        return connection
 
     def look_up(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row]:
         self._require_same()
@@ -414,6 +446,9 @@ class _Process:
 
     def close(self) -> None:
         self._threads.shutdown()
+        with self._writing:
+            while self._writers:
+                self._writers.popitem()[1].close()
         if self.reader is not None:
             self.reader.close()
         if self._engine is not None:
@@ -465,7 +500,7 @@ def refusal(error: Exception) -> str | None:
     """Return why the database refuses the values of a statement; None where *error* is of another kind."""
     original = getattr(error, "orig", None) or error
     is_refused = str(getattr(original, "sqlstate", None) or "")[:2] in _REFUSED
-    is_refused = is_refused or isinstance(error, DataError | IntegrityError | UnicodeError | OverflowError)
+    is_refused = is_refused or any(kind.__name__ in _REFUSALS for kind in type(original).__mro__)
     return _reason_of(original) if is_refused else None
 
 

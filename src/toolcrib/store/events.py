@@ -59,7 +59,6 @@ _INSERT = {
     f"VALUES ({', '.join([mark] * 7)})"
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
 }
-"""By the driver: SQLAlchemy takes as long for a row as all the rest."""
 _quoted = json.encoder.encode_basestring_ascii
 _NEWEST_CHECKPOINT = select(_t.position, _t.hash).where(_t.chain == CHECKPOINTS).order_by(_t.position.desc()).limit(1)
 _HASH = select(_t.hash).where(_t.chain == bindparam("of"), _t.position == bindparam("place"))
@@ -67,6 +66,12 @@ _ROW = EVENTS.select().where(_t.chain == bindparam("of"), _t.position == bindpar
 
 Event = tuple[str, str]
 """The principal that it is about, encoded, and the fields, as JSON."""
+
+
+def execute_many(connection: Connection, statements: Mapping[str, str], rows: Sequence[Any]) -> None:
+    """Execute the one of *statements* for this database, by the driver: SQLAlchemy takes as long as all the rest."""
+    if rows:
+        connection.connection.cursor().executemany(statements[connection.dialect.name], rows)
 
 
 def event_hash(previous: str, chain: str, position: int, at: int, principal: str | None, fields: str) -> str:
@@ -80,7 +85,7 @@ def event_hash(previous: str, chain: str, position: int, at: int, principal: str
 def fields_json(kind: str, fields: Mapping[str, Any]) -> str:
     """Return the fields of an event as JSON, without those that are None: as `json` does, in a third of the time."""
     parts = [
-        f'"{name}":{_quoted(value) if type(value) is str else json.dumps(value)}'
+        f'"{name}":{_quoted(value) if type(value) is str else value if type(value) is int else json.dumps(value)}'
         for name, value in fields.items()
         if value is not None
     ]
@@ -301,7 +306,7 @@ class _Chain:
                 head = event_hash(head, *row)
                 rows.append((*row, head, None))
             if rows:
-                connection.exec_driver_sql(_INSERT[connection.dialect.name], rows)
+                execute_many(connection, _INSERT, rows)
                 self._added_at = now
             is_due = position > self._signed and (at_once or now - self._signed_at >= CHECKPOINT_INTERVAL_S)
             line = self._add_checkpoint(connection, position, head) if is_due else self._line
@@ -332,5 +337,5 @@ class _Chain:
         row = (CHECKPOINTS, last + 1, time.time_ns() // 1000, None, fields)
         name = event_hash(previous, *row)
         signature = self._keys.sign(signed_checkpoint(name)).hex()
-        connection.exec_driver_sql(_INSERT[connection.dialect.name], (*row, name, signature))
+        execute_many(connection, _INSERT, [(*row, name, signature)])
         return last + 1, name

@@ -189,6 +189,7 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
                 with_content=calls.content,
                 commit_start=calls.commit_start,
                 required=calls.required,
+                durable=calls.durable,
                 max_age_s=calls.max_age_s,
                 max_bytes=calls.max_bytes,
             )

@@ -307,6 +307,10 @@ class CallsTable(Strict):
         description="Whether a call that is not read-only is refused where its start cannot be written, and its end is "
         "written before its result is returned.",
     )
+    durable: Literal["full", "normal"] = Field(
+        default="full",
+        description="Whether what is written survives a loss of power (`full`), or the end of the process (`normal`).",
+    )
     keep_keys_s: Seconds = Field(default=604_800.0, description="How long idempotency keys are known, in seconds.")
     max_age_s: Seconds = Field(default=2_592_000.0, description="How long calls are kept, in seconds.")
     max_bytes: int = Field(default=268_435_456, gt=0, description="How much room they may take all together.")
