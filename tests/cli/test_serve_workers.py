@@ -1,6 +1,7 @@
 """`toolcrib serve --workers`: real processes on one port and one store."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -205,17 +206,43 @@ async def test_none_is_left_where_the_first_process_is_killed(start: Callable[..
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_clients_of_both_eras_are_answered_by_any_of_them(start: Callable[..., Any], mode: str) -> None:
+async def test_a_session_of_the_older_era_goes_on_at_any_of_them_and_waits_for_no_answer(
+    start: Callable[..., Any],
+) -> None:
     with start() as server:
-        async with Client(f"{server.url}/mcp", mode=mode) as first:
+        headers = {"Accept": "application/json, text/event-stream"}
+
+        async def ask(method: str, **params: Any) -> Any:
+            message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            async with httpx2.AsyncClient(timeout=WAIT_S, headers=headers) as http:
+                answer = await http.post(f"{server.url}/mcp", json=message)
+            headers["Mcp-Session-Id"] = answer.headers["Mcp-Session-Id"]
+            lines = [line.removeprefix("data: ") for line in answer.text.splitlines()]
+            return json.loads(next(line for line in lines if line.startswith("{")))["result"]
+
+        info = {"name": "t", "version": "1"}
+        await ask("initialize", protocolVersion="2025-11-25", capabilities={"elicitation": {}}, clientInfo=info)
+        handle = (await ask("tools/call", name="much", arguments={}))["_meta"]["toolcrib/handle"]
+        for pid in await server.pids():
+            with server.only(pid):
+                assert (await ask("tools/call", name="process"))["structuredContent"]["result"] == pid
+                part = await ask("tools/call", name="read_result", arguments={"handle": handle, "limit": 1})
+                assert part["content"][1]["text"] == '["gold"]'
+                waits = await ask("tools/call", name="drop", arguments={})
+                assert "toolcrib pending" in waits["content"][0]["text"]
+
+
+@pytest.mark.full
+async def test_clients_of_the_newer_era_are_answered_by_any_of_them(start: Callable[..., Any]) -> None:
+    with start() as server:
+        async with Client(f"{server.url}/mcp", mode="2026-07-28") as first:
             answer = await first.call_tool("much")
             handle = answer.meta["toolcrib/handle"]
             waits = await first.call_tool("drop")
             assert "toolcrib pending" in waits.content[0].text
         for pid in await server.pids():
             with server.only(pid):
-                async with Client(f"{server.url}/mcp", mode=mode) as client:
+                async with Client(f"{server.url}/mcp", mode="2026-07-28") as client:
                     names = {each.name for each in (await client.list_tools()).tools}
                     assert names == {"process", "hold", "much", "drop", "read_result"}
                     assert (await client.call_tool("process")).structured_content["result"] == pid

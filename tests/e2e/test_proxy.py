@@ -203,8 +203,22 @@ def balanced(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]
         yield served
 
 
+@pytest.fixture(params=["nginx", "caddy"])
+def in_turn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    """Two servers behind a proxy that sends each of them every second request."""
+    with serving(request.param, tmp_path, count=2, in_turn=True) as served:
+        yield served
+
+
+def without_hash(file: Path) -> None:
+    text = file.read_text()
+    plain = text.replace("hash $http_authorization consistent;", "").replace("header Authorization", "round_robin")
+    assert plain != text
+    file.write_text(plain)
+
+
 @contextmanager
-def serving(proxy_name: str, tmp_path: Path, *, count: int) -> Iterator[Served]:
+def serving(proxy_name: str, tmp_path: Path, *, count: int, in_turn: bool = False) -> Iterator[Served]:
     program = PROGRAMS[proxy_name]
     if program is None:
         pytest.skip("nginx or caddy is not installed")
@@ -215,6 +229,8 @@ def serving(proxy_name: str, tmp_path: Path, *, count: int) -> Iterator[Served]:
     write_certificate(tmp_path / "proxy.pem", NAME)
     proxy_port, server_ports = free_port(), [free_port() for _ in range(count)]
     arguments = {"nginx": nginx, "caddy": caddy}[proxy_name](tmp_path, proxy_port, server_ports)
+    if in_turn:
+        without_hash(Path(arguments[-1]))
     log = tmp_path / "server.log"
     with ExitStack() as stack:
         lines = stack.enter_context(log.open("a"))
@@ -328,3 +344,18 @@ async def test_behind_a_balancer_each_client_stays_at_its_server_until_that_ends
                 while (await api.get("/api/tools")).status_code == 502:  # until it is known to be down
                     await asyncio.sleep(0.05)
                 assert await process_of(api) == other.pid
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_behind_a_balancer_that_takes_servers_in_turn_each_call_is_answered(in_turn: Served, mode: str) -> None:
+    async with (
+        asyncio.timeout(120),
+        in_turn.http() as http,
+        Client(streamable_http_client(f"{in_turn.url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        answers = [await client.call_tool("process") for _ in range(20)]
+        pids = {answer.structured_content["result"] for answer in answers if answer.structured_content}
+        assert pids == {process.pid for process in in_turn.processes}
+        assert not any(answer.is_error for answer in answers)
+        names = [(await client.call_tool("whoami")).structured_content for _ in range(2)]
+        assert names == [{"result": "key:alice"}] * 2

@@ -16,7 +16,7 @@ from toolcrib.serve import close_stream
 from toolcrib.serve.protocol import sessions
 from toolcrib.serve.protocol.reply import Reply
 from toolcrib.serve.protocol.session import Session as State
-from toolcrib.serve.protocol.sessions import EventMemory, HttpSession, Stream
+from toolcrib.serve.protocol.sessions import EventMemory, HttpSession, Sessions, Stream
 
 from .serving import served
 
@@ -123,7 +123,9 @@ async def test_a_tool_can_let_go_of_the_connection_and_the_client_comes_back_for
 
 def kept(memory: EventMemory, owner: str | None = None) -> tuple[HttpSession, Stream]:
     """A session without its server, and the stream of a request of it."""
-    session = HttpSession(cast(Any, None), "s", owner, State(), memory)
+    of = Sessions(cast(Any, None), cast(Any, None), None, cast(Any, None))
+    of.memory = memory
+    session = HttpSession(of, "s", owner, State())
     return session, Stream(session)
 
 
@@ -269,10 +271,20 @@ async def test_a_call_is_cancelled_by_its_client_and_not_by_a_lost_stream() -> N
         posting.cancel()
 
 
-async def test_an_idle_session_ends_and_one_with_an_open_stream_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_an_idle_session_has_here_ends_and_of_one_with_an_open_stream_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sessions, "_SWEEP_INTERVAL_S", 0.01)
     clock = monotonic()
     monkeypatch.setattr(sessions, "monotonic", lambda: clock)
+    ended: list[str] = []
+    close = HttpSession.close
+
+    async def noted(self: HttpSession) -> None:
+        ended.append(self.id)
+        await close(self)
+
+    monkeypatch.setattr(HttpSession, "close", noted)
     async with session_with() as idle, asyncio.timeout(60):
         await idle.open()
         listening = await Session(idle.http, idle.url).open()
@@ -282,9 +294,12 @@ async def test_an_idle_session_ends_and_one_with_an_open_stream_does_not(monkeyp
             clock += sessions._IDLE_TIMEOUT_S - 1
             for _ in range(3):
                 assert (await idle.http.post(idle.url, json=ping, headers=listening.headers)).status_code == 200
+            assert not ended
             clock += 2
-            while (await idle.http.get(idle.url, headers=idle.headers | {"Accept": "text/html"})).status_code == 406:
-                pass  # the session is there, and this is no use of it
+            while not ended:
+                await asyncio.sleep(0.01)
             clock += sessions._IDLE_TIMEOUT_S + 1
             await asyncio.sleep(0.05)
-            assert (await idle.http.post(idle.url, json=ping, headers=listening.headers)).status_code == 200
+            assert ended == [idle.headers["Mcp-Session-Id"]]
+            for session in (listening, idle):  # whose id makes it again
+                assert (await idle.http.post(idle.url, json=ping, headers=session.headers)).status_code == 200

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from toolcrib import Crib
@@ -15,6 +14,7 @@ from .test_protocol_pipe import OLDER
 from .test_protocol_session import ENVELOPE, HELLO, sent
 
 HERE = {"mcp_protocol_version": "2025-11-25", "mcp_method": None, "mcp_name": None}
+NOT_HERE = [message for message in OLDER if b'"before"' in message or b'"result"' in message]
 ODD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "half of a message": (b'{"jsonrpc": "2.0", ', {}),
     "nothing": (b"", {}),
@@ -22,7 +22,6 @@ ODD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "no JSON-RPC": (b'{"jsonrpc": "1.0", "id": 1, "method": "tools/list"}', {}),
     "a method that is a number": (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', {}),
     "a notice that nobody knows": (sent("notifications/odd"), {}),
-    "a response to nothing": (b'{"jsonrpc": "2.0", "id": 9, "result": {}}', {}),
     "no version": (sent("tools/list", 1), {"mcp_protocol_version": None}),
     "another version of the era": (sent("tools/list", 1), {"mcp_protocol_version": "2024-11-05"}),
     "who takes JSON alone": (sent("tools/list", 1), {"accept": "application/json"}),
@@ -67,28 +66,13 @@ async def test_whatever_comes_in_a_session_is_answered_as_the_sdk_answers_it() -
             for app in (older, sdk.handle_request):
                 hello = await ask(app, sent("initialize", 0, **HELLO), **HERE)
                 sessions.append((app, headers_of(hello)[b"mcp-session-id"].decode()))
-            requests = [(message.decode(), (message, {})) for message in OLDER if b'"before"' not in message]
+            requests = [(message.decode(), (message, {})) for message in OLDER if message not in NOT_HERE]
             for what, (message, options) in [*requests, *ODD.items()]:
                 answers = [
                     told(await ask(app, message, **{**HERE, "mcp_session_id": session, **options}))
                     for app, session in sessions
                 ]
                 assert answers[0] == answers[1], what
-
-
-@pytest.mark.parametrize("version", [None, "2024-11-05", "2025-11-25"])
-async def test_whatever_comes_without_sessions_is_answered_as_the_sdk_answers_it(version: str | None) -> None:
-    async with Crib([add]) as crib:
-        own, theirs = both(crib)
-        older, sdk = own.sessions(keeps_sessions=False), StreamableHTTPSessionManager(theirs, stateless=True)
-        async with own.handlers.running(), older.run(), sdk.run():
-            for message in OLDER:
-                options = {**HERE, "mcp_protocol_version": version}
-                answers = [await ask(app, message, **options) for app in (older, sdk.handle_request)]
-                assert told(answers[0]) == told(answers[1]), message
-                assert b"mcp-session-id" not in headers_of(answers[0])
-            for method in ("GET", "DELETE"):
-                assert status(await ask(older, b"", method=method, **HERE)) == 405
 
 
 async def test_a_request_of_the_other_era_is_refused_in_a_session() -> None:
@@ -102,5 +86,4 @@ async def test_a_request_of_the_other_era_is_refused_in_a_session() -> None:
             assert (status(answer), json.loads(body(answer))["error"]["code"]) == (400, -32600)
             # A handshake that fails leaves no session.
             failed = await ask(older, sent("initialize", 0, protocolVersion=7), **HERE)
-            left = headers_of(failed)[b"mcp-session-id"].decode()
-            assert status(await ask(older, sent("ping", 1), **{**HERE, "mcp_session_id": left})) == 404
+            assert (b"mcp-session-id" in headers_of(failed), len(older._sessions)) == (False, 1)

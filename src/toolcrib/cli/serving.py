@@ -162,7 +162,7 @@ def _serve(
             allowed_hosts=at.allowed_hosts,
             grace_s=at.grace_s,
             workbenches=at.workbenches,
-            sessions=process is None,
+            asks=process is None,
             console=has_console,
             roles=settings.roles,
             ready=ready,

@@ -55,7 +55,7 @@ def asgi_app(
     routes: Sequence[BaseRoute] = (),
     grace_s: float = GRACE_S,
     workbenches: int = DEFAULT_WORKBENCHES,
-    sessions: bool = True,
+    asks: bool = True,
     console: bool = False,
     roles: Sequence[Role] = (),
     name: str = "toolcrib",
@@ -67,8 +67,8 @@ def asgi_app(
     calls that run then have *grace_s* seconds, and are cancelled. Each request runs for the Caller that *identify*
     returns for its headers, and is refused where it raises. With a broker, it has the pages of authorizations, with a
     call log `/api/calls`, and with Metrics `/metrics`. *base_url* is the public address of this application.
-    At most so many *workbenches* of callers are open, and a tenth of them of one principal. Without *sessions*, each
-    request of a client of 2025-11-25 and before stands alone, as where requests come to any of several processes.
+    At most so many *workbenches* of callers are open, and a tenth of them of one principal. Unless it
+    *asks*, clients of 2025-11-25 and before are asked nothing, as where their answers may come to another process.
 
     With *console*, it has pages for people at `/`; that needs a store. *routes* at the same paths win. *roles* open
     more to their members than their own calls and keys.
@@ -80,7 +80,7 @@ def asgi_app(
     public = [] if base_url is None or identify is local_caller else [urlsplit(base_url).netloc]
     hosts = Hosts([*allowed_hosts, *public])
     callers = Callers(crib, identify, workbenches, roles)
-    return Application(callers, path, base_url, hosts, routes, grace_s, sessions, console, name, version)
+    return Application(callers, path, base_url, hosts, routes, grace_s, asks, console, name, version)
 
 
 class Application:
@@ -94,7 +94,7 @@ class Application:
         hosts: Hosts,
         routes: Sequence[BaseRoute],
         grace_s: float,
-        has_sessions: bool,
+        asks: bool,
         has_console: bool,
         name: str,
         version: str | None,
@@ -104,7 +104,7 @@ class Application:
         self._hosts = hosts
         self._path = path
         self._grace_s = grace_s
-        self._has_sessions = has_sessions
+        self._asks = asks
         self._new_server = partial(McpServer, callers, name, version)
         self._mcp: ASGIApp | None = None
         self._living: asyncio.Task[None] | None = None
@@ -135,7 +135,7 @@ class Application:
         # Hosts are not checked there: that is done here, for all.
         mcp_server = self._new_server()
         mcp_server.handlers.app = self._app
-        sessions = mcp_server.sessions(keeps_sessions=self._has_sessions)
+        sessions = mcp_server.sessions(can_ask=self._asks)
         starting = self._starting = self._starting or asyncio.Event()
         try:
             async with self._crib, mcp_server.handlers.running(), sessions.run():

@@ -39,7 +39,7 @@ async def serve_http(
     routes: Sequence[BaseRoute] = (),
     grace_s: float = GRACE_S,
     workbenches: int = DEFAULT_WORKBENCHES,
-    sessions: bool = True,
+    asks: bool = True,
     console: bool = False,
     roles: Sequence[Role] = (),
     ready: Callable[[str], None] | None = None,
@@ -58,7 +58,7 @@ async def serve_http(
     Authenticator is not asked there, since browsers send no keys.)
 
     *listener* is a socket that listens already, as where several processes share one: then *host* is only shown. Where
-    they do, a request may come to any of them, so clients of 2025-11-25 and before must have no *sessions*.
+    they do, a request may come to any of them, so the server *asks* clients of 2025-11-25 and before nothing.
 
     Without *identify*, any client that reaches the port may call the tools. So then another *host* than loopback is
     refused, and so are *allowed_hosts*, the names by which others reach it, as in the `Host` header:
@@ -85,7 +85,7 @@ async def serve_http(
             routes=routes,
             grace_s=grace_s,
             workbenches=workbenches,
-            sessions=sessions,
+            asks=asks,
             console=console,
             roles=roles,
             name=name,

@@ -76,9 +76,10 @@ _NOT_HERE = (
 def thread_of(headers: Mapping[str, str]) -> str:
     """Return the thread of a request: the MCP session, else the header `Toolcrib-Thread`, else `default`.
 
-    Raises AuthenticationError for one that is too long, or that is not plain ASCII.
+    A session is named by what its id begins with, up to a dot. Raises AuthenticationError for a name that is too long,
+    or that is not plain ASCII.
     """
-    thread = headers.get("mcp-session-id") or headers.get("toolcrib-thread") or Caller().thread
+    thread = headers.get("mcp-session-id", "").partition(".")[0] or headers.get("toolcrib-thread") or Caller().thread
     if len(thread) > _MAX_THREAD_CHARS or not (thread.isascii() and thread.isprintable()):
         raise _invalid(f"A thread is named by at most {_MAX_THREAD_CHARS} printable ASCII characters.")
     return thread

@@ -51,7 +51,7 @@ class Changes:
     def __init__(self, callers: Callers) -> None:
         self.callers = callers
         self._streams: dict[Caller, _Streams] = {}
-        self._connections: dict[Connection, Workbench] = {}
+        self._connections: dict[Connection, Caller] = {}
         self._events: dict[Connection, dict[ServerEvent, None]] = defaultdict(dict)
         self._notifying: dict[Connection, asyncio.Task[None]] = {}
         self._woken = asyncio.Event()
@@ -60,16 +60,15 @@ class Changes:
         self._listed = self._lists()
         self._follows: Counter[str] = Counter()
 
-    def add(self, connection: Connection, bench: Workbench) -> None:
-        """Notify *connection*, which is of the caller of *bench*, of changes until it ends."""
+    def add(self, connection: Connection, caller: Caller) -> None:
+        """Notify *connection*, which is of *caller*, of changes until it ends."""
         if connection in self._connections:
             return  # a client that says it twice is notified once
-        self._connections[connection] = bench
+        self._connections[connection] = caller
+        connection.closing["added"] = partial(self._drop, connection)
 
-        async def end() -> None:
-            del self._connections[connection]
-
-        connection.closing["added"] = end
+    async def _drop(self, connection: Connection) -> None:
+        del self._connections[connection]
 
     async def subscribe(self, connection: Connection, bench: Workbench, uri: str) -> Result[Any] | None:
         """Notify *connection* when the resource at *uri* changes, if the caller may read it: see the
@@ -81,19 +80,19 @@ class Changes:
         if uri in uris:
             return None
         connection.closing["followed"] = partial(self._unfollow_all, connection, bench)
-        uris.add(uri)
+        uris[uri] = None
         result = None
         try:
             result = await self._follow(bench, uri)
             return result
         finally:
             if result is None or result.status != "success":
-                uris.discard(uri)
+                uris.pop(uri, None)
 
     async def unsubscribe(self, connection: Connection, bench: Workbench, uri: str) -> None:
         uris = connection.followed
         if uri in uris:
-            uris.remove(uri)
+            del uris[uri]
             await self._unfollow(bench, uri)
 
     async def _follow(self, bench: Workbench, uri: str) -> Result[Any]:
@@ -203,8 +202,8 @@ class Changes:
         for to, streams in list(self._streams.items()):
             if caller in (None, to):
                 await streams.bus.publish(event)
-        for connection, bench in self._connections.items():
-            if caller not in (None, bench.caller):
+        for connection, of in self._connections.items():
+            if caller not in (None, of):
                 continue
             if isinstance(event, ResourceUpdated) and event.uri not in connection.followed:
                 continue

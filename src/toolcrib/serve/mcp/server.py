@@ -36,7 +36,7 @@ from ..protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
 from ..protocol.http import Stateless
 from ..protocol.memory import in_memory
 from ..protocol.pipe import Pipe
-from ..protocol.sessions import Sessions
+from ..protocol.sessions import ProcessKeys, Sessions
 from . import resources as offered
 from .app import URI as APP_URI
 from .app import ApprovalApp
@@ -285,7 +285,7 @@ class _Handlers:
         return await changes.listen(context, params, bench)
 
     async def initialized(self, context: Exchange) -> None:
-        context.lifespan_context.add(context.connection, await self._bench(context))
+        context.lifespan_context.add(context.connection, (await self._bench(context)).caller)
 
     # Inside
 
@@ -427,9 +427,11 @@ class McpServer:
         answer, greet = partial(self.answer, changes=changes), partial(self.greet, changes=changes)
         return Pipe(answer, greet, write, self.handlers.redaction)
 
-    def sessions(self, *, keeps_sessions: bool = True) -> Sessions:
+    def sessions(self, *, can_ask: bool = True) -> Sessions:
         """Return what answers the older era over HTTP."""
-        return Sessions(self.answer, self.greet, self.handlers.redaction, keeps_sessions=keeps_sessions)
+        store = self.handlers.callers.crib.database
+        keys = ProcessKeys() if store is None else store.keys
+        return Sessions(self.answer, self.greet, self.handlers.redaction, keys, can_ask=can_ask)
 
     def stateless(self, app: ASGIApp) -> Stateless:
         """Return *app* behind one that answers the stateless era."""

@@ -28,16 +28,21 @@ class Connection:
     Where it cannot be asked, its answers would come to another process.
     """
 
+    __slots__ = (
+        *("_given_up", "_replies", "_write"),
+        *("can_ask", "closing", "followed", "level", "session"),
+    )
+
     def __init__(self, session: Session, write: Write, *, can_ask: bool = True) -> None:
         self.session = session
         self.can_ask = can_ask
         self.level: wire.LoggingLevel = "info"
-        self.followed: set[str] = set()
+        self.followed: dict[str, None] = {}
         self.closing: dict[str, Callable[[], Awaitable[None]]] = {}
         """What is run when it ends, by who wants that."""
         self._write = write
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
-        self._given_up: set[asyncio.Task[None]] = set()
+        self._given_up: dict[asyncio.Task[None], None] = {}
 
     async def send_notification(self, notice: BaseModel) -> None:
         await self._write(core.notice_of(notice))
@@ -58,8 +63,8 @@ class Connection:
             notice = self.session.give_up(own_id, "It is not waited for any more.")
             if notice is not None:
                 task = asyncio.create_task(_sent(write, notice))  # this one may be cancelled
-                self._given_up.add(task)
-                task.add_done_callback(self._given_up.discard)
+                self._given_up[task] = None
+                task.add_done_callback(self._given_up.pop)
         methods.validate_client_result(data["method"], self.session.version, result)
         return cast(Mapping[str, Any], result)
 

@@ -13,7 +13,7 @@ from ...core import Redaction
 from ..mcp.messages import read as read_message
 from . import core
 from .connection import Answer, Connection, Write, outcome
-from .session import Cancelled, Initialized, Reply, Session
+from .session import Cancelled, Initialized, Reply, Session, Stray
 
 _CLOSED = wire.ErrorData(code=wire.CONNECTION_CLOSED, message="Connection closed")
 
@@ -69,6 +69,8 @@ class Pipe:
                 self._start(self._welcome(self._exchange(notice)))
             case Reply(own_id, answer):
                 self._connection.take(own_id, answer)
+            case Stray():
+                pass
             case core.Refusal() as refusal:
                 await self._write(core.error(refusal.request_id, refusal.error))
             case answer:

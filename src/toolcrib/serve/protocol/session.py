@@ -12,7 +12,7 @@
 | stateless | a request with an envelope | a `Request` |
 | any | `notifications/cancelled` of an open request | `Cancelled`: it has no answer any more |
 | open | `notifications/initialized` | `Initialized`: from now on the client is notified of changes |
-| open | the answer to what `ask` wrote | `Reply` |
+| open | the answer to what `ask` wrote | `Reply`; `Stray` to what this connection has not asked |
 | any | a request whose id is open, and what is no message | an error |
 | any | anything else | nothing |
 
@@ -21,6 +21,7 @@ The ids of requests are the client's, and those of what the server asks its own:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import mcp_types as wire
@@ -49,7 +50,12 @@ class Reply:
     answer: Mapping[str, Any] | wire.ErrorData
 
 
-Event = Request | Cancelled | Initialized | Reply
+@dataclass(frozen=True, slots=True)
+class Stray:
+    id: object
+
+
+Event = Request | Cancelled | Initialized | Reply | Stray
 
 
 @dataclass(slots=True)
@@ -58,11 +64,20 @@ class Session:
 
     state: Literal["new", "greeting", "open", "stateless"] = "new"
     version: str = LATEST_HANDSHAKE_VERSION
-    capabilities: wire.ClientCapabilities = field(default_factory=wire.ClientCapabilities)
+    capabilities: wire.ClientCapabilities = field(default_factory=lambda: capabilities_of({}))
     requests: dict[wire.RequestId, Request] = field(default_factory=dict[wire.RequestId, Request])
     """Those that have no answer yet."""
-    _asked: set[int] = field(default_factory=set[int])
-    _last_id: int = 0
+    last_number: int = 0
+    """The last one of what is sent: of questions, and of events over HTTP."""
+    _asked: frozenset[int] = frozenset()
+    _first_number: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._first_number = self.last_number + 1
+
+    def next_number(self) -> int:
+        self.last_number += 1
+        return self.last_number
 
     # What comes
 
@@ -130,10 +145,12 @@ class Session:
             case _:
                 return None
 
-    def _reply(self, request_id: object, answer: Mapping[str, Any] | wire.ErrorData) -> Reply | None:
-        if type(request_id) is not int or request_id not in self._asked:
-            return None
-        self._asked.remove(request_id)
+    def _reply(self, request_id: object, answer: Mapping[str, Any] | wire.ErrorData) -> Reply | Stray | None:
+        if type(request_id) is not int or not self._first_number <= request_id <= self.last_number:
+            return Stray(request_id)
+        if request_id not in self._asked:
+            return None  # it comes too late
+        self._asked -= {request_id}
         return Reply(request_id, answer)
 
     # What goes
@@ -147,22 +164,35 @@ class Session:
             return core.error(request.id, answer)
         if request.method == "initialize":
             self.state, self.version = "open", request.version
-            self.capabilities = wire.ClientCapabilities.model_validate(request.params["capabilities"], by_name=False)
+            self.capabilities = capabilities_of(request.params["capabilities"])
         return core.result(request.id, answer)
 
     def ask(self, method: str, params: Mapping[str, Any] | None) -> tuple[int, bytes]:
         """Return the id of a request to the client, and the message."""
-        self._last_id += 1
-        self._asked.add(self._last_id)
-        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, **({"params": params} if params else {})}
-        return self._last_id, to_bytes(message)
+        own_id = self.next_number()
+        self._asked |= {own_id}
+        message = {"jsonrpc": "2.0", "id": own_id, "method": method, **({"params": params} if params else {})}
+        return own_id, to_bytes(message)
 
     def give_up(self, request_id: int, reason: str) -> bytes | None:
         """Return the notice that the answer to what was asked is not waited for any more; None where it is there."""
         if request_id not in self._asked:
             return None
-        self._asked.remove(request_id)
+        self._asked -= {request_id}
         return core.notification("notifications/cancelled", {"requestId": request_id, "reason": reason})
+
+
+def capabilities_of(data: Mapping[str, Any]) -> wire.ClientCapabilities:
+    """Return the capabilities in *data*, but for experimental ones: a few hundred bytes, shared by all who have
+    the same. More than 1,000 bytes count as none.
+    """
+    text = to_bytes({name: value for name, value in data.items() if name != "experimental"})
+    return _capabilities(text if len(text) <= _MAX_CAPABILITIES_BYTES else b"{}")
+
+
+@lru_cache(maxsize=64)
+def _capabilities(text: bytes) -> wire.ClientCapabilities:
+    return wire.ClientCapabilities.model_validate_json(text, by_name=False)
 
 
 def _stateless(request_id: wire.RequestId, method: str, params: Mapping[str, Any]) -> Request | Refusal | bytes:
@@ -181,6 +211,7 @@ def _refused(request_id: wire.RequestId, code: int, message: str, data: Any = No
     return Refusal(code, message, data, request_id)
 
 
+_MAX_CAPABILITIES_BYTES = 1000
 _NO_JSON = "This line is not valid JSON. A message is one line of UTF-8."
 _NO_MESSAGE = "This line is not a JSON-RPC 2.0 message."
 _OTHER_ERA = (
