@@ -5,18 +5,11 @@ of one that takes them. None of them is JSON (RFC 8259 §6), so no class can hav
 
 A member that no field takes, or under a second name of a field, is ignored by a class that does not say otherwise: then
 a person would be shown what the tool never gets. Where a class takes any other member, a second name is refused still.
-
-Of a key that stands twice, pydantic reads the last: `{"a": 1, "a": 2}` as `{"a": 2}`. Another reader may see 1, so such
-text is refused. Parsing it a second time to look would double the cost of a large call. But every key has its own
-colon: where a text has no more of them than the keys that were surely read from it, no key stood twice. Only where the
-count leaves room is the text parsed again. So a count may be too low, which costs time, and must never be too high,
-which would hide a duplicate.
 """
 
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from pydantic import VERSION, ValidationError
@@ -40,19 +33,6 @@ _NO_PLAN = frozenset(
     {"cls", "config", "function", "metadata", "default", "default_factory", "serialization", "expected", "ref"}
 )
 """Keys of a plan whose values are not plans."""
-
-_READ_BY_PYDANTIC = frozenset(
-    {"str", "int", "float", "bool", "decimal", "bytes", "date", "time", "datetime", "timedelta", "uuid", "url", "enum"}
-    | {"none", "literal", "list", "set", "frozenset", "tuple", "dict", "nullable", "union", "tagged-union", "default"}
-    | {"model", "model-fields", "model-field", "typed-dict", "typed-dict-field", "dataclass", "dataclass-args"}
-    | {"dataclass-field", "definitions", "definition-ref", "function-after"}
-)
-
-_STRINGS = frozenset({"str", "datetime", "date", "time", "timedelta", "uuid", "url", "multi-host-url"})
-"""Types that are read from a JSON string and, strictly, from nothing else."""
-_NUMBERS = frozenset({"int", "float", "bool"})
-_SURELY_READ = _STRINGS | _NUMBERS | {"list", "dict", "literal", "enum"}
-"""Types of a field without which there would be no model."""
 
 
 class Field(NamedTuple):
@@ -81,9 +61,8 @@ class Plan:
 
     `may_multiply`: unions may be inside themselves, and pydantic reads each branch of each again.
 
-    *finite*: NaN and infinities are refused wherever a number is read; `is_finite`, whether nothing else lets them in:
-    not where anything at all is read, or where a user's code sees the value before pydantic does. *closed*: other
-    members are refused in the outermost object too.
+    *finite*: NaN and infinities are refused wherever a number is read. *closed*: other members are refused in the
+    outermost object too.
     """
 
     def __init__(self, plan: Mapping[str, Any], validator: Any, *, finite: bool = True, closed: bool = True) -> None:
@@ -92,7 +71,6 @@ class Plan:
         self.names: dict[frozenset[str], None] = {}
         self.code: list[Any] = []
         self.decimals = False
-        self.is_finite = True
         self._finite, self._closed = finite, closed
         self._changes = 0
         self._built: set[type] = set()
@@ -103,10 +81,7 @@ class Plan:
         self._definitions = {part["ref"]: part for part in strict.get("definitions", ())}
         self.may_multiply = self._has_unions and bool(self._definitions)
         if self._changes:
-            try:
-                self.validator = _validator_of(strict, self._built)
-            except Exception:  # a plan that only pydantic itself can build
-                self.is_finite = False
+            self.validator = self._validator_of(strict)
         outer = inner_plan(plan)
         self.root = tuple(_read_fields(outer, {})) if outer["type"] == "typed-dict" else ()
 
@@ -116,8 +91,11 @@ class Plan:
 
         pydantic makes an error for each item in each branch of a union, and holds all threads meanwhile.
         """
+        return self._validator_of(_quick(self._strict))
+
+    def _validator_of(self, plan: Mapping[str, Any]) -> Any:
         try:
-            return _validator_of(_quick(self._strict), self._built)
+            return _validator_of(plan, self._built)
         except Exception:  # a plan that only pydantic itself can build
             return self.validator
 
@@ -184,8 +162,6 @@ class Plan:
         kind, config, owner = plan.get("type"), plan.get("config") or config or {}, plan.get("cls") or owner
         is_root = is_root and kind in ("definitions", "typed-dict")
         extra = plan.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
-        if isinstance(kind, str) and (extra == "allow" or kind not in _READ_BY_PYDANTIC):
-            self.is_finite = False
         self.decimals = self.decimals or kind == "decimal"
         if kind in ("model", "dataclass") and vars(plan["cls"]).get("__pydantic_complete__"):
             self._built.add(plan["cls"])
@@ -381,103 +357,3 @@ def _two_names(names: Iterable[str]) -> PydanticCustomError:
     """Return pydantic's error for a field that is sent under several of its *names*."""
     words = " and ".join(f"'{display_name(name)}'" for name in names)
     return PydanticCustomError("two_names", "{names} are names of one field; send one of them", {"names": words})
-
-
-# Each key once
-
-_fields_set = attrgetter("__pydantic_fields_set__")
-
-
-def unique_keys_test(plan: Mapping[str, Any]) -> Callable[[str, dict[str, Any]], bool]:
-    """Return a test of JSON text and the arguments strictly read from it: true where surely no key is repeated.
-
-    Each key has a colon, and each key and string two quotes: text that has no more of them has no other key.
-    """
-    definitions = {part["ref"]: part for part in plan.get("definitions", ())}
-    fields = inner_plan(plan)["fields"]
-    counters = {name: _counter(field["schema"], definitions) for name, field in fields.items()}
-    keys_in = [(name, counter.keys) for name, counter in counters.items() if counter is not None]
-    if not keys_in:
-        return lambda text, arguments: len(arguments) == text.count(":") or len(arguments) == _most_keys(text)
-    strings_in = [(name, counter.strings) for name, counter in counters.items() if counter and counter.strings]
-
-    def test(text: str, arguments: dict[str, Any]) -> bool:
-        keys = _sum(keys_in, arguments, len(arguments))
-        if keys == text.count(":"):
-            return True
-        # Times and links have colons in them, and few texts have quotes.
-        if len(strings_in) == len(fields) and 2 * _sum(strings_in, arguments, keys) == text.count('"'):
-            return True
-        return keys == _most_keys(text)
-
-    return test
-
-
-def _sum(counts: Iterable[tuple[str, Callable[[Any], int]]], arguments: dict[str, Any], start: int) -> int:
-    for name, count in counts:
-        if (value := arguments.get(name)) is not None:
-            start += count(value)
-    return start
-
-
-def _most_keys(text: str) -> int:
-    """Return the most keys that JSON *text* can have: before the colon of each is its quote, or white space."""
-    most = text.count('":') + text.count(" :")
-    for space in "\n\r\t":
-        if space in text:
-            most += text.count(f"{space}:")
-    return most
-
-
-class _Counter(NamedTuple):
-    """Count the keys surely read into a value, and its strings; None where these are not counted at a glance."""
-
-    keys: Callable[[Any], int]
-    strings: Callable[[Any], int] | None = None
-
-
-def _counter(plan: Any, definitions: Mapping[str, Any]) -> _Counter | None:
-    """Return what counts in a value of *plan*, where that is quick; None for no count."""
-    kind = plan["type"]
-    if kind == "definition-ref":
-        return _counter(definitions[plan["schema_ref"]], definitions) if plan["schema_ref"] in definitions else None
-    if kind == "nullable":
-        return _counter(plan["schema"], definitions)
-    if kind == "dict":
-        return _Counter(len)
-    if kind == "list" and (fields := _plain_fields(plan.get("items_schema"), definitions)) is not None:
-        kinds = [_kind_read(field["schema"]) for field in fields.values()]
-        if not _SURELY_READ.issuperset(kinds):
-            return _Counter(lambda items: sum(map(len, map(_fields_set, items))))
-        strings = sum(kind in _STRINGS for kind in kinds)
-        is_plain = (_STRINGS | _NUMBERS).issuperset(kinds)
-        return _Counter(
-            lambda items: len(items) * len(fields), (lambda items: len(items) * strings) if is_plain else None
-        )
-    return _Counter(lambda model: len(_fields_set(model))) if _plain_fields(plan, definitions) is not None else None
-
-
-def _kind_read(plan: Mapping[str, Any]) -> str:
-    """Return what is read for *plan*: its type, also inside pydantic's own classes for links (`AnyUrl`)."""
-    if (
-        plan["type"] == "function-wrap"
-        and getattr(plan["function"]["function"], "__module__", "") == "pydantic.networks"
-    ):
-        plan = plan["schema"]
-    return str(plan["type"])
-
-
-def _plain_fields(plan: Any, definitions: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of a model that reads each from the key of its name and runs nothing of its own, or None.
-
-    The `fields_set` of such a model are just keys that were read. It is the plan by which the model is read that is
-    looked at, so nothing a class can do to it (validators, `model_post_init`, `__init__`, a root, aliases and their
-    generators, hooks of its base classes) goes unseen.
-    """
-    plan = plan or {}
-    plan = definitions.get(plan.get("schema_ref"), plan)
-    has_hooks = plan.get("root_model") or plan.get("custom_init") or plan.get("post_init")
-    if plan.get("type") != "model" or has_hooks or plan["schema"]["type"] != "model-fields":
-        return None
-    fields: dict[str, Any] = plan["schema"]["fields"]
-    return None if any("validation_alias" in field for field in fields.values()) else fields

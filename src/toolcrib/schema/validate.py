@@ -15,8 +15,8 @@ from ..core import DefinitionError, Repair, ToolError
 from ..machinery import LONG_CHARS, Check, Checked
 from .errors import Path, Problem, error_details, locate, problems, refusal
 from .from_python import Arguments, SchemaGenerator, clean_schema, first_line, type_name
-from .json_text import JSONError, JSONTooLong, parse_exact, parse_json, require_size, write_json
-from .plan import ABSENT, Plan, unique_keys_test, with_names_told
+from .json_text import JSONError, JSONTooLong, parse_exact, parse_json, refuse_repeated_names, require_size, write_json
+from .plan import ABSENT, Plan, with_names_told
 from .reading import Document, restored, with_exact_decimals
 from .repair import Repaired, repair, with_integers
 from .serialize import NotWritten, is_plain, written
@@ -53,11 +53,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
 
     validate = validating(plan.validator)
     validate_long = functools.cache(lambda: validating(plan.quick_validator))  # few tools get long arguments
-    has_unique_keys = unique_keys_test(arguments.adapter.core_schema)
     always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
-    # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
-    # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
-    searched = not (always_read or plan.is_finite)
 
     def accept(value: Any) -> dict[str, Any] | None:
         text = write_json(value) if plan.decimals else pydantic_core.to_json(value)
@@ -85,8 +81,10 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
             else:
                 require_size(text)
                 values = validate_long()(text, strict=True)
-            if always_read or (searched and ("NaN" in text or "Infinity" in text)) or not has_unique_keys(text, values):
-                parse_json(text)  # perhaps a key appears twice, or a number is too large
+            if always_read or "NaN" in text or "Infinity" in text:
+                parse_json(text)  # perhaps a key appears twice, or a number is none, or too large
+            elif len(values) != text.count(":"):  # each key has its colon
+                refuse_repeated_names(text.encode())
             return values, ()
         except ValidationError as error:
             return recover(text, repairs, error)
