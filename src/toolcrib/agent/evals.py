@@ -18,13 +18,12 @@ from ..formats import Reply, Usage
 from ..tools import Tool
 from ..workbench import Crib, Options, Stores, View, Workbench
 from ..workbench.rules import is_like
-from .agent import Agent
+from .agent import MAX_PROMPT_CHARS, Agent
 from .model import Model, ModelError, model_from_name, require_model
 from .outcome import Outcome, Trace
 from .scenarios import ExpectedCall, Scenario, ScenarioFile, read_scenarios
 
 _REPLY_TOKENS = 100
-_MAX_SHOWN_CHARS = 300
 _FORMATS = {"responses": "openai_responses", **{name: name for name in ("openai", "anthropic", "gemini", "bedrock")}}
 _NOT_RUN: Options = {"recorder": (), "limits": (), "retries": ()}
 
@@ -298,7 +297,7 @@ async def _problems(scenario: Scenario, outcome: Outcome, bench: Workbench) -> t
     matches, exact_matches = _assigned([[call.id for call, _ in pairs] for pairs in by_tool]), _assigned(exact)
     of_arguments: list[str] = []
     for index, expected in enumerate(scenario.call):
-        arguments = ", ".join(trace.arguments for _, trace in by_tool[index])[:_MAX_SHOWN_CHARS]
+        arguments = ", ".join(trace.arguments for _, trace in by_tool[index])[:MAX_PROMPT_CHARS]
         if index not in matches:
             of_tools.append(f"'{expected.tool}' was not called.")
         elif index not in exact_matches:

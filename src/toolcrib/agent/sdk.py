@@ -15,15 +15,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..core import SetupError, ToolcribError, ToolError
 from ..formats import IncompleteReply, Reply, TextDelta
+from ..formats import reading as shapes
 from ..machinery import PerLoop, in_thread
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
 
 C = TypeVar("C")
 T = TypeVar("T")
-
-_MAX_MESSAGE = 600
-"""How many characters of a provider's own message an error shows."""
 
 _REMEDIES: Mapping[ModelProblem, str] = {
     "unauthorized": "Check the key and its permissions.",
@@ -210,7 +208,7 @@ class SdkModel(ABC, Generic[C]):
         self, what: str, message: object, problem: ModelProblem, retry_after_s: float | None = None
     ) -> ModelError:
         text = self._redactor.redact(" ".join(str(message).split()) or "no message")
-        text = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+        text = text if len(text) <= shapes.MAX_REASON_CHARS else f"{text[: shapes.MAX_REASON_CHARS]}…"
         wait = f" It asks to wait {retry_after_s:g} s." if retry_after_s is not None else ""
         text = f"Model '{self.name}' {what}: {text.rstrip('. ')}.{wait} {_REMEDIES[problem]}"
         return ModelError(text, problem, retry_after_s=retry_after_s)

@@ -19,7 +19,8 @@ UsageNames = Mapping[str, Sequence[str]]
 _MAX_DEPTH = 200
 """How deep an answer may be nested. Python's own JSON parser gives up at a depth that changes with the stack."""
 
-_MAX_REASON = 2000
+MAX_REASON_CHARS = 1_000
+"""How much of a provider's own words is passed on."""
 
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", int: "an integer", bool: "true or false"}
 
@@ -37,7 +38,8 @@ def broken_off(provider: str, error: Any, *code_keys: str) -> IncompleteReply:
     details = error if isinstance(error, Mapping) else {"message": error}
     code = str(next(filter(None, map(details.get, code_keys)), ""))
     prefix = f"{code}: " if code else ""
-    return IncompleteReply(f"{provider} broke off its answer: {prefix}{str(details.get('message'))[:500]}", code)
+    reason = str(details.get("message"))[:MAX_REASON_CHARS]
+    return IncompleteReply(f"{provider} broke off its answer: {prefix}{reason}", code)
 
 
 class Pieces:
@@ -191,7 +193,7 @@ def finished_reply(text: str, calls: Sequence[Call], stop: Stop, usage: Usage, n
     """
     if stop == "malformed":
         calls, native = (), None
-    reason = join_surrogates(reason)[:_MAX_REASON] if stop in ("malformed", "other") else ""
+    reason = join_surrogates(reason)[:MAX_REASON_CHARS] if stop in ("malformed", "other") else ""
     return Reply(text, tuple(calls), stop, usage, native, reason)
 
 

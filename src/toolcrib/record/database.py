@@ -441,8 +441,8 @@ class _Writer:
         is_beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_INTERVAL_S
         beat = {"owner": self._owner, "until": lost_after} if is_beat else None
 
-        def put(connection: Connection, *, in_parts: bool = False) -> dict[str, str]:
-            refusals = (_put if in_parts else _put_all)(connection, [*rows.items()], beat)
+        def put(connection: Connection, *, one_by_one: bool = False) -> dict[str, str]:
+            refusals = (_put_each if one_by_one else _put_all)(connection, [*rows.items()], beat)
             self._store.events.add_batch(connection, [events[key] for key in rows if key not in refusals])
             return refusals
 
@@ -453,7 +453,7 @@ class _Writer:
                 except Exception as error:
                     if not rows or (error.is_away if isinstance(error, StoreError) else refusal(error) is None):
                         raise
-                    refusals = self._transact(partial(put, in_parts=True))
+                    refusals = self._transact(partial(put, one_by_one=True))
                 for key, reason in refusals.items():
                     del rows[key]
                     self._leave_out([item for item in items if item.record and item.record.id == key], reason)
@@ -581,25 +581,19 @@ def _put_all(
     return {}
 
 
-def _put(
+def _put_each(
     connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
 ) -> dict[str, str]:
-    """Write *rows*, and *beat*, as `_put_all` does.
-
-    Return the keys of the rows that the database refuses, each with the reason: a batch is halved until they are alone.
-    """
+    """Write *rows* one by one, and *beat*. Return the keys of those that the database refuses, with the reasons."""
     refusals: dict[str, str] = {}
-    try:
-        with connection.begin_nested():
-            return _put_all(connection, rows, beat)
-    except Exception as error:
-        if (reason := refusal(error)) is None or not rows:
-            raise
-        half = len(rows) // 2
-        for part in (rows[:half], rows[half:]) if half else ():
-            refusals |= _put(connection, part, None)
-        if not half:
-            refusals[rows[0][0]] = reason
+    for key, row in rows:
+        try:
+            with connection.begin_nested():
+                connection.execute(_PUT, row)
+        except Exception as error:
+            if (reason := refusal(error)) is None:
+                raise
+            refusals[key] = reason
     return _put_all(connection, (), beat) | refusals
 
 

@@ -14,7 +14,6 @@ from ..core import Context, LoadError, ToolError
 from . import source_imports
 from .folders import folder_digest, folder_stamp
 
-MAX_ENVIRONMENT_CHARS = 128 * 1024
 MAX_QUOTED_CHARS = 2000
 # What a program needs to find its own things, and no more of the host's environment.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -97,8 +96,6 @@ def environment_of(name: str, variables: Sequence[str], context: Context) -> dic
         environment[key] = credential.secret
     if any("\0" in text for text in environment.values()):
         raise ToolError(f"A variable of tool '{name}' has a NUL, which no environment can hold.", "unavailable")
-    if sum(len(key) + len(text) for key, text in environment.items()) > MAX_ENVIRONMENT_CHARS:
-        raise ToolError(f"The variables of tool '{name}' are larger than 128 KiB together.", "unavailable")
     return environment
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import jsonschema_rs
 
 from .describe import either, in_words, with_sentences
+from .required import MAX_STATES
 from .view import (
     ASSERTIONS,
     COMBINING,
@@ -35,7 +36,6 @@ from .view import (
 
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
 
-_MAX_GROUPS = 2_000  # groups of places that may describe the same value
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _COMPOSING = frozenset({"$ref", *COMBINING})
 # The formats that jsonschema-rs checks. Others are up to the reader of the schema.
@@ -888,7 +888,7 @@ class Restore:
                 if absent and (nullable := [member for member in nullable if member.is_valid(None)]):
                     yield nullable[0]
             new = [group for group in groups if group and group not in known_groups]
-            if len(known_groups) > _MAX_GROUPS:
+            if len(known_groups) > MAX_STATES:
                 yield next(iter(self._start))
                 return
             known_groups.update(new)

@@ -77,8 +77,8 @@ def _require_bounded(schema: dict[str, Any], label: str) -> None:
 MAX_LOOKS = 1_000_000
 """How often one value may be looked at, which takes about 50 ms."""
 
-_MAX_STATES = 2_000
-"""How many kinds of values are looked into: beyond, it is not known."""
+MAX_STATES = 2_000
+"""How many kinds of values, or groups of places for one, are looked into: beyond, it is not known."""
 
 _DEFINITIONS = frozenset({"$defs", "definitions", "contentSchema"})
 
@@ -126,6 +126,11 @@ def is_plainly_bounded(schema: Mapping[str, Any], sizes: dict[str, int | None] |
         return False
 
 
+def is_bounded(schema: Mapping[str, Any]) -> bool:
+    """Return whether *schema* looks at no value too often, nor without end."""
+    return is_plainly_bounded(schema) or (leads_to_itself(schema) is None and times_looked(schema) <= MAX_LOOKS)
+
+
 def leads_to_itself(schema: Mapping[str, Any]) -> str | None:
     """Return the pointer to a place of *schema* that applies itself to the same value; None where there is none."""
     root = SchemaView(schema)
@@ -146,7 +151,7 @@ def times_looked(schema: Mapping[str, Any]) -> int:
     states: set[Hashable] = set()
     start = expansion.of(SchemaView(schema)) or Counter()
     waiting: list[tuple[_Applied, frozenset[frozenset[SchemaView]]]] = [(start, frozenset())]
-    while waiting and len(states) < _MAX_STATES and most <= MAX_LOOKS:
+    while waiting and len(states) < MAX_STATES and most <= MAX_LOOKS:
         applied, above = waiting.pop()
         most = max(most, applied.total())
         # Without places that only refer on, there are as many kinds of values as definitions, not as references.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .declared import Keys
+from .view import MAX_NESTING
 
-_MAX_DEPTH = 100
-_TOO_DEEP = f"it is nested more than {_MAX_DEPTH} deep"
+_TOO_DEEP = f"it is nested more than {MAX_NESTING} deep"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NAME = r"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _NAMES = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
@@ -21,13 +21,13 @@ _LINE = re.compile(rf"[ \t]*(?:(?P<bracket>\[\[?)[ \t]*(?P<table>{_NAMES})[ \t]*
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the data in *text*. Raises ValueError: where it is not TOML, and where it is nested more than 100 deep."""
+    """Return the data in *text*. Raises ValueError: where it is not TOML, and where it is nested too deeply."""
     try:
         data = tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     level: list[Any] = [data]
-    for _ in range(_MAX_DEPTH):
+    for _ in range(MAX_NESTING):
         level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
         level = [inner for inner in level if isinstance(inner, dict | list)]
         if not level:

@@ -169,7 +169,6 @@ def test_a_tool_can_be_invoked_without_a_pocket(place: Path, tmp_path: Path) -> 
         (None, "there is no such file"),
         (b"name = ", "Invalid value"),
         (b"\xff", "decode"),
-        (b"#" * 1_100_000, "larger than 1 MiB"),
         (b'name = "echo"\n', "'language': Field required"),
         (b'name = "echo"\nlanguage = "node"\n', "the language 'node' is not supported: the sandbox runs Python"),
         (b'name = "echo"\nlanguage = "python"\n[auth]\nauth_provider = "nobody"\n', "'auth.auth_provider'"),

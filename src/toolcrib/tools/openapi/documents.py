@@ -146,7 +146,6 @@ def _are_mappings(value: Any) -> bool:
 # References
 
 ONE_WAY = frozenset({"readOnly", "writeOnly"})
-_MAX_HOPS = 100
 
 Read = Callable[[str], Any]
 """The JSON value in another file, by its address. Raises LoadError where it cannot be had, or may not be."""
@@ -210,7 +209,7 @@ class Documents:
 
     def followed(self, value: Any, file: str) -> tuple[Mapping[str, Any], str]:
         """Return the object *value* of *file*, or what its `$ref`s lead to, and the file of that. Raises Unusable."""
-        for _ in range(_MAX_HOPS):
+        for _ in range(MAX_LEVELS):
             if not isinstance(value, dict):
                 raise Unusable("an object is missing where it has to be")
             if "$ref" not in value:

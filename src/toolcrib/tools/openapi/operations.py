@@ -451,26 +451,26 @@ def _responses(
 # Names
 
 
-def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
+def named(readings: Sequence[tuple[Operation, bool]]) -> list[Operation]:
     """Return the operations, in their order, each under a name of its own, which does not depend on that order."""
 
     def rank(index: int) -> tuple[bool, bool, str, str]:
-        operation, is_named = found[index]
+        operation, is_named = readings[index]
         plain = _plain(operation.name)
         return not is_named, plain != operation.name, operation.path, operation.method
 
-    candidates = [_candidates(operation) for operation, _ in found]
+    candidates = [_candidates(operation) for operation, _ in readings]
     times = Counter(itertools.chain.from_iterable(map(set, candidates)))
-    found = [
+    readings = [
         (replace(operation, name=next((name for name in names if times[name] == 1), names[-1])), is_named)
         if len(names) > 1
         else (operation, is_named)
-        for (operation, is_named), names in zip(found, candidates, strict=True)
+        for (operation, is_named), names in zip(readings, candidates, strict=True)
     ]
     names: dict[int, str] = {}
     taken_names: set[str] = set()
-    for index in sorted(range(len(found)), key=rank):
-        operation, _ = found[index]
+    for index in sorted(range(len(readings)), key=rank):
+        operation, _ = readings[index]
         name = _plain(operation.name)
         if len(name) > MAX_NAME:
             name = f"{name[: MAX_NAME - 7]}_{_mark(operation, 6)}"
@@ -482,7 +482,7 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
         names[index] = name
     return [
         operation if operation.name == names[index] else replace(operation, name=names[index])
-        for index, (operation, _) in enumerate(found)
+        for index, (operation, _) in enumerate(readings)
     ]
 
 

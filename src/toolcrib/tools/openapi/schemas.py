@@ -15,8 +15,8 @@ import jsonschema_rs
 import pydantic_core
 
 from ...schema import SchemaView
-from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
-from ...schema.view import COMBINING, UNIONS, validator
+from ...schema.required import is_bounded, is_plainly_bounded
+from ...schema.view import COMBINING, MAX_NESTING, UNIONS, validator
 from .documents import ONE_WAY, Documents, Unusable
 
 Direction = Literal["sent", "received"]
@@ -25,7 +25,6 @@ MAX_CHARS = {"sent": 120_000, "received": 30_000}
 """How much JSON a schema may be with its definitions."""
 _CUT_CHARS = 6_000
 """To how much it is cut where it is more: Elasticsearch's queries refer to all of one another."""
-_MAX_LEVELS = 60
 
 _DROPPED = frozenset(
     {"xml", "externalDocs", "discriminator", "example", "readOnly", "writeOnly", "nullable"}
@@ -127,10 +126,7 @@ class Schemas:
         while True:
             part = self.closed(schemas, direction, max_chars)
             whole = {"properties": part.schemas, "$defs": part.definitions}
-            is_bounded = is_plainly_bounded(whole) or (
-                leads_to_itself(whole) is None and times_looked(whole) <= MAX_LOOKS
-            )
-            if is_bounded or max_chars < 100:
+            if max_chars < 100 or is_bounded(whole):
                 return part
             max_chars //= 2
 
@@ -184,8 +180,8 @@ class Schemas:
             raise Unusable(f"a schema in it is not an object but {type(schema).__name__}")
         if _PLAIN.issuperset(schema) and schema.get("format") not in ("binary", "byte"):
             return schema
-        if level > _MAX_LEVELS:
-            raise Unusable(f"a schema in it is nested more than {_MAX_LEVELS} levels deep")
+        if level > MAX_NESTING:
+            raise Unusable(f"a schema in it is nested more than {MAX_NESTING} levels deep")
         out: dict[str, Any] = {}
         ref = schema.get("$ref")
         if ref is not None:

@@ -214,8 +214,8 @@ def _untyped(content: bytes) -> Any:
 
 def shown_headers(headers: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the *headers* of an answer with one of *names*, in lower case: of those that may be secrets, none."""
-    found = {name.lower(): text[: 2 * _SHOWN_CHARS] for name, text in headers.items()}
-    return {name: text for name, text in found.items() if name in names and not _SECRET.search(name)}
+    texts = {name.lower(): text[: 2 * _SHOWN_CHARS] for name, text in headers.items()}
+    return {name: text for name, text in texts.items() if name in names and not _SECRET.search(name)}
 
 
 def raise_for_status(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> NoReturn:

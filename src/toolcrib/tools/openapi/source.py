@@ -19,7 +19,7 @@ from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolE
 from ...machinery import Encode, PerLoop, in_thread
 from ...sandbox import MAX_BYTES
 from ...schema import json_schema_check
-from ...schema.required import MAX_LOOKS, is_plainly_bounded, leads_to_itself, times_looked
+from ...schema.required import is_bounded
 from ...schema.view import validator
 from ..function import Tool, from_work, stand_in
 from ..git import DOCUMENT
@@ -376,11 +376,8 @@ def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
     @functools.cache
     def check() -> Any:
         # A stranger's schema may look at one value more often than there are seconds.
-        is_bounded = is_plainly_bounded(output_schema) or (
-            leads_to_itself(output_schema) is None and times_looked(output_schema) <= MAX_LOOKS
-        )
         try:
-            return validator(output_schema, formats=False) if is_bounded else None
+            return validator(output_schema, formats=False) if is_bounded(output_schema) else None
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError):
             return None
 

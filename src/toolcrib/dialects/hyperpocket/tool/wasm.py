@@ -93,9 +93,6 @@ def _work(tool_path: str, digest: str, variables: tuple[str, ...], trusted: bool
         raise LoadError(f"{error} A WasmTool is trusted by tool.invoker.trusted = True.") from None
 
 
-_MAX_BYTES = 1024**2
-
-
 class ToolConfig(BaseModel, coerce_numbers_to_str=True, hide_input_in_errors=True):
     """`config.toml`. Unknown keys are ignored."""
 
@@ -157,8 +154,6 @@ def _text_of(folder: Path, name: str) -> str:
         raise FileNotFoundError(2, "there is no such file")
     if not file.is_relative_to(folder) or not file.is_file():
         raise ValueError(f"{name} is not a file of the folder {folder}")
-    if file.stat().st_size > _MAX_BYTES:
-        raise ValueError(f"{name} is larger than {_MAX_BYTES // 1024**2} MiB")
     return file.read_text("utf-8-sig")
 
 

@@ -15,8 +15,6 @@ from .registry import ToolRegistry, core_tools
 from .tools import InvalidToolUseNameException, validate_tool_use
 from .types import BaseTool, ToolResult, ToolUse
 
-_MIN_TIMEOUT_S = 1e-6  # a timeout of 0 has passed at once
-
 
 @dataclass(slots=True)
 class ToolExecutionConfig:
@@ -65,7 +63,7 @@ class ToolCallExecutor:
         call = Call(str(use.get("name", "")), None, str(use.get("toolUseId") or ""))
         call.timeout_s = self._config.default_timeout if timeout is None else timeout
         if call.timeout_s is not None:
-            call.timeout_s = max(call.timeout_s, _MIN_TIMEOUT_S)
+            call.timeout_s = max(call.timeout_s, 1e-6)  # a timeout of 0 has passed at once
         call.data = {"tool_use": tool_use, "invocation_state": {} if invocation_state is None else invocation_state}
         try:
             validate_tool_use(use)
