@@ -589,7 +589,7 @@ def _put_each(
     for key, row in rows:
         try:
             with connection.begin_nested():
-                connection.execute(_PUT, row)
+                _put_all(connection, [(key, row)], None)
         except Exception as error:
             if (reason := refusal(error)) is None:
                 raise
