@@ -267,9 +267,11 @@ class PendingCalls:
         if isinstance(answer, Deny) and pending.kind in ("approval", "input"):
             return None
         if pending.kind == "approval":
-            if isinstance(answer, Approve) and answer.arguments is not None:
-                return await in_thread_if_long(partial(self._refused, pending, answer.arguments), answer.arguments)
-            return None if isinstance(answer, Approve) else 'It is an approval: answer Approve() or Deny("why").'
+            if not isinstance(answer, Approve):
+                return 'It is an approval: answer Approve() or Deny("why").'
+            if (edited := answer.arguments) is None:
+                return None
+            return await in_thread_if_long(partial(self._refused, pending, edited), edited)
         if pending.kind != "input":
             return (
                 f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which is not answered here."

@@ -111,13 +111,17 @@ def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
         if len(arguments) > 1:
             raise UsageError(f"'{first[:40]}' gives all arguments at once, so nothing can be beside it.")
         return WrittenArguments(first if first.startswith("{") else _content(first.removeprefix("@")).text(), {})
+    return WrittenArguments(None, _by_key(arguments, tool))
+
+
+def _by_key(arguments: Sequence[str], tool: str) -> Mapping[str, Sequence[str | FileContent]]:
     by_key: dict[str, list[str | FileContent]] = {}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or not key or key.startswith(("{", "[", '"', "@")):
             raise UsageError(_not_an_argument(argument, tool, is_first=not by_key))
         by_key.setdefault(key, []).append(_content(value[1:], key=key) if value.startswith("@") else value)
-    return WrittenArguments(None, by_key)
+    return by_key
 
 
 def _not_an_argument(word: str, tool: str, *, is_first: bool) -> str:

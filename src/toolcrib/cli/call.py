@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..core import (
+    Answer,
     AnswerError,
     Audio,
     Call,
@@ -70,10 +71,8 @@ def call(
     interrupts = session.interrupts
     output = session.output  # claimed before what the sources print
     arguments = read_arguments(read.arguments, tool=name)
-    if save_to is not None:
-        _require_writable(save_to)
-    if key is not None:
-        _require_key(key)
+    _require_writable(save_to)
+    _require_key(key)
     transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
     # At a terminal sits the developer, who is shown where the tool failed.
     log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause, holds=transcript.holds)
@@ -145,25 +144,13 @@ async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, tran
         if result.pending is None:
             return result
         if result.pending.kind == "task":
-            task_id = result.pending.id
-            echo(f"'{call.tool}' runs as the task {task_id}. Ctrl-C stops the waiting, and what runs here.", wrap=True)
-            log = logging.getLogger("toolcrib.tool")
-            log.propagate = False  # what the tool logs here is among what it reports
-            try:
-                return await result_of(
-                    bench.crib.tasks.follow(task_id, principal=bench.caller.principal, thread=bench.caller.thread),
-                    transcript,
-                )
-            finally:
-                log.propagate = True
+            return await _followed(bench, result.pending, transcript)
         if result.pending.kind == "authorization":
             if not await prompter.may_log_in(result.pending):
                 return result
             await _log_in_for(bench, call.tool)
             continue
-        if not (prompter.can_ask(result.pending) and await bench.crib.pending.allows(result.pending, bench.caller)):
-            return result
-        if (answer := await prompter.ask(result.pending)) is None:
+        if (answer := await _answer_to(bench, result.pending, prompter)) is None:
             return result
         try:
             await bench.answer(result.pending.id, answer)
@@ -171,6 +158,24 @@ async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, tran
             echo(str(error))
             if error.reason not in ("expired", "invalid"):
                 return result
+
+
+async def _answer_to(bench: "Workbench", pending: Pending, prompter: Prompter) -> Answer | None:
+    if prompter.can_ask(pending) and await bench.crib.pending.allows(pending, bench.caller):
+        return await prompter.ask(pending)
+    return None
+
+
+async def _followed(bench: "Workbench", pending: Pending, transcript: CallTranscript) -> Result[Any]:
+    """Return the result of the task *pending*, and show what it reports until then."""
+    caller, log = bench.caller, logging.getLogger("toolcrib.tool")
+    echo(f"'{pending.tool}' runs as the task {pending.id}. Ctrl-C stops the waiting, and what runs here.", wrap=True)
+    log.propagate = False  # what the tool logs here is among what it reports
+    try:
+        task = bench.crib.tasks.follow(pending.id, principal=caller.principal, thread=caller.thread)
+        return await result_of(task, transcript)
+    finally:
+        log.propagate = True
 
 
 async def _connect(bench: "Workbench", prompter: Prompter, transcript: CallTranscript) -> None:
@@ -211,18 +216,21 @@ async def result_of(stream: AsyncIterator["TaskEvent | Result[Any]"], transcript
     raise AssertionError("a stream ends with a result")
 
 
-def _require_key(key: str) -> None:
+def _require_key(key: str | None) -> None:
     """Raise UsageError for a key that no call can have."""
     from ..call import require_key
 
     try:
-        require_key(key)
+        if key is not None:
+            require_key(key)
     except ToolError as error:
         raise UsageError(f"--key: {error.message}") from None
 
 
-def _require_writable(path: Path) -> None:
+def _require_writable(path: Path | None) -> None:
     """Raise UsageError for a path that no file can be saved under: better before the call than after it."""
+    if path is None:
+        return
     if path.is_dir():
         raise UsageError(f"--output {path} is a folder. Name a file in it.")
     if not path.parent.is_dir():

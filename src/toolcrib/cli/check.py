@@ -140,9 +140,7 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         return _Report(str(file), [], [_of_settings_file("problem", problem) for problem in error.problems], {})
     listings = load_sources(settings.sources, settings)
     specs = [tool.spec for listing in listings for tool in listing.tools]
-    is_complete = has_all(settings, listings) and not any(
-        listing.problems or listing.is_listed_at_start for listing in listings
-    )
+    is_complete = has_all(settings, listings) and not any(map(_is_partial, listings))
     findings = [
         *(_of_source("problem", listing, message) for listing in listings for message in listing.problems),
         *_wrong_rules(settings, specs),
@@ -155,6 +153,10 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         findings += [*_answers(listings, settings), *_store_answers(settings, session.store)]
     counts = {"source": len(listings), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
     return _Report(str(file), [*map(_source_data, listings)], findings, counts)
+
+
+def _is_partial(listing: LoadedSource) -> bool:
+    return bool(listing.problems) or listing.is_listed_at_start
 
 
 def _source_data(listing: LoadedSource) -> dict[str, Any]:
@@ -416,13 +418,16 @@ def _schema_findings(schema: Mapping[str, Any]) -> Iterator[Finding]:
     if not properties and schema.get("additionalProperties") is not False:
         yield Finding("warning", "Its schema takes any arguments. Name those that it takes.")
     for name, member in properties.items():
-        keywords: Mapping[str, Any] = member if isinstance(member, Mapping) else {}
-        if _SECRET_NAME.search(name) and keywords.get("type", "string") == "string":
-            yield Finding("warning", f"Argument '{name}' looks like a credential, which a model would write. Use auth.")
-        if not SchemaView(keywords).is_typed:
-            yield Finding("warning", f"Argument '{name}' has no type.")
-        if not keywords.get("description") and "$ref" not in keywords:
-            yield Finding("warning", f"Argument '{name}' has no description.")
+        yield from _argument_findings(name, member if isinstance(member, Mapping) else {})
+
+
+def _argument_findings(name: str, keywords: Mapping[str, Any]) -> Iterator[Finding]:
+    if _SECRET_NAME.search(name) and keywords.get("type", "string") == "string":
+        yield Finding("warning", f"Argument '{name}' looks like a credential, which a model would write. Use auth.")
+    if not SchemaView(keywords).is_typed:
+        yield Finding("warning", f"Argument '{name}' has no type.")
+    if not keywords.get("description") and "$ref" not in keywords:
+        yield Finding("warning", f"Argument '{name}' has no description.")
 
 
 def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:

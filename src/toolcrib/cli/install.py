@@ -155,17 +155,7 @@ def _change(
 ) -> None:
     """Change the file of a client, and report it. *change* changes the data of its servers, and returns the text."""
     file = _file(of, session.settings.file, user=user)
-    try:
-        before = file.read_bytes() if file.exists() else None
-        text = (before or b"").decode()
-        after_text = _edited(text, toml_edit if file.suffix == ".toml" else jsonc, of.key, change)
-    except OSError as error:
-        raise ToolcribError(f"{file} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        problem = "It is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
-        raise ToolcribError(f"{file}: Nothing was changed: {problem}.") from None
-    except ToolcribError as error:
-        raise ToolcribError(f"{file}: Nothing was changed: {error}") from None
+    before, text, after_text = _read(file, of.key, change)
     if after_text == text:
         echo(f"{file} stays as it is.")
     elif dry_run:
@@ -177,6 +167,21 @@ def _change(
             _write(file.with_name(file.name + _BACKUP), before, file)
         _write(file, after_text.encode(), file)
         echo(f"Written: {file}. {after}")
+
+
+def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> tuple[bytes | None, str, str]:
+    """Return what is in *file*, None where it is not there, its text, and the new one. Raises ToolcribError."""
+    try:
+        before = file.read_bytes() if file.exists() else None
+        text = (before or b"").decode()
+        return before, text, _edited(text, toml_edit if file.suffix == ".toml" else jsonc, key, change)
+    except OSError as error:
+        raise ToolcribError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        problem = "It is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
+        raise ToolcribError(f"{file}: Nothing was changed: {problem}.") from None
+    except ToolcribError as error:
+        raise ToolcribError(f"{file}: Nothing was changed: {error}") from None
 
 
 def _edited(text: str, edit: Any, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> str:

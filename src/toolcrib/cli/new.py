@@ -34,14 +34,8 @@ def init(session: Session) -> None:
     written: list[str] = []
     kept = [str(settings)] if is_project else []
     try:
-        for template in () if is_project else sorted((_TEMPLATES / "init").iterdir()):
-            file = Path(template.name.removesuffix(".txt"))
-            if file.exists() or (file.name == "test_notes.py" and "notes.py" in kept):  # it is about that one
-                kept.append(file.name)
-                continue
-            with file.open("xb") as target:
-                target.write(template.read_bytes())
-            written.append(file.name)
+        if not is_project:
+            _make_files(written, kept)
         written += _make_store()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else ".gitignore is not UTF-8 text"
@@ -55,6 +49,17 @@ def init(session: Session) -> None:
         f"\nCall a tool: {call}\nServe it while you write it: toolcrib dev\n"
         "Give it to Claude: toolcrib install claude-code"
     )
+
+
+def _make_files(written: list[str], kept: list[str]) -> None:
+    for template in sorted((_TEMPLATES / "init").iterdir()):
+        file = Path(template.name.removesuffix(".txt"))
+        if file.exists() or (file.name == "test_notes.py" and "notes.py" in kept):  # it is about that one
+            kept.append(file.name)
+        else:
+            with file.open("xb") as target:
+                target.write(template.read_bytes())
+            written.append(file.name)
 
 
 def _make_store() -> list[str]:

@@ -300,13 +300,17 @@ async def _field(name: str, view: "SchemaView", *, required: bool) -> Any:
     while (line := await read_line(prompt, hidden=is_secret)) is not None:
         if not line and not required:
             return _OMITTED
-        value = read_value([line], view)
-        if isinstance(value, str) and "boolean" in kinds_of(view):
-            value = {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO[1:], False)}.get(value.strip().lower(), value)
-        if view.is_valid(value):
+        if view.is_valid(value := _read(line, view)):
             return value
         echo(f"Expected {description}.")
     return _UNANSWERED
+
+
+def _read(line: str, view: "SchemaView") -> Any:
+    value = read_value([line], view)
+    if isinstance(value, str) and "boolean" in kinds_of(view):
+        return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO[1:], False)}.get(value.strip().lower(), value)
+    return value
 
 
 # Lines from the keyboard

@@ -216,15 +216,12 @@ def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_comple
     if unknown and is_complete:
         message = no_such("--tool: there is no tool", unknown[0], tool_names)
         raise UsageError(f"{message} The tools are: {', '.join(tool_names)}.")
-    return [
-        replace(
-            source,
-            source=only_named(source.source, names),
-            tools=tuple(tool for tool in source.tools if tool.spec.name in names),
-        )
-        for source in listings
-        if source.is_listed_at_start or any(tool.spec.name in names for tool in source.tools)
-    ]
+    return [part for source in listings if (part := _part(source, names)).tools or source.is_listed_at_start]
+
+
+def _part(source: "LoadedSource", names: Sequence[str]) -> "LoadedSource":
+    tools = tuple(tool for tool in source.tools if tool.spec.name in names)
+    return replace(source, source=only_named(source.source, names), tools=tools)
 
 
 def _with_tool(name: str, listings: "Sequence[LoadedSource]") -> "list[LoadedSource]":

@@ -63,11 +63,15 @@ class Guard:
         port = url.port or _PORTS[url.scheme]
         if url.userinfo:
             raise GuardError(f"A URL may not have a user name in it; this one, of '{host}', has.")
-        if self._hosts is not None and not any(_matches(host, name) and port == number for name, number in self._hosts):
-            names = ", ".join(name if number == 443 else f"{name}:{number}" for name, number in self._hosts)
-            raise GuardError(f"'{host}', port {port}, may not be reached here. Only these may: {names or 'none'}.")
+        self._require_listed(host, port)
         if _address(host) is not None:
             self._require_address(host, host, url.scheme)
+
+    def _require_listed(self, host: str, port: int) -> None:
+        hosts = [(host, port)] if self._hosts is None else self._hosts
+        if not any(_matches(host, name) and port == number for name, number in hosts):
+            names = ", ".join(name if number == 443 else f"{name}:{number}" for name, number in hosts)
+            raise GuardError(f"'{host}', port {port}, may not be reached here. Only these may: {names or 'none'}.")
 
     async def addresses(self, host: str, port: int, scheme: str) -> Sequence[str]:
         """Return the addresses of *host*, all of them checked. Raises GuardError, or OSError where it has none.

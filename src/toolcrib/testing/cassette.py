@@ -121,13 +121,14 @@ class Cassette:
         result = await go_on()
         if result.pending is None and (result.error is None or result.error.code != "cancelled"):
             self._schemas[tool.spec.name] = _schemas_of(tool.spec)
-            recorded: _Recorded = {"content": [_redacted(part, self._redactor) for part in result.content]}
-            if result.error is not None:
-                recorded = {"error": redacted_data(result.error.to_dict(), self._redactor.redact)}
-            if result.labels:
-                recorded["labels"] = sorted(result.labels)
-            self._new.append((key, number, entry | recorded))
+            self._new.append((key, number, entry | self._outcome(result)))
         return result
+
+    def _outcome(self, result: Result[Any]) -> _Recorded:
+        labels = {"labels": sorted(result.labels)} if result.labels else {}
+        if result.error is not None:
+            return {"error": redacted_data(result.error.to_dict(), self._redactor.redact), **labels}
+        return {"content": [_redacted(part, self._redactor) for part in result.content], **labels}
 
     def _find(self, call: _Recorded, number: int, spec: ToolSpec) -> Result[Any]:
         """Return the result of the *call*, the one of this *number*. Raises ToolError if it was not recorded."""
@@ -177,12 +178,7 @@ class Cassette:
 
     def _read(self) -> None:
         """Read the file. Raises ValueError that says where it is not a cassette."""
-        try:
-            data: Any = json.loads(self.path.read_text("utf-8"))
-        except OSError as error:
-            raise ValueError(f"it cannot be read: {error.strerror or error}") from None
-        except ValueError as error:
-            raise ValueError(f"it is not valid JSON: {error}") from None
+        data = _data_in(self.path)
         if not isinstance(data, dict) or data.get("version") != VERSION:
             raise ValueError(f"its version is not {VERSION}")
         if not isinstance(data.get("tools"), dict) or not isinstance(data.get("calls"), list):
@@ -224,6 +220,15 @@ class Cassette:
 
     def __repr__(self) -> str:
         return f"<Cassette {self.path}, {'recording' if self.records else 'replaying'}>"
+
+
+def _data_in(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ValueError(f"it is not valid JSON: {error}") from None
 
 
 def _key(call: _Recorded) -> str:

@@ -123,11 +123,15 @@ class URITemplate:
         if (match := self._pattern.fullmatch(path)) is None:
             return None
         values = dict(zip(self.names, map(unquote, match.groups()), strict=False))
-        if any(_ABSOLUTE.match(text) for value in values.values() for text in decoded(value)):
+        if any(map(_ABSOLUTE.match, _texts_of(values))):
             return None
         values |= {name: value for name, value in parse_qsl(query) if name in self._query}
-        texts = [text for value in values.values() for text in decoded(value)]
-        return None if any("\0" in text or ".." in re.split(r"[/\\]", text) for text in texts) else values
+        return None if any("\0" in text or ".." in re.split(r"[/\\]", text) for text in _texts_of(values)) else values
+
+
+def _texts_of(values: Mapping[str, str]) -> list[str]:
+    """Return *values* as they are, and as they are read by those who decode them."""
+    return [text for value in values.values() for text in decoded(value)]
 
 
 def _unreadable(text: str) -> DefinitionError:
@@ -331,11 +335,11 @@ class _Function:
 
 def _require_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
     names = [argument.name for argument in prompt.arguments]
-    missing = [argument.name for argument in prompt.arguments if argument.required and argument.name not in arguments]
-    unknown = [name for name in arguments if name not in names]
-    if missing or unknown:
-        wrong = f"'{missing[0]}' is missing" if missing else f"there is no argument '{unknown[0][:100]}'"
-        message = f"Prompt '{prompt.name}': {wrong}. It takes: {', '.join(names) or 'nothing'}."
+    required = [argument.name for argument in prompt.arguments if argument.required]
+    problems = [f"'{name}' is missing" for name in required if name not in arguments]
+    problems += [f"there is no argument '{name[:100]}'" for name in arguments if name not in names]
+    if problems:
+        message = f"Prompt '{prompt.name}': {problems[0]}. It takes: {', '.join(names) or 'nothing'}."
         raise ToolError(message, "invalid_arguments")
 
 

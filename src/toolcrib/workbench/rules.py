@@ -134,17 +134,20 @@ class Rule:
         object.__setattr__(self, "_patterns", patterns)
         if self.others_only and self.do != "ask":
             raise SetupError("'others_only' restricts who may answer, so it needs do = \"ask\".")
-        if self.approvers is not None:
-            if self.do != "ask":
-                raise SetupError("'approvers' are who may answer, so they need do = \"ask\".")
-            object.__setattr__(self, "approvers", approvers_from(self.approvers))
-            self._require_other_approver(self.approvers)
+        self._require_approvers()
         for pointer, condition in self.where.items():
             _require_condition(pointer, condition)
         if self.at_most is not None:
             object.__setattr__(self, "at_most", AtMost.model_validate(self.at_most))
         remembers = self.seen is not None or self.after is not None or self.at_most is not None
         object.__setattr__(self, "remembers", remembers)
+
+    def _require_approvers(self) -> None:
+        if self.approvers is not None:
+            if self.do != "ask":
+                raise SetupError("'approvers' are who may answer, so they need do = \"ask\".")
+            object.__setattr__(self, "approvers", approvers_from(self.approvers))
+            self._require_other_approver(self.approvers)
 
     def _require_other_approver(self, approvers: Approvers) -> None:
         """Raise SetupError where the rule is for one caller, who may not answer, and *approvers* have no other."""
@@ -226,20 +229,22 @@ class Rule:
 
         A pattern of a rule that allows may match nothing: it lets nothing through.
         """
-        specs = () if self.optional else tuple(specs)
-        if not specs:
+        specs = tuple(specs)
+        if self.optional or not specs:
             return None
-        globs = _literal(self.tools) if self.do == "allow" else _globs(self.tools)
-        tools = [spec.name for spec in specs]
-        # For each kind of name: those of the rule, those that there are, and what matches.
-        kinds: Sequence[tuple[Iterable[str], Iterable[str], Callable[[str, str], bool]]] = (
-            (globs, (*tools, *READERS, *FINDERS), self._names),
-            (_globs(self.tags), (tag for spec in specs for tag in spec.tags), str.__eq__),
-            (_globs(self.seen), (label for spec in specs for label in spec.labels), str.__eq__),
-            (_literal(self.after), tools, self._names),
-        )
-        unknown = next(filter(None, (unknown_name(*names) for names in kinds)), None)
+        unknown = next(filter(None, (unknown_name(*names) for names in self._all_names(specs))), None)
         return unknown and f"({self.do}) {unknown}"
+
+    def _all_names(
+        self, specs: Sequence[ToolSpec]
+    ) -> Iterator[tuple[Iterable[str], Iterable[str], Callable[[str, str], bool]]]:
+        """Yield for each kind of name those of the rule, those that *specs* have, and what matches."""
+        tools = [spec.name for spec in specs]
+        globs = _literal(self.tools) if self.do == "allow" else _globs(self.tools)
+        yield globs, (*tools, *READERS, *FINDERS), self._names
+        yield _globs(self.tags), (tag for spec in specs for tag in spec.tags), str.__eq__
+        yield _globs(self.seen), (label for spec in specs for label in spec.labels), str.__eq__
+        yield _literal(self.after), tools, self._names
 
     def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
         """Return the tools that the rule is for and can never match, by name, each with the reason.
@@ -444,13 +449,7 @@ def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any
     """
     if not where:
         return True
-    # An argument that a call leaves out has its default, so that is what a condition compares.
-    if isinstance(arguments, CheckedArguments):
-        # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
-        unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
-        views = [{**view, **unknown} for view in arguments.forms.views]
-    else:
-        views = [{**spec.defaults(), **written(arguments, strict=False, other=lambda _: OPAQUE)}]
+    views = _views_of(spec, arguments)
     # What was sent may not be what the tool gets of it: a condition must be the same of both.
     results = {
         pointer: agreed(_holds(view, spec, pointer, condition, of_every) for view in views)
@@ -461,6 +460,15 @@ def _meets(where: Mapping[str, Any], spec: ToolSpec, arguments: Mapping[str, Any
         pointer = next(pointer for pointer, holds in results.items() if holds is None)
         raise _NotJudged(f"a rule cannot judge what is at '{display_name(pointer)}'.", "denied")
     return result
+
+
+def _views_of(spec: ToolSpec, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return *arguments* as they were sent, and as the tool gets them. One that is left out has its default."""
+    if not isinstance(arguments, CheckedArguments):
+        return [{**spec.defaults(), **written(arguments, strict=False, other=lambda _: OPAQUE)}]
+    # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
+    unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
+    return [{**view, **unknown} for view in arguments.forms.views]
 
 
 def _digest_of(rule: Rule, name: str) -> str:

@@ -142,11 +142,11 @@ class Sources:
             if entry.is_required or not entry.dynamic:
                 raise
             entry.failure = entry.problem_of(error)
-        for problem in (*entry.unread, *([] if entry.failure is None else [entry.failure])):
+        for problem in filter(None, (*entry.unread, entry.failure)):
             _log.warning("Not loaded: %s", problem)
         for tool in entry.tools:
             self.registry.add(tool)
-        entry.awaited = [member for member in entry.dynamic if getattr(member, "listed_at_start", False)]
+        entry.awaited = [*filter(_is_listed_at_start, entry.dynamic)]
         return entry
 
     def _refresh_first(self, entry: "_Entry") -> None:
@@ -261,6 +261,10 @@ def _flat(sources: Iterable[Any]) -> Iterator[Any]:
             yield source
 
 
+def _is_listed_at_start(source: Source) -> bool:
+    return getattr(source, "listed_at_start", False)
+
+
 def _conflict(entry: "_Entry", name: str, rival: "_Entry") -> LoadProblem:
     return LoadProblem(
         entry.name,
@@ -306,7 +310,7 @@ class _Entry:
     @property
     def is_of_servers(self) -> bool:
         """Whether its names are chosen elsewhere, and known only once it has started."""
-        return any(getattr(source, "listed_at_start", False) for source in self.dynamic)
+        return any(map(_is_listed_at_start, self.dynamic))
 
     @property
     def is_required(self) -> bool:

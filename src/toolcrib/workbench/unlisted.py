@@ -73,15 +73,17 @@ def decoded(text: str) -> Iterator[str]:
         yield text
 
 
+def _is_plain_uri(uri: str) -> bool:
+    parts = (part for text in decoded(uri) for part in re.split(r"[/\\?#&=]", text))
+    return not any(part in (".", "..") or "\0" in part for part in parts) and not re.search(r"[\\ ]", uri)
+
+
 def _check(kind: Kind, name: str, arguments: Any, repair: bool, /) -> Checked:
     """Return *arguments*. Raises ToolError for a *name* that nothing has, before a rule is asked.
 
     Servers read a URI with a segment `.` or `..`, a backslash or a space as another one, so it passes no rule.
     """
     is_plain = 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
-    if kind == "resource" and is_plain:
-        parts = (part for text in decoded(name) for part in re.split(r"[/\\?#&=]", text))
-        is_plain = not any(part in (".", "..") or "\0" in part for part in parts) and not re.search(r"[\\ ]", name)
-    if not is_plain:
+    if not is_plain or (kind == "resource" and not _is_plain_uri(name)):
         raise unknown(kind, name)
     return dict(json.loads(arguments) if isinstance(arguments, str | bytes) else arguments or {}), ()

@@ -340,11 +340,7 @@ class Crib(Startable):
             retries=tuple(options["retries"]) or None,
             redaction=redaction,
             recorders=recorders,
-            start_recorders=tuple(
-                recorder
-                for recorder in recorders
-                if getattr(type(recorder), "started", None) not in (None, Recorder.started)
-            ),
+            start_recorders=tuple(filter(_records_starts, recorders)),
             records_content=any(getattr(recorder, "with_content", False) for recorder in recorders),
             digest=next(filter(None, (getattr(recorder, "digest", None) for recorder in recorders)), None),
             overrides=self._overrides,
@@ -478,14 +474,7 @@ class Crib(Startable):
             del self.tasks
         if for_good:
             self.is_stopped = True
-            with self._lock:
-                idle = [view for view in self._views if view not in self._busy]
-                busy = list(self._busy)
-            for view in (*idle, *reversed(busy)):
-                try:
-                    await view.stop()
-                except Exception:
-                    _log.exception("The workbench of '%s' failed to stop", view.caller.principal)
+            await self._stop_views()
             await self._close_program()
             if (settle := getattr(self.options["broker"], "settle", None)) is not None:
                 await settle()
@@ -499,6 +488,16 @@ class Crib(Startable):
             if self._own_store is not None:
                 await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
             self._home.loop = None
+
+    async def _stop_views(self) -> None:
+        with self._lock:
+            idle = [view for view in self._views if view not in self._busy]
+            busy = list(self._busy)
+        for view in (*idle, *reversed(busy)):
+            try:
+                await view.stop()
+            except Exception:
+                _log.exception("The workbench of '%s' failed to stop", view.caller.principal)
 
     async def _close_program(self) -> None:
         program, self._program = self._program, None
@@ -1256,15 +1255,7 @@ class Workbench(Startable):
 
     def _call_of(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if isinstance(tool, str):
-            try:
-                if len(args) > 1:
-                    raise TypeError
-                tool = Call(str(tool), *args, **kwargs)
-            except TypeError:
-                raise TypeError(
-                    f"The arguments of {str(tool)!r} are one mapping, or JSON text: call({str(tool)!r}, {{...}}). "
-                    "Positional and keyword arguments are for a tool that is passed as its function."
-                ) from None
+            tool = _call_by_name(str(tool), args, kwargs)
         if isinstance(tool, Call):
             if tool.idempotency_key is not None and self._runtime.ledger is None:
                 raise SetupError("An idempotency key needs a database: Workbench([...], store=...), or Crib's store=.")
@@ -1398,7 +1389,7 @@ class Workbench(Startable):
                 self._allowed = specs, tuple(spec for spec in specs if not self._hides(spec))
             specs = self._allowed[1]
         hidden_names = {tool.spec.name for tool in self.registry.conditional() if not self._looks_available(tool)}
-        return tuple(spec for spec in specs if spec.name not in hidden_names) if hidden_names else specs
+        return _without(specs, hidden_names)
 
     def _hides(self, spec: ToolSpec) -> bool:
         hides = getattr(self.crib.options["policy"], "hides", None)
@@ -1455,6 +1446,26 @@ class Workbench(Startable):
         self.results.forget()
         if self._search is not None:
             self._search.forget()
+
+
+def _call_by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    try:
+        if len(args) > 1:
+            raise TypeError
+        return Call(name, *args, **kwargs)
+    except TypeError:
+        raise TypeError(
+            f"The arguments of {name!r} are one mapping, or JSON text: call({name!r}, {{...}}). "
+            "Positional and keyword arguments are for a tool that is passed as its function."
+        ) from None
+
+
+def _without(specs: Sequence[ToolSpec], names: Collection[str]) -> Sequence[ToolSpec]:
+    return tuple(spec for spec in specs if spec.name not in names) if names else specs
+
+
+def _records_starts(recorder: Any) -> bool:
+    return getattr(type(recorder), "started", None) not in (None, Recorder.started)
 
 
 async def _nothing(*_: object) -> None: ...
