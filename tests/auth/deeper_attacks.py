@@ -78,6 +78,7 @@ async def pendings(world: "World", names: tuple[str, ...]) -> None:
         for guess in (name, digest[:-1] + "_", f"{digest}%"):
             assert await store.take(guess, "authorization", "", now=NOW) is None
             assert await store.answered(guess, "authorization", "", now=NOW) is None
+            assert await store.asked_by(guess, now=NOW) == []
     bobs = replace(stored.pending, id="pending_of_bob", principal="bob", digest="d" * 64)
     assert await store.open(bobs, now=NOW) == bobs
     assert await store.answer(bobs.id, Approve(), by="bob", now=NOW)

@@ -23,6 +23,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx2
 import pytest
 import typer
+from mcp.shared.exceptions import MCPError
 from starlette.routing import Route
 
 import toolcrib.auth
@@ -57,6 +58,8 @@ from toolcrib.auth import (
 from toolcrib.call import EventStream, Grants, PendingCalls, StepLog, TaskRun
 from toolcrib.cli.app import app as command
 from toolcrib.serve import callback_app, local_caller, server
+from toolcrib.serve.mcp.tasks import EXTENSION
+from toolcrib.serve.protocol.core import Exchange, Request
 from toolcrib.store import DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store
 from toolcrib.store.grants import DatabaseGrants
 from toolcrib.workbench import Limit, Limiter, UnknownTaskError
@@ -516,6 +519,7 @@ async def vaults(world: World) -> None:
 
 
 @door(*(f"DatabasePendings.{name}" for name in ("open", "get", "answer", "answered", "take", "give_back", "waiting")))
+@door("DatabasePendings.asked_by")
 async def stored_pendings(world: World) -> None:
     await deeper_attacks.pendings(world, NAMES)
 
@@ -648,7 +652,8 @@ async def keys_and_tasks(world: World) -> None:
         pending = (await crib.workbench(ADA).call("night", idempotency_key="n")).pending
         assert pending is not None
         for name in filter(lambda name: name != "ada", NAMES):
-            for work in (crib.tasks.get, crib.tasks.wait, crib.tasks.cancel):
+            of_tasks = crib.tasks
+            for work in (of_tasks.get, of_tasks.wait, of_tasks.cancel, of_tasks.questions, of_tasks.progress):
                 with pytest.raises(UnknownTaskError):
                     await work(pending.id, principal=name)
         other = (await crib.workbench(BOB).call("night", idempotency_key="n")).pending
@@ -696,6 +701,27 @@ async def mcp(world: World) -> None:
     async with Client(server(world.crib, bob)) as client:
         for given in ({}, {"profile": "work"}, {"principal": "ada"}, {"caller": ["ada", "work", "t1"]}):
             world.see(await client.call_tool("read", given), await client.call_tool("use", given))
+
+    @tool(task=True)
+    async def wait(context: Context) -> str:
+        return str(await context.ask("word", str, "Which word?"))
+
+    async with Crib([wait], store=world.store) as crib:
+        pending = (await crib.workbench(ADA).call("wait")).pending
+        assert pending is not None
+        while not (asked := await crib.tasks.questions(pending.id)):
+            await asyncio.sleep(0.01)
+        own, errors = server(crib, bob), list[str]()
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            for id in (pending.id, "task_0", "%", pending.id[:-1] + "_"):
+                responses = {asked[0].id: {"action": "accept", "content": {"value": "bobs"}}}
+                params = {"taskId": id, "inputResponses": responses, "principal": "ada"}
+                request = Request(1, method, params, "2026-07-28", {"extensions": {EXTENSION: {}}})
+                with pytest.raises(MCPError) as refused:
+                    await own.answer(Exchange.of(request, lambda _: None, None))
+                errors.append(str(refused.value.error))
+        assert errors == [errors[0]] * 12
+        assert await crib.tasks.questions(pending.id) == asked
 
 
 # Commands

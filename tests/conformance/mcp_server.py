@@ -7,6 +7,8 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -251,6 +253,61 @@ def test_x_mcp_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-hea
     return f"Hello from {region}"
 
 
+class Confirmation(BaseModel):
+    confirm: bool
+
+
+@tool
+def greet(name: str) -> str:
+    """Greet."""
+    return f"Hello, {name}!"
+
+
+@tool(task=True, idempotent=True)
+async def slow_compute(seconds: float, label: str) -> str:
+    """Take some seconds."""
+    await asyncio.sleep(seconds)
+    return f"{label} is done"
+
+
+@tool(task="required")
+async def failing_job() -> str:
+    """Fail after a while."""
+    await asyncio.sleep(0.5)
+    raise ToolError("This job always fails.")
+
+
+@tool(task=True)
+async def protocol_error_job() -> str:
+    """Need a tool that is not there."""
+    raise ToolError("There is no tool 'gone'.", "unknown_tool")
+
+
+@tool(task=True)
+async def confirm_delete(filename: str, context: Context) -> str:
+    """Ask before it deletes."""
+    answer = await context.ask("confirm", Confirmation, f"Delete {filename}?")
+    return f"{filename}: {answer.confirm}"
+
+
+@tool(task=True)
+async def multi_input(context: Context) -> str:
+    """Ask two things at once."""
+    answers = await asyncio.gather(
+        *(context.ask(name, Name, f"What is the {name} name?") for name in ("first", "last"))
+    )
+    return " ".join(answer.name for answer in answers)
+
+
+@tool(task=True)
+async def greet_later(name: str) -> str:
+    """Greet as a task."""
+    return f"Hello, {name}!"
+
+
+TASKS = [greet, slow_compute, failing_job, protocol_error_job, confirm_delete, multi_input, greet_later]
+
+
 JSON_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -280,10 +337,17 @@ def described(**arguments: Any) -> str:
     return str(arguments)
 
 
-def crib() -> Crib:
+def crib(store: Path) -> Crib:
     tools = [value for name, value in globals().items() if name.startswith("test_")]
     spec = ToolSpec("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", JSON_SCHEMA)
-    made = Crib([*tools, from_schema(spec, described, runs="async")])
+    made = Crib([*tools, *TASKS, from_schema(spec, described, runs="async")], store=store)
+
+    @made.registry.add
+    @tool
+    async def test_tool_with_task(context: Context) -> Any:
+        """Ask for a name, and greet as a task."""
+        name = (await context.ask("user_name", Name, "What is your name?")).name
+        return await made.workbench(context.caller).call("greet_later", {"name": name})
 
     text = "This is the content of the static text resource."
     made.resources.add("test://static-text", text, name="Static text", description="Text.")
@@ -368,7 +432,9 @@ def flip(remove: Callable[[str], object], add: Callable[[Any], object]) -> str:
 
 if __name__ == "__main__":
     logging.getLogger("toolcrib.tool").setLevel(logging.INFO)
-    if sys.argv[1:] == ["stdio"]:
-        asyncio.run(serve_stdio(crib()))
-    else:
-        asyncio.run(serve_http(crib(), port=0, ready=lambda url: print(url, flush=True)))
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "store.db"
+        if sys.argv[1:] == ["stdio"]:
+            asyncio.run(serve_stdio(crib(store)))
+        else:
+            asyncio.run(serve_http(crib(store), port=0, ready=lambda url: print(url, flush=True)))

@@ -440,7 +440,7 @@ class Agent:
         """Return whether calls of *tool* have a key: also those of a run that may begin a turn once more."""
         if tool is None or self.name is None:
             return tool is not None and tool.spec.once
-        return tool.is_task or not may_be_repeated(tool.spec)
+        return bool(tool.is_task) or not may_be_repeated(tool.spec)
 
     async def _observed_results(self, calls: Sequence[Call], events: EventQueue[RunEvent]) -> Sequence[Result[Any]]:
         if not self._options.parallel:

@@ -105,7 +105,8 @@ class Tool(Protocol):
     result, with the schemas of their values. `source` is the source whose life the tool shares. `verify` finds out
     whether the call with an idempotency key, its argument `key`, took effect: True, False, or None where that is
     unknown; any other value is the result of that call. `cost` is what a call takes of budgets, by
-    unit. `is_task`: its calls are stored, acknowledged, and then run, those of a higher `priority` first.
+    unit. `is_task`: its calls are stored, acknowledged, and then run, those of a higher `priority` first; `"required"`
+    where a caller has to be able to wait for that.
     """
 
     spec: ToolSpec
@@ -121,7 +122,7 @@ class Tool(Protocol):
     source: Any = None
     verify: Any = None
     cost: Mapping[str, float] | None = None
-    is_task: bool = False
+    is_task: bool | Literal["required"] = False
     priority: int = 0
 
     def body(self) -> str:

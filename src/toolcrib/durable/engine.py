@@ -59,7 +59,7 @@ from ..workbench.sync import value_at_home
 from ..workbench.tasks import TaskState
 
 if TYPE_CHECKING:
-    from ..store import Store
+    from ..store import DatabasePendings, Store
     from ..store.tasks import DatabaseTasks
     from .webhooks import WebhookSender
 
@@ -215,6 +215,20 @@ class EmbeddedTasks:
         thread: str | None = None,
     ) -> AsyncGenerator[TaskEvent | Result[Any]]:
         return self.crib.home.items(self.crib, self._follow(id, principal, thread))
+
+    @_at_home
+    async def progress(self, id: str, *, principal: str | None = None) -> Progress | None:  # noqa: A002
+        events = map(_event_from, await self._rows.newest_events((await self._entry(id, principal)).id))
+        return next((event for event in events if isinstance(event, Progress)), None)
+
+    @_at_home
+    async def questions(self, id: str, *, principal: str | None = None) -> Sequence[Pending]:  # noqa: A002
+        entry, pending = await self._entry(id, principal), self.crib.pending
+        if entry.state == "ended":
+            return ()
+        asked = await cast("DatabasePendings", pending.store).asked_by(id, now=pending.clock())
+        # An authorization is of more calls than this one: what runs has had it.
+        return [question for question in asked if question.kind != "authorization" or entry.state == "waiting"]
 
     @_at_home
     async def cancel(self, id: str, *, principal: str | None = None) -> bool:  # noqa: A002

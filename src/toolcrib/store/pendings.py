@@ -20,6 +20,7 @@ from .grants import DatabaseGrants
 from .ledger import wake
 from .tables import (
     PENDINGS,
+    WAITS,
     decode_bytes,
     decode_name,
     decode_time,
@@ -54,6 +55,10 @@ _ANSWER = (
     .values(state="answered", answered_by=bindparam("by"), answer=bindparam("sealed"))
 )
 _WAITING = PENDINGS.select().where(_t.state == "open").order_by(_t.number)  # the oldest first
+_OF_TASK = select(WAITS.c.subject).where(WAITS.c.task == bindparam("task"))
+_subject = PENDINGS.alias("subject").c
+_DIGESTS = select(_subject.digest).where(_subject.id.in_(_OF_TASK))
+_ASKED_BY = _WAITING.where(_t.expires_at > bindparam("now"), _t.digest.in_(_DIGESTS))
 _SUMS = select(func.max(_t.number), func.count(), func.sum(_t.size_bytes)).where(_t.number > bindparam("last"))
 
 
@@ -172,6 +177,14 @@ class DatabasePendings:
         rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
         # In a thread that writes nothing: thousands of rows take as long as a slow call.
         return await asyncio.to_thread(lambda: [entry.pending for entry, _ in self._decoded(rows)])
+
+    async def asked_by(self, task: str, /, *, now: datetime) -> Sequence[Pending]:
+        """Return what *task* has asked people and waits for, the oldest first: the questions of a task share a digest.
+
+        Also while another one of them was answered, and it runs for that.
+        """
+        values = {"task": encode_name(task), "now": encode_time(await self._see(now))}
+        return [entry.pending for entry, _ in self._decoded(await self._store.read(_ASKED_BY, values))]
 
     async def page(
         self, after: str, limit: int, /, *, now: datetime, principal: str | None = None

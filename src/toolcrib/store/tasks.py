@@ -113,7 +113,12 @@ _EVENTS = (
     .order_by(TASK_EVENTS.c.number)
     .limit(MAX_READ_EVENTS)
 )
-
+_NEWEST = (
+    TASK_EVENTS.select()
+    .where(TASK_EVENTS.c.task == bindparam("task"))
+    .order_by(TASK_EVENTS.c.number.desc())
+    .limit(MAX_READ_EVENTS)
+)
 
 _KIND = case((IS_LOST, "lost"), (_IN_STATE["queued"], "queued"), else_=_t.state)
 _DUE_US = func.max(case((_t.state == "running", 0), else_=Now() - _t.run_at))
@@ -423,6 +428,11 @@ class DatabaseTasks(DatabaseLedger):
         """Return the first events of *task* with numbers above *after*."""
         rows = await self._store.read(_EVENTS, {"task": encode_name(task), "after": after})
         return [(int(row["number"]), self._opened(row["event"], of_event(row))) for row in rows]
+
+    async def newest_events(self, task: str) -> list[Mapping[str, Any]]:
+        """Return the last events of *task*, the newest first."""
+        rows = await self._store.read(_NEWEST, {"task": encode_name(task)})
+        return [self._opened(row["event"], of_event(row)) for row in rows]
 
     def _is_held(self, connection: Connection, entry: LedgerEntry) -> bool:
         """Return whether *entry* runs here, and lock its row until *connection* has committed."""

@@ -41,7 +41,7 @@ class ToolOptions(TypedDict, total=False):
     - `verify`: a function of the idempotency key that finds out whether its call took effect, where that is unknown:
       True, False (then it runs), None, or the result. It may take a Context and dependencies.
     - `task`: whether a call is stored and acknowledged at once, and runs as a task, which outlives the process; needs a
-      store.
+      store. With `"required"`, MCP clients that do not know tasks are refused.
     - `priority`: of tasks that are due, which run first: those of the highest; 0 where it is not given.
     - `cost`: what a call takes of budgets: a number of calls, or amounts by unit, as in `{"tokens": 500}`.
     - `isolation`: `"process"` runs it in a worker process, which is stopped at the deadline with all it started. The
@@ -69,7 +69,7 @@ class ToolOptions(TypedDict, total=False):
     serial: bool
     retries: int | None
     once: bool
-    task: bool
+    task: bool | Literal["required"]
     priority: int
     verify: Callable[..., Any] | None
     cost: float | Mapping[str, float] | None
@@ -158,6 +158,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: type(value) is int,
         "a whole number, as in priority=10: the tasks of the highest run first",
     ),
+    "task": (lambda value: _is_flag(value) or value == "required", 'True, False, or "required"'),
     "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
     "cost": (_is_cost, 'a number of calls from 0, as in cost=5, or amounts by unit, as in cost={"tokens": 500}'),
     "verify": (callable, "a function of the idempotency key, as in def verify(key: str) -> bool | None"),
@@ -276,7 +277,7 @@ def spec_of(
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
         timeout_s=options.get("timeout_s"),
-        once=options.get("once") is True or options.get("task") is True,
+        once=options.get("once") is True or bool(options.get("task")),
         names=names,
         icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
     )

@@ -85,7 +85,7 @@ class Tool(Generic[P, R]):
     source: Any = None
     verify: "Tool[..., Any] | None" = None
     cost: Mapping[str, float] | None = None
-    is_task: bool = False
+    is_task: bool | Literal["required"] = False
     priority: int = 0
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of arguments in the schema, by the names of parameters that differ from them."""
@@ -273,7 +273,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "retries": options.get("retries"),
         "handles": handles,
         "lock": Semaphore(1) if options.get("serial") else None,
-        "is_task": options.get("task") is True,
+        "is_task": options.get("task") or False,
         "priority": options.get("priority") or 0,
         "verify": _verifier(options.get("verify"), label),
         "cost": cost if (cost := options.get("cost")) is None or isinstance(cost, Mapping) else {"calls": cost},

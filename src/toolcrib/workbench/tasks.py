@@ -138,6 +138,14 @@ class Tasks(Protocol):
         """Yield what a task has reported, and reports from now on, in whichever process; last what `wait` returns."""
         ...
 
+    async def progress(self, id: str, *, principal: str | None = None) -> Progress | None:  # noqa: A002
+        """Return the progress that a task has reported last, if that is not long ago. Raises UnknownTaskError."""
+        ...
+
+    async def questions(self, id: str, *, principal: str | None = None) -> Sequence[Pending]:  # noqa: A002
+        """Return what a task waits for of people, the oldest first. Raises UnknownTaskError."""
+        ...
+
     async def cancel(self, id: str, *, principal: str | None = None) -> bool:  # noqa: A002
         """Stop a task. False where it has ended already, or is lost. Raises UnknownTaskError."""
         ...

@@ -47,10 +47,12 @@ class State:
     who: tuple[str, str, str]
     pending: dict[str, str] = field(default_factory=dict[str, str])
     answers: dict[str, wire.InputResponse] = field(default_factory=dict[str, wire.InputResponse])
+    task: str = ""
+    """The id of the task that the call has become."""
 
     def write(self) -> str:
         answers = json.loads(_RESPONSES.dump_json(self.answers, by_alias=True, exclude_none=True))
-        text = json.dumps({"who": self.who, "pending": self.pending, "answers": answers})
+        text = json.dumps({"who": self.who, "pending": self.pending, "answers": answers, "task": self.task})
         if len(text) > _MAX_STATE_CHARS:
             raise MCPError(wire.INVALID_PARAMS, "The answers are too large to be carried from one round to the next.")
         return text
@@ -65,7 +67,8 @@ class State:
             data = json.loads(text)
             if tuple(data["who"]) != identity:
                 raise ValueError
-            return cls(identity, data["pending"], _RESPONSES.validate_python(data["answers"]))
+            answers = _RESPONSES.validate_python(data["answers"])
+            return cls(identity, data["pending"], answers, data.get("task", ""))
         except (ValueError, KeyError, TypeError, ValidationError):
             # The same words as the SDK's for one that is not genuine: they tell nothing.
             data = {"reason": "invalid_request_state"}
@@ -209,7 +212,7 @@ async def settled(
         if pending is None or request.was_dismissed:
             break
         question = question_of(pending, request)
-        if question is None or not await _may_answer(request, crib, pending):
+        if question is None or not await may_answer(request, crib, pending):
             break
         if request.is_modern:
             request.questions[_name(pending)] = question
@@ -224,7 +227,7 @@ async def settled(
 def _input_required(request: ClientRequest, state: State, pending: Pending | None = None) -> wire.InputRequiredResult:
     pending_ids = {} if pending is None else {_name(pending): pending.id}
     answers = {name: value for name, value in request.responses.items() if name not in state.pending}
-    following = State(state.who, pending_ids, answers)
+    following = State(state.who, pending_ids, answers, state.task)
     return wire.InputRequiredResult(input_requests=request.questions, request_state=following.write())
 
 
@@ -259,7 +262,8 @@ async def _accept(request: ClientRequest, crib: Crib, pending: Pending, response
     return True
 
 
-async def _may_answer(request: ClientRequest, crib: Crib, pending: Pending) -> bool:
+async def may_answer(request: ClientRequest, crib: Crib, pending: Pending) -> bool:
+    """Return whether the caller of *request* may answer *pending*, or grants it elsewhere."""
     return pending.kind == "authorization" or await crib.pending.allows(pending, request.bench.caller)
 
 

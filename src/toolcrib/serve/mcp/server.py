@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ...call import UNTRUSTED, marked
-from ...core import Call, CancellationToken, Pending, Progress, Result, Text, ToolError, ToolSpec
+from ...core import Call, CancellationToken, Pending, Progress, Result, Text, Tool, ToolError, ToolSpec
 from ...formats import mcp as form
 from ...machinery import current_client
 from ...workbench import Crib, Workbench
@@ -44,6 +44,7 @@ from .changes import Changes, following
 from .messages import arguments_of
 from .pending import State, instructions, settled
 from .request import ClientRequest, pass_on_logs, set_level
+from .tasks import EXTENSION, TaskMethods, TaskParams, UpdateParams
 
 if TYPE_CHECKING:
     from mcp.server.request_state import RequestStateBoundary
@@ -97,6 +98,7 @@ class _Handlers:
         self._scope: Literal["public", "private"] = "public" if callers.identify is local_caller else "private"
         """Who may share a list that was read."""
         self.redaction = crib.redaction
+        self.tasks = TaskMethods(crib, self._call_result)
         self.changes: Changes | None = None
         self.app: ApprovalApp | None = None
         self._pages: dict[
@@ -124,6 +126,9 @@ class _Handlers:
             "prompts/get": (wire.GetPromptRequestParams, self.get_prompt),
             "completion/complete": (wire.CompleteRequestParams, self.complete),
             "subscriptions/listen": (wire.SubscriptionsListenRequestParams, self.listen),
+            "tasks/get": (TaskParams, partial(self._of_task, self.tasks.get)),
+            "tasks/update": (UpdateParams, partial(self._of_task, self.tasks.update)),
+            "tasks/cancel": (TaskParams, partial(self._of_task, self.tasks.cancel)),
             "logging/setLevel": (wire.SetLevelRequestParams, set_level),
         }
 
@@ -173,6 +178,7 @@ class _Handlers:
             key = _idempotency_key(bench, params)
             # Before the call: a tool may be replaced while it runs.
             tool = self._crib.registry.find(params.name)
+            waits = tool is not None and tool.is_task and not self.tasks.require_for(context, tool)
 
             def call() -> Any:
                 # By its token the call has a task of its own: one that is cancelled later ends no server.
@@ -182,18 +188,19 @@ class _Handlers:
                 )
                 return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
 
-            result = await settled(request, self._crib, call, state)
+            work = self.tasks.awaited(call, bench, state, tool) if waits and tool is not None else call
+            result = await settled(request, self._crib, work, state)
             if isinstance(result, wire.InputRequiredResult):
                 return result
         if "handle" in result.metadata or result.tool in FINDERS:
             # With the first handle comes the tool that reads results, and with a search what it found.
             context.lifespan_context.check()
         if result.error is not None:
-            if result.error.code == "unknown_tool":
-                raise _unknown(result.error)
             _require_capabilities(request, result.error)
-        call_result = form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
+        call_result = self._call_result(result, tool)
         if result.pending is not None:
+            if result.pending.kind == "task" and self.tasks.are_for(context):
+                return await self.tasks.created(bench, result.pending)
             call_result["content"] = [{"type": "text", "text": self._instructions(result, result.pending)}]
             if self.app is not None and result.pending.kind == "approval" and ApprovalApp.is_shown_by(context):
                 shown = {"toolcrib/approval": self.app.data(result.pending, context)}
@@ -201,6 +208,16 @@ class _Handlers:
         if context.protocol_version in _OLD:
             call_result["content"] = [block for block in call_result["content"] if block["type"] != "resource_link"]
         return call_result | _COMPLETE
+
+    def _call_result(self, result: Result[Any], tool: Tool | None) -> dict[str, Any]:
+        """Return *result* of a call of *tool*. Raises MCPError where that is an error of the protocol."""
+        if result.error is not None and result.error.code == "unknown_tool":
+            raise _unknown(result.error)
+        return form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
+
+    async def _of_task(self, method: Any, context: Exchange, params: TaskParams) -> dict[str, Any]:
+        answer: dict[str, Any] = await method(context, await self._bench(context), params)
+        return answer
 
     # Resources
 
@@ -282,7 +299,8 @@ class _Handlers:
     ) -> wire.SubscriptionsListenResult:
         bench = await self._bench(context)
         changes: Changes = context.lifespan_context
-        return await changes.listen(context, params, bench)
+        async with self.tasks.watched(context, params, bench) as exchange:
+            return await changes.listen(exchange, params, bench)
 
     async def initialized(self, context: Exchange) -> None:
         context.lifespan_context.add(context.connection, (await self._bench(context)).caller)
@@ -415,7 +433,9 @@ class McpServer:
         return wire.InitializeResult(protocol_version=version, capabilities=_CAPABILITIES, server_info=self._info)
 
     async def _discover(self, _: Exchange, __: wire.RequestParams) -> wire.DiscoverResult:
-        return wire.DiscoverResult(supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=_CAPABILITIES)
+        extensions = {} if self.handlers.callers.crib.database is None else {EXTENSION: dict[str, Any]()}
+        capabilities = _CAPABILITIES.model_copy(update={"extensions": extensions or None})
+        return wire.DiscoverResult(supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=capabilities)
 
     async def greet(self, exchange: Exchange, changes: Changes | None = None) -> None:
         """Notify a client of the older era of changes, from now on."""

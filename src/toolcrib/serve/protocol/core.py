@@ -22,8 +22,10 @@ import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
+    MCP_NAME_HEADER,
     InboundLadderRejection,
     classify_inbound_request,
+    decode_header_value,
     find_duplicated_routing_header,
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
@@ -36,10 +38,12 @@ from pydantic_core import to_json
 from ..wire import to_bytes
 
 MODERN = frozenset(MODERN_PROTOCOL_VERSIONS)
-METHODS = frozenset(method for method, version in methods.CLIENT_REQUESTS if version in MODERN)
+TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
+"""Those of the extension for tasks, which is of this revision, and in no table of the SDK."""
+METHODS = frozenset(method for method, version in methods.CLIENT_REQUESTS if version in MODERN) | TASK_METHODS
 VERSION = "mcp-protocol-version"
 LISTEN = "subscriptions/listen"
-_OWN_SHAPE = frozenset(("tools/call", "tools/list"))
+_OWN_SHAPE = frozenset(("tools/call", "tools/list", *TASK_METHODS))
 """Methods whose results are written here as this server makes them; others may pass on what a server behind it has."""
 _NEWER = frozenset(("resultType", "ttlMs", "cacheScope"))
 """The members of these results that 2025-11-25 does not have: all others it has, too."""
@@ -152,6 +156,10 @@ def read_request(body: bytes, headers: Mapping[str, str], pairs: list[tuple[str,
     if isinstance(route, InboundLadderRejection):
         _refuse(route, request_id)
     assert not isinstance(route, InboundLadderRejection)
+    task_id = message["params"].get("taskId")
+    if message["method"] in TASK_METHODS and decode_header_value(headers.get(MCP_NAME_HEADER)) != task_id:
+        reason = f"{MCP_NAME_HEADER} header does not match the request body's 'taskId' parameter"
+        raise Refusal(wire.HEADER_MISMATCH, reason, request_id=request_id)
     return Request(request_id, message["method"], message["params"], route.protocol_version, route.client_capabilities)
 
 
@@ -164,10 +172,11 @@ def require_param_headers(request: Request, input_schema: Mapping[str, Any], hea
 
 def params_of(request: Exchange, model: type[BaseModel]) -> Any:
     """Return the params of *request* as *model*. Raises MCPError for an unknown method, and ValidationError."""
-    try:
-        methods.validate_client_request(request.method, request.protocol_version, request.params)
-    except KeyError:
-        raise unknown_method(request.method) from None
+    if request.method not in TASK_METHODS or request.protocol_version not in MODERN:
+        try:
+            methods.validate_client_request(request.method, request.protocol_version, request.params)
+        except KeyError:
+            raise unknown_method(request.method) from None
     return model.model_validate(request.params, by_name=False)
 
 
