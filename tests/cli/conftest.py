@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ..forks import run as run_forked
+from .provider import LoopbackProvider, loopback_provider
 
 TOOLS = '''
 import asyncio, os, time
@@ -255,3 +256,11 @@ def terminal_of(
         process.kill()
         process.wait()
         os.close(terminal)
+
+
+@pytest.fixture
+def provider(tmp_path: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
+    with loopback_provider() as running:
+        running.write(tmp_path)
+        environment["TEST_SECRET"] = "canary-client-secret"
+        yield running

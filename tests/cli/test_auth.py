@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,15 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from .conftest import Run, Session
-from .provider import LoopbackProvider, loopback_provider
-
-
-@pytest.fixture
-def provider(tmp_path: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
-    with loopback_provider() as running:
-        running.write(tmp_path)
-        environment["TEST_SECRET"] = "canary-client-secret"
-        yield running
+from .provider import LoopbackProvider
 
 
 @pytest.fixture

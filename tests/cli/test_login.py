@@ -7,7 +7,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -25,18 +25,10 @@ from toolcrib.cli.login import log_in as log_in_at
 
 from ..ports import free_port
 from .conftest import Run
-from .provider import PROVIDERS, LoopbackProvider, loopback_provider
+from .provider import PROVIDERS, LoopbackProvider
 from .test_serve import serving
 
 Login = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def provider(tmp_path: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
-    with loopback_provider() as running:
-        running.write(tmp_path)
-        environment["TEST_SECRET"] = "canary-client-secret"
-        yield running
 
 
 @pytest.fixture

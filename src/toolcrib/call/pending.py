@@ -68,7 +68,8 @@ V = TypeVar("V")
 _log = logging.getLogger("toolcrib")
 
 MAX_TRIES = 3
-"""How often a person is asked at once for an input, when what they give is not what was asked for."""
+"""How often a person is asked at once for an input, when what they give is not what was asked for; and how often people
+may change the arguments of one call."""
 MAX_LOOKED_AT = 1000
 """How many of all callers' questions are read for one page of those that a caller may answer."""
 _AT_ONCE = 200

@@ -61,7 +61,7 @@ from .execute import ENDED, Bounded, cancelled, dog, execute, in_own_task, keep,
 from .grants import bound_rule
 from .labels import add_labels, counted, recalled, remembered
 from .once import Claim, Recalled
-from .pending import denied, pending_message, pending_of
+from .pending import MAX_TRIES, denied, pending_message, pending_of
 from .record import record_finished, record_started
 from .runtime import Runtime, Trail, current_trail
 from .task import Submission, TaskRun
@@ -69,8 +69,6 @@ from .task import Submission, TaskRun
 _log = logging.getLogger("toolcrib")
 
 NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
-MAX_EDITS = 3
-"""How often people may change the arguments of one call."""
 MAX_EDIT_CHARS = 2_000
 """How much a model is shown of arguments that a person has changed."""
 _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
@@ -485,7 +483,7 @@ async def _approve(
     name = checked.tool.spec.name
     questions = trail.questions = runtime.questions(checked.tool, checked.call)
     await in_thread_if_long(partial(questions.bind, checked), checked.call.arguments)
-    for _ in range(MAX_EDITS + 1):
+    for _ in range(MAX_TRIES + 1):
         message = decision.message or f"May '{name}' run with these arguments?"
         if decision.edited:
             message = f"{message}\n'{decision.by}' has changed the arguments."

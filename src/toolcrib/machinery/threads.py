@@ -9,8 +9,6 @@ from typing import Protocol
 
 UNNAMED_THREAD = "default"
 """The thread of callers without one: what it remembers is of all that they do at the time."""
-UNNAMED_LIFE_S = 3600.0
-THREAD_LIFE_S = 30 * 24 * 3600.0
 
 
 class ThreadStore(Protocol):
@@ -39,5 +37,5 @@ def fact_of_call(name: str, number: int) -> str:
 
 
 def life_s(thread: str) -> float:
-    """Return how long a fact of *thread* is remembered."""
-    return UNNAMED_LIFE_S if thread == UNNAMED_THREAD else THREAD_LIFE_S
+    """Return how long a fact of *thread* is remembered: an hour, and 30 days where the thread has a name."""
+    return 3600.0 if thread == UNNAMED_THREAD else 30 * 24 * 3600.0

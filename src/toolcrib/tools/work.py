@@ -5,7 +5,7 @@ import copy
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -107,14 +107,7 @@ def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Calla
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)[: 1 if rest is None else 2]
     firsts = [p for p in signature.in_python if p.kind in by_place]
     fresh = {p.name: p.default for p in signature.parameters if _mutable(p.default)}
-    for name, default in fresh.items():
-        try:
-            copy.deepcopy(default)
-        except Exception as error:
-            raise DefinitionError(
-                f"{label}: the default of '{name}' cannot be copied, so all calls would share it ({error}). "
-                "Take None as the default and make the value in the function, or let the host provide it with Depends."
-            ) from error
+    _require_copies(fresh, label)
     if not firsts and rest is None and not fresh:
         return fn
 
@@ -136,6 +129,17 @@ def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Calla
         return fn(*positions, **given)
 
     return work
+
+
+def _require_copies(defaults: Mapping[str, Any], label: str) -> None:
+    for name, default in defaults.items():
+        try:
+            copy.deepcopy(default)
+        except Exception as error:
+            raise DefinitionError(
+                f"{label}: the default of '{name}' cannot be copied, so all calls would share it ({error}). "
+                "Take None as the default and make the value in the function, or let the host provide it with Depends."
+            ) from error
 
 
 def _mutable(default: Any) -> bool:

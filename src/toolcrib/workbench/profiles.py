@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -45,13 +46,8 @@ class Profiles:
         """
         if not self.names:
             return call, own
-        tool: Tool | None = self._registry.find(call.tool)
-        if tool is None:
-            try:
-                tool = await resolved(call, own)  # a source that was not started yet may have it
-            except ToolError:
-                return call, own
-        if not tool.spec.requirements:
+        tool = await self._find(call, own)
+        if tool is None or not tool.spec.requirements:
             return call, own
         name, profile = argument_of(tool.spec), own.caller.profile
         choice, arguments = _taken(call.arguments, name)
@@ -67,6 +63,13 @@ class Profiles:
         if choice not in self.benches:
             self.benches[choice], self._runtimes[choice] = self._make(choice)
         return call, self._runtimes[choice]
+
+    async def _find(self, call: Call, own: Runtime) -> Tool | None:
+        tool: Tool | None = self._registry.find(call.tool)
+        if tool is None:
+            with suppress(ToolError):
+                return await resolved(call, own)  # a source that was not started yet may have it
+        return tool
 
     async def _refuse(self, call: Call) -> Tool:
         name = argument_of(self._registry.get(call.tool).spec)

@@ -907,6 +907,9 @@ def _path_or_module(source: str, folder: Path) -> str:
     if source.startswith(DOCUMENT):
         where = source.removeprefix(DOCUMENT)
         return source if "://" in where else f"{DOCUMENT}{folder / Path(where).expanduser()}"
-    path = Path(source).expanduser()
-    is_path = "/" in source or os.sep in source or source.endswith(".py") or ".py:" in source
-    return str(folder / path) if is_path or (folder / path).exists() else source
+    path = folder / Path(source).expanduser()
+    return str(path) if _is_path(source) or path.exists() else source
+
+
+def _is_path(source: str) -> bool:
+    return "/" in source or os.sep in source or source.endswith(".py") or ".py:" in source
