@@ -1,4 +1,4 @@
-"""A cold `toolcrib call tools.py add a=1 b=2`: how long it takes, and how often it goes from file to file.
+"""A cold `toolcrib call tools.py add a=1 b=2`: its processor time, and how often it goes from file to file.
 
 `python benchmarks/cold_call.py` prints it. A call of a function in another of our files than the call before is a
 *border*; a *return* is a border into a file that was entered before. The bodies of modules and classes are not counted.
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 
-TITLE = "a cold `toolcrib call tools.py add a=1 b=2`"
+TITLE = "a cold `toolcrib call tools.py add a=1 b=2`: its processor time"
 FLOOR_PROGRAM = "import typer, pydantic"
 
 _TOOLS = "from toolcrib import tool\n\n\n@tool\ndef add(a: int, b: int = 0) -> int:\n    return a + b\n"
@@ -60,7 +59,7 @@ def crossings() -> Crossings:
 
 
 def seconds(rounds: int) -> dict[str, list[float]]:
-    """Return the time of whole processes, of the call and of a floor: an interpreter that imports what it needs."""
+    """Return the processor time of whole processes: the call, and a floor that imports what it needs."""
     programs = {"floor": ["-c", FLOOR_PROGRAM], "Toolcrib": ["-m", "toolcrib", *_ARGUMENTS]}
     times: dict[str, list[float]] = {name: [] for name in programs}
     with TemporaryDirectory() as folder:
@@ -69,21 +68,20 @@ def seconds(rounds: int) -> dict[str, list[float]]:
             _run(program, folder)  # writes the bytecode
         for _ in range(rounds):
             for name, program in programs.items():
-                started = perf_counter()
-                _run(program, folder)
-                times[name].append(perf_counter() - started)
+                times[name].append(_processor_s(program, folder))
     return times
 
 
 def help_seconds(rounds: int) -> list[float]:
     """Return the processor time of whole processes that print the help."""
-    times = []
-    for _ in range(rounds + 1):
-        before = os.times()
-        _run(["-m", "toolcrib", "--help"], "/")
-        after = os.times()
-        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    return times[1:]  # the first writes the bytecode
+    return [_processor_s(["-m", "toolcrib", "--help"], "/") for _ in range(rounds + 1)][1:]  # the first writes bytecode
+
+
+def _processor_s(program: Sequence[str], folder: str) -> float:
+    before = os.times()
+    _run(program, folder)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def _run(program: Sequence[str], folder: str) -> str:

@@ -4,8 +4,8 @@ Machines are noisy, and noise only ever adds time. So what is compared takes tur
 batch of calls that lasts about two milliseconds, in an order that changes from round to round. A time is that of a
 subject's fastest round, and a ratio is one of fastest rounds: in quiet and in noise it comes out the same within two in
 a hundred, while ratios of averages do not. Where a round takes long there are few of them, and a ratio is the median
-over the rounds of the ratio within a round. Garbage is collected as ever; what was there before the first call is
-frozen, so that the peers' modules are not searched each time.
+over the rounds of the ratio within a round. Garbage is collected as ever, and nothing is frozen: only the command that
+serves does that, in a process of its own.
 """
 
 import argparse
@@ -44,8 +44,26 @@ import toolcrib_calls
 import waiting_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
-from report import DBOS, GATEWAY, HELD, HELP, OVER_STDIO
+from report import (
+    DBOS,
+    DEFINED,
+    GATEWAY,
+    HELD,
+    HELP,
+    IN_SESSION,
+    LISTED,
+    LISTED_AGAIN,
+    MEMORY,
+    OVER_HTTP,
+    OVER_STDIO,
+    SESSION,
+    STARTED,
+    STORELESS,
+)
+from serving_calls import OLDER, VERSION
 from toolcrib_calls import BARE, SERVED
+
+from toolcrib import Tool
 
 FLOOR = "floor"
 ONE = "one"
@@ -66,27 +84,46 @@ class Effort:
     at_once: int
     serving_rounds: int
     requests: int
+    sessions: int
 
 
 FULL = Effort(
-    rounds=200, peer_rounds=40, batch_s=0.002, import_rounds=11, at_once=10_000, serving_rounds=MANY, requests=100
+    rounds=200,
+    peer_rounds=40,
+    batch_s=0.002,
+    import_rounds=11,
+    at_once=10_000,
+    serving_rounds=MANY,
+    requests=100,
+    sessions=5_000,
 )
-QUICK = Effort(rounds=60, peer_rounds=16, batch_s=0.002, import_rounds=7, at_once=10_000, serving_rounds=5, requests=50)
+QUICK = Effort(
+    rounds=60,
+    peer_rounds=16,
+    batch_s=0.002,
+    import_rounds=7,
+    at_once=10_000,
+    serving_rounds=5,
+    requests=50,
+    sessions=500,
+)
 
 
 def say(**event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 
-def report(case: str, rounds: Mapping[str, Sequence[float]], tell: Iterable[str], *, base: str = FLOOR) -> None:
-    """Tell of some subjects: *rounds* are the seconds for one piece of work of each, round by round."""
+def report(
+    case: str, rounds: Mapping[str, Sequence[float]], tell: Iterable[str], *, base: str = FLOOR, scale: float = 1e6
+) -> None:
+    """Tell of some subjects: *rounds* are the seconds for one piece of work of each, round by round; bytes, at 1."""
     for subject in tell:
         say(
             event="row",
             case=case,
             subject=subject,
-            best_us=min(rounds[subject]) * 1e6,
-            median_us=median(rounds[subject]) * 1e6,
+            best_us=min(rounds[subject]) * scale,
+            median_us=median(rounds[subject]) * scale,
             times_floor=_ratio(rounds[subject], rounds[base]) if base in rounds else None,
             times_toolcrib=_ratio(rounds[subject], rounds[BARE]) if BARE in rounds and base != ONE else None,
         )
@@ -105,7 +142,6 @@ async def in_turns(subjects: Mapping[str, Work], rounds: int, batch_s: float) ->
     order = list(subjects)
     shuffled = random.Random(1)
     gc.collect()
-    gc.freeze()
     for _ in range(rounds):
         shuffled.shuffle(order)
         for name in order:
@@ -292,9 +328,11 @@ async def gateway(effort: Effort) -> None:
 async def http(effort: Effort) -> None:
     """The floor is a bare Starlette route. A time is that of the server's process on the processor."""
     say(event="doing", what=http_calls.TITLE)
-    async with http_calls.servers() as servers:
-        found = http_calls.rounds(servers, effort.rounds // 4, 200)
-        report(http_calls.TITLE, {FLOOR: found[http_calls.BARE_ROUTE], BARE: found[http_calls.OURS]}, [FLOOR, BARE])
+    if not serving_calls.can_measure():
+        return
+    with http_calls.servers() as servers:
+        times = http_calls.rounds(servers, effort.rounds // 4, 200)
+        report(http_calls.TITLE, times, times)
 
 
 async def search(effort: Effort) -> None:
@@ -392,13 +430,30 @@ async def sandbox(effort: Effort) -> None:
 
 def serving(effort: Effort, *, peers: bool) -> None:
     """The floor is the low-level server of the official SDK."""
-    subjects = serving_calls.subjects(peers)
-    for count in serving_calls.COUNTS if serving_calls.can_measure() else ():
-        title = serving_calls.title(count)
+    subjects, rounds = serving_calls.subjects(peers), effort.serving_rounds
+    for title, era in OVER_STDIO.items():
         say(event="doing", what=title)
-        report(title, serving_calls.over_http(count, subjects, effort.serving_rounds, effort.requests), subjects)
-    say(event="doing", what=OVER_STDIO)
-    report(OVER_STDIO, serving_calls.over_stdio(subjects, effort.serving_rounds, effort.requests), subjects)
+        report(title, serving_calls.over_stdio(era, subjects, rounds, effort.requests), subjects)
+    if not serving_calls.can_measure():
+        return
+    for count in serving_calls.COUNTS:
+        title = OVER_HTTP.format(f"{count:,}")
+        say(event="doing", what=title)
+        report(title, serving_calls.over_http(VERSION, count, subjects, rounds, effort.requests), subjects)
+    say(event="doing", what=IN_SESSION)
+    report(IN_SESSION, serving_calls.over_http(OLDER, 4, subjects, rounds, effort.requests), subjects)
+    say(event="doing", what=LISTED)
+    first, again = serving_calls.listings(subjects, max(3, rounds // 4), again=20)
+    report(LISTED, first, subjects)
+    report(LISTED_AGAIN, again, subjects)
+    for door in ("stdio", "HTTP"):
+        say(event="doing", what=STARTED.format(door))
+        times, sizes = serving_calls.starts(door, subjects, max(3, rounds // 4))
+        report(STARTED.format(door), times, subjects)
+        report(MEMORY.format(door), sizes, subjects, scale=1)
+    say(event="doing", what=SESSION)
+    holders = [name for name in subjects if name != STORELESS]
+    report(SESSION, serving_calls.session_bytes(holders, effort.sessions), holders, scale=1)
 
 
 async def openapi(effort: Effort) -> None:
@@ -425,6 +480,10 @@ async def definitions(peers: Mapping[str, Peer], effort: Effort) -> None:
     if peers:
         far = {name: _each(peer.define) for name, peer in peers.items()}
         report(title, await in_turns(near | far, MANY, 0.01), far)
+    define = {BARE: Tool, f"{BARE}, its spec looked at": definition.described}
+    define |= {name: peer.define for name, peer in peers.items()}
+    sizes = {name: [definition.tool_bytes(make)] for name, make in define.items()}
+    report(DEFINED, sizes, sizes, scale=1)
 
 
 def _define_by_hand(fn: Callable[..., Any]) -> None:
@@ -471,12 +530,7 @@ async def imports(peers: Mapping[str, Peer], effort: Effort) -> None:
     say(event="doing", what=title)
     times = definition.seconds()
     report(title, {name: [time] for name, time in times.items()}, (FLOOR, BARE))
-    defined, described = definition.kibibytes()
-    say(
-        event="note",
-        text=f"{title}: {defined:.1f} KiB each, and {described:.1f} with its spec, which takes "
-        f"{times['its spec'] * 1000:.2f} ms at the first look.",
-    )
+    say(event="note", text=f"{title}: the spec of one takes {times['its spec'] * 1000:.2f} ms at the first look.")
 
 
 _FIRST_BY_HAND = """

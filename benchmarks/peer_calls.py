@@ -25,7 +25,7 @@ class Peer(Protocol):
     async def calls(self, case: Case) -> Mapping[str, Loop]: ...
     async def among(self, tools: list[Callable[..., Any]], case: Case) -> Loop | None: ...
     async def lister(self, tools: list[Callable[..., Any]]) -> Callable[[], Awaitable[Any]] | None: ...
-    def define(self, fn: Callable[..., Any]) -> None: ...
+    def define(self, fn: Callable[..., Any]) -> Any: ...
 
 
 class AutoGen:
@@ -64,8 +64,8 @@ class AutoGen:
     async def lister(self, tools: list[Callable[..., Any]]) -> Callable[[], Awaitable[Any]]:
         return self._workbench([self._made(fn) for fn in tools]).list_tools
 
-    def define(self, fn: Callable[..., Any]) -> None:
-        _ = self._made(fn).schema
+    def define(self, fn: Callable[..., Any]) -> Any:
+        return (tool := self._made(fn)), tool.schema
 
     def _made(self, fn: Callable[..., Any]) -> Any:
         return self._tool(fn, description=fn.__doc__ or "")
@@ -99,8 +99,8 @@ class FastMCP:
     async def lister(self, tools: list[Callable[..., Any]]) -> Callable[[], Awaitable[Any]]:
         return self._filled(tools).list_tools
 
-    def define(self, fn: Callable[..., Any]) -> None:
-        self._tool.from_function(fn)
+    def define(self, fn: Callable[..., Any]) -> Any:
+        return self._tool.from_function(fn)
 
     def _filled(self, tools: list[Callable[..., Any]]) -> Any:
         server = self._server("bench")
@@ -136,8 +136,8 @@ class LangChain:
     async def lister(self, tools: list[Callable[..., Any]]) -> None:
         return None
 
-    def define(self, fn: Callable[..., Any]) -> None:
-        _ = self._made(fn).tool_call_schema
+    def define(self, fn: Callable[..., Any]) -> Any:
+        return (tool := self._made(fn)), tool.tool_call_schema
 
     def _made(self, fn: Callable[..., Any]) -> Any:
         from inspect import iscoroutinefunction
@@ -192,8 +192,8 @@ class PydanticAI:
         toolset, context = self._toolset(tools), self._context()
         return lambda: toolset.get_tools(context)
 
-    def define(self, fn: Callable[..., Any]) -> None:
-        _ = self._tool(fn).tool_def
+    def define(self, fn: Callable[..., Any]) -> Any:
+        return (tool := self._tool(fn)), tool.tool_def
 
 
 class OpenAIAgents:
@@ -231,8 +231,8 @@ class OpenAIAgents:
     async def lister(self, tools: list[Callable[..., Any]]) -> None:
         return None
 
-    def define(self, fn: Callable[..., Any]) -> None:
-        self._tool(fn)
+    def define(self, fn: Callable[..., Any]) -> Any:
+        return self._tool(fn)
 
 
 PEERS: Mapping[str, Callable[[], Peer]] = {

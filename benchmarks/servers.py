@@ -1,11 +1,14 @@
 """MCP servers of the same tools, each by its library's own means: `python servers.py KIND COUNT DOOR`.
 
-KIND is `toolcrib`, `sdk` or `fastmcp`; DOOR is `stdio`, or the port of loopback for HTTP. Run by serving_calls.py.
+KIND is `toolcrib`, `storeless`, `sdk`, `fastmcp` or `route`; DOOR is `stdio`, or the port of loopback for HTTP. All
+HTTP servers run on uvicorn with httptools. Run by serving_calls.py.
 """
 
 import asyncio
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 NAME = "tool_{}"
@@ -26,11 +29,29 @@ def tools(count: int) -> list[Callable[..., Any]]:
 
 
 def toolcrib(count: int, door: str) -> None:
-    from toolcrib import Crib
+    """The command with its defaults: a store, a call log, pages for people. No tool is marked as read-only."""
+    from toolcrib.cli import main
+
+    lines = ["from toolcrib import tool\n"]
+    for number in range(count):
+        lines.append(f"@tool\nasync def {NAME.format(number)}(a: int, b: int) -> int:")
+        lines.append(f'    """Add two numbers, in the way number {number}."""\n    return a + b\n')
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "tools.py").write_text("\n".join(lines))
+        at = ["--stdio"] if door == "stdio" else ["--port", door]
+        main(["serve", f"{folder}/tools.py", *at, "--store", f"{folder}/store.db"])
+
+
+def storeless(count: int, door: str) -> None:
+    """A program of a few lines, which stores nothing. Over HTTP a header says who calls."""
+    from toolcrib import Caller, Crib
     from toolcrib.serve import serve_http, serve_stdio
 
+    def identify(headers: Any) -> Caller:
+        return Caller(headers.get("x-principal", "local"))
+
     crib = Crib(tools(count))
-    asyncio.run(serve_stdio(crib) if door == "stdio" else serve_http(crib, port=int(door)))
+    asyncio.run(serve_stdio(crib) if door == "stdio" else serve_http(crib, identify, port=int(door)))
 
 
 def sdk(count: int, door: str) -> None:
@@ -62,9 +83,7 @@ def sdk(count: int, door: str) -> None:
         get_tool_input_schema=lambda name: schema if name in functions else None,
     )
     if door != "stdio":
-        import uvicorn
-
-        uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=int(door), log_level="error")
+        _on_uvicorn(server.streamable_http_app(), door)
         return
 
     async def serve() -> None:
@@ -85,9 +104,40 @@ def fastmcp(count: int, door: str) -> None:
     if door == "stdio":
         server.run(transport="stdio", show_banner=False)
     else:
-        server.run(transport="http", host="127.0.0.1", port=int(door), show_banner=False, log_level="error")
+        _on_uvicorn(server.http_app(), door)
 
+
+def route(_: int, door: str) -> None:
+    """A bare Starlette route that parses and answers the same JSON as Toolcrib's HTTP API."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def call(request: Request) -> JSONResponse:
+        arguments = await request.json()
+        return JSONResponse(
+            {
+                "content": [{"type": "data", "data": arguments["a"] + arguments["b"]}],
+                "status": "success",
+                "call_id": "call_8471409371389848607",
+                "tool": NAME.format(0),
+                "started_at": "2026-11-22T16:07:41.850536+00:00",
+                "finished_at": "2026-11-22T16:07:41.850582+00:00",
+            }
+        )
+
+    _on_uvicorn(Starlette(routes=[Route(f"/api/tools/{NAME.format(0)}/call", call, methods=["POST"])]), door)
+
+
+def _on_uvicorn(app: Any, port: str) -> None:
+    import uvicorn
+
+    uvicorn.run(app, host="127.0.0.1", port=int(port), http="httptools", log_level="error", access_log=False)
+
+
+KINDS = {"toolcrib": toolcrib, "storeless": storeless, "sdk": sdk, "fastmcp": fastmcp, "route": route}
 
 if __name__ == "__main__":
     kind, how_many, at = sys.argv[1:]
-    {"toolcrib": toolcrib, "sdk": sdk, "fastmcp": fastmcp}[kind](int(how_many), at)
+    KINDS[kind](int(how_many), at)

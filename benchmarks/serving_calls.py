@@ -1,6 +1,8 @@
-"""`tools/call` as a client sends it: processor time of the server for a request over HTTP, and the rate over stdio.
+"""MCP as a client sends it, over HTTP and stdio, in both eras: calls, lists, starts, and memory.
 
-The servers are processes of their own (servers.py), and the requests raw ones, so that no client's work is counted.
+The servers are processes of their own (servers.py), and the requests raw ones, so that no client's work is counted. A
+time is what the server's process had on the processor, but that of a call over stdio. One client makes one request
+after the other, on one connection.
 """
 
 import contextlib
@@ -10,63 +12,104 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import BARE, FASTMCP, FLOOR, OVER_HTTP
+from report import BARE, FASTMCP, FLOOR, STORELESS
 from servers import NAME
 
 COUNTS = (4, 100, 1000)
-KINDS = {FLOOR: "sdk", BARE: "toolcrib", FASTMCP: "fastmcp"}
-_SERVERS = Path(__file__).with_name("servers.py")
-VERSION = "2026-07-28"
+KINDS = {FLOOR: "sdk", BARE: "toolcrib", STORELESS: "storeless", FASTMCP: "fastmcp"}
+VERSION, OLDER = "2026-07-28", "2025-11-25"
 META = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
+_SERVERS = Path(__file__).with_name("servers.py")
+_GREETING = {"protocolVersion": OLDER, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 _START_S = 60
-
-
-def title(count: int) -> str:
-    return OVER_HTTP.format(f"{count:,}")
+_PRINCIPALS = 10
+"""Whose the sessions are, in turn: Toolcrib gives 1,000 to one."""
 
 
 def subjects(peers: bool) -> list[str]:
     return [subject for subject in KINDS if peers or subject != FASTMCP]
 
 
-def over_http(count: int, names: Sequence[str], rounds: int, requests: int) -> dict[str, list[float]]:
+def over_http(era: str, count: int, names: Sequence[str], rounds: int, requests: int) -> dict[str, list[float]]:
     """Seconds of the server's processors for one call, round by round, of each subject among *names*."""
-    found: dict[str, list[float]] = {name: [] for name in names}
     # FastMCP takes half a second for a call among 1,000.
     each = {name: requests // 10 if name == FASTMCP and count >= 1000 else requests for name in names}
     with contextlib.ExitStack() as stack:
-        servers = {name: stack.enter_context(_http_server(KINDS[name], count)) for name in names}
+        servers = {name: stack.enter_context(_http_server(KINDS[name], count, era)) for name in names}
         for name, server in servers.items():
             server.calls(each[name])  # warm
-        for _ in range(rounds):
-            for name, server in servers.items():
-                before = server.processor_s()
-                server.calls(each[name])
-                found[name].append((server.processor_s() - before) / each[name])
-    return found
+        return {
+            name: [figure / each[name] for figure in figures]
+            for name, figures in _in_turn(servers, rounds, lambda name: servers[name].calls(each[name])).items()
+        }
 
 
-def over_stdio(names: Sequence[str], rounds: int, requests: int) -> dict[str, list[float]]:
+def over_stdio(era: str, names: Sequence[str], rounds: int, requests: int) -> dict[str, list[float]]:
     """Seconds for one call after the other, round by round."""
-    found: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     with contextlib.ExitStack() as stack:
-        servers = {name: stack.enter_context(_stdio_server(KINDS[name])) for name in names}
+        servers = {name: stack.enter_context(_stdio_server(KINDS[name], era)) for name in names}
         for server in servers.values():
             server.calls(requests)
         for _ in range(rounds):
             for name, server in servers.items():
                 began = time.perf_counter()
                 server.calls(requests)
-                found[name].append((time.perf_counter() - began) / requests)
-    return found
+                times[name].append((time.perf_counter() - began) / requests)
+    return times
+
+
+def listings(names: Sequence[str], rounds: int, *, again: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of the server's processors for a list of 1,000 tools: the first of a process, and one of *again* more."""
+    first: dict[str, list[float]] = {name: [] for name in names}
+    repeated: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name in names:
+            with _http_server(KINDS[name], 1000, VERSION) as server:
+                before = server.processor_s()
+                server.list_tools()
+                then = server.processor_s()
+                first[name].append(then - before)
+                for _ in range(again):
+                    server.list_tools()
+                repeated[name].append((server.processor_s() - then) / again)
+    return first, repeated
+
+
+def starts(door: str, names: Sequence[str], rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of the processor until a server of one tool answers `initialize`, and its memory then, in bytes."""
+    times: dict[str, list[float]] = {name: [] for name in names}
+    sizes: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name in names:
+            start = _stdio_server(KINDS[name], OLDER, 1) if door == "stdio" else _http_server(KINDS[name], 1, OLDER)
+            with start as server:
+                times[name].append(server.processor_s())
+                sizes[name].append(server.memory())
+    return times, sizes
+
+
+def session_bytes(names: Sequence[str], count: int) -> dict[str, list[float]]:
+    """The memory of one idle session of 2025-11-25, of *count*."""
+    sizes: dict[str, list[float]] = {}
+    for name in names:
+        with _http_server(KINDS[STORELESS if name == BARE else name], 1, OLDER) as server:
+            for number in range(100):
+                server.greet(number % _PRINCIPALS)
+            before = server.memory()
+            ids = {server.greet(number % _PRINCIPALS) for number in range(count)}
+            if len(ids) != count:
+                raise SystemExit(f"{name} gave {len(ids)} sessions in place of {count}.")
+            sizes[name] = [(server.memory() - before) / count]
+    return sizes
 
 
 def can_measure() -> bool:
@@ -74,45 +117,98 @@ def can_measure() -> bool:
     return Path("/proc/self/schedstat").exists()
 
 
-class _HTTP:
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int, count: int) -> None:
-        self._process = process
-        self._name = NAME.format(count - 1)
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        self._body = _request(1, self._name, META)
-        self._headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": VERSION,
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": self._name,
-        }
+def _in_turn(servers: "dict[str, _HTTP]", rounds: int, work: Callable[[str], Any]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in servers}
+    for _ in range(rounds):
+        for name, server in servers.items():
+            before = server.processor_s()
+            work(name)
+            times[name].append(server.processor_s() - before)
+    return times
 
-    def calls(self, count: int) -> None:
-        for _ in range(count):
-            self._connection.request("POST", "/mcp", self._body, self._headers)
-            answer = self._connection.getresponse().read()
-        _require_three(answer, self._process.args)
+
+class _Server:
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
 
     def processor_s(self) -> float:
         """What all its threads have used."""
         threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
         return sum(int(file.read_text().split()[0]) for file in threads) / 1e9
 
+    def memory(self) -> float:
+        """What it has in memory, in bytes."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return float(status.partition("VmRSS:")[2].split()[0]) * 1024
 
-class _Stdio:
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
-        self._send(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}).encode())
-        self._read(0)
-        self._send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
-        self._next = 1
+
+class _HTTP(_Server):
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int, count: int, era: str) -> None:
+        super().__init__(process)
+        self._name, self._era = NAME.format(count - 1), era
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": era,
+            "X-Principal": "p0",
+        }
+        if era == OLDER:
+            self._headers["Mcp-Session-Id"] = self.greet()
+
+    def greet(self, principal: int = 0) -> str:
+        """Begin a session of *principal*, and return its id."""
+        headers = {**self._headers, "X-Principal": f"p{principal}"}
+        headers.pop("Mcp-Session-Id", None)
+        id_, _ = self._post(_request("initialize", _GREETING, OLDER), headers)
+        if id_ is None:
+            raise SystemExit(f"{self._process.args} began no session.")
+        self._post(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', {**headers, "Mcp-Session-Id": id_})
+        return id_
+
+    def calls(self, count: int) -> None:
+        headers = {**self._headers, "Mcp-Method": "tools/call", "Mcp-Name": self._name}
+        body, answer = _call(self._name, self._era), b""
+        for _ in range(count):
+            _, answer = self._post(body, headers)
+        _require_three(answer, self._process.args)
+
+    def list_tools(self) -> None:
+        cursor, count = None, 0
+        while count == 0 or cursor is not None:
+            body = _request("tools/list", {} if cursor is None else {"cursor": cursor}, self._era)
+            result = _json(self._post(body, {**self._headers, "Mcp-Method": "tools/list"})[1])["result"]
+            count, cursor = count + len(result["tools"]), result.get("nextCursor")
+        if count != 1000:
+            raise SystemExit(f"{self._process.args} listed {count} tools.")
+
+    def _post(self, body: bytes, headers: dict[str, str]) -> tuple[str | None, bytes]:
+        """Return the id of a session that began, and the answer. A connection may have ended meanwhile."""
+        for is_last in (False, True):
+            try:
+                self._connection.request("POST", "/mcp", body, headers)
+                answer = self._connection.getresponse()
+                return answer.getheader("Mcp-Session-Id"), answer.read()
+            except (http.client.HTTPException, ConnectionError):
+                self._connection.close()
+                if is_last:
+                    raise
+        raise AssertionError
+
+
+class _Stdio(_Server):
+    def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
+        super().__init__(process)
+        self._era, self._next = era, 1
+        if era == OLDER:
+            self._send(_request("initialize", _GREETING, era, 0))
+            self._read(0)
+            self._send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
     def calls(self, count: int) -> None:
         answer = b""
         for _ in range(count):
-            self._send(_request(self._next, NAME.format(0), None))
+            self._send(_call(NAME.format(0), self._era, self._next))
             answer = self._read(self._next)
             self._next += 1
         _require_three(answer, self._process.args)
@@ -130,20 +226,36 @@ class _Stdio:
         raise SystemExit(f"{self._process.args} ended.")
 
 
-def _request(number: int, name: str, meta: Any) -> bytes:
-    params = {"name": name, "arguments": {"a": 1, "b": 2}} | ({"_meta": meta} if meta else {})
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+def _call(name: str, era: str, number: int = 1) -> bytes:
+    return _request("tools/call", {"name": name, "arguments": {"a": 1, "b": 2}}, era, number)
+
+
+def _request(method: str, params: dict[str, Any], era: str, number: int = 1) -> bytes:
+    params = {**params, "_meta": META} if era == VERSION else params
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+
+
+def _json(answer: bytes) -> Any:
+    """Return what *answer* says, which may be an event of a stream."""
+    text = answer.decode()
+    return json.loads((text.partition("data: ")[2] if "data: " in text[:100] else text).strip() or "{}")
 
 
 def _require_three(answer: bytes, command: object) -> None:
-    """A server that is fast because it fails is no subject. The answer may be an event of a stream."""
-    text = answer.decode().partition("data: ")[2] if b"data: " in answer else answer.decode()
-    if json.loads(text.strip() or "{}").get("result", {}).get("content", [{}])[0].get("text") != "3":
+    """A server that is fast because it fails is no subject."""
+    if _json(answer).get("result", {}).get("content", [{}])[0].get("text") != "3":
         raise SystemExit(f"{command} answered {answer[:300]!r}.")
 
 
 @contextlib.contextmanager
-def _http_server(kind: str, count: int) -> Generator[_HTTP]:
+def _http_server(kind: str, count: int, era: str) -> Generator[_HTTP]:
+    with http_process(kind, count) as (process, port):
+        yield _HTTP(process, port, count, era)
+
+
+@contextlib.contextmanager
+def http_process(kind: str, count: int) -> "Generator[tuple[subprocess.Popen[bytes], int]]":
+    """Run a server until the context ends; yield its process and its port, when it listens."""
     port = _free_port()
     with _process(kind, count, str(port)) as process:
         until = time.monotonic() + _START_S
@@ -152,14 +264,14 @@ def _http_server(kind: str, count: int) -> Generator[_HTTP]:
                 raise SystemExit(f"The server {kind} did not start.")
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
-            time.sleep(0.05)
-        yield _HTTP(process, port, count)
+            time.sleep(0.02)
+        yield process, port
 
 
 @contextlib.contextmanager
-def _stdio_server(kind: str) -> Generator[_Stdio]:
-    with _process(kind, 4, "stdio") as process:
-        yield _Stdio(process)
+def _stdio_server(kind: str, era: str, count: int = 4) -> Generator[_Stdio]:
+    with _process(kind, count, "stdio") as process:
+        yield _Stdio(process, era)
 
 
 @contextlib.contextmanager
@@ -174,7 +286,7 @@ def _process(kind: str, count: int, door: str) -> Generator["subprocess.Popen[by
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
