@@ -546,7 +546,7 @@ async def flows(world: World) -> None:
 @door(
     *(
         f"Credentials.{name}"
-        for name in ("ask_for", "broker", "complete", "given", "has_broker", "open", "pending", "save")
+        for name in ("ask_for", "broker", "complete", "configure", "given", "has_broker", "open", "pending", "save")
     ),
     *("Credentials.wait_for", "PendingCalls.answer", "PendingCalls.ask_now", "PendingCalls.remember"),
     *(

@@ -4,9 +4,11 @@ Needs the extra `toolcrib[store]`: importing this without it raises SetupError.
 """
 
 from ..core import StoreError
-from ..machinery import raise_missing_extra
+from ..machinery import defer_package, raise_missing_extra
 
 try:
+    defer_package("cryptography")  # raises where it is missing
+
     from .keys import KeySource
     from .leases import Lease, Leases
     from .ledger import DatabaseLedger

@@ -16,11 +16,9 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, bindparam, func, select, text
 
-from .keys import Keys
+from .keys import Keys, ciphers
 from .tables import Schema, encode_name, table
 
 EVENTS = table(
@@ -108,8 +106,8 @@ def signed_part(row: Mapping[Any, Any], *, of_file: bool = False) -> bytes:
 def is_signed(data: bytes, signature: Any, public_keys: Iterable[bytes]) -> bool:
     """Return whether *signature*, as a row or a file has it, is of *data*, by one of *public_keys*."""
     for key in public_keys:
-        with suppress(InvalidSignature, ValueError, TypeError):
-            Ed25519PublicKey.from_public_bytes(key).verify(bytes.fromhex(signature), data)
+        with suppress(ciphers.InvalidSignature, ValueError, TypeError):
+            ciphers.Ed25519PublicKey.from_public_bytes(key).verify(bytes.fromhex(signature), data)
             return True
     return False
 

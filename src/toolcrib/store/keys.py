@@ -17,12 +17,15 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from ..core import SetupError, StoreError
+from ..machinery import defer_package
+
+if TYPE_CHECKING:
+    from . import ciphers as ciphers
+else:
+    ciphers = defer_package(f"{__package__}.ciphers")
 
 KEY_BYTES = 32
 VARIABLE = "TOOLCRIB_KEY"
@@ -46,8 +49,8 @@ class Keys:
         self._source = source
         self.place = place
         self._newest = b""
-        self._keys: dict[bytes, AESGCM] = {}
-        self._signers: list[Ed25519PrivateKey] = []
+        self._keys: dict[bytes, ciphers.AESGCM] = {}
+        self._signers: list[ciphers.Ed25519PrivateKey] = []
         self._digest = hashlib.blake2b()
 
     @property
@@ -60,7 +63,7 @@ class Keys:
         self._load(stale=isinstance(self._source, KeyFile) and self._source.changed())
         header, data_key, nonce = _VERSION + self._newest, secrets.token_bytes(KEY_BYTES), secrets.token_bytes(_NONCE)
         wrapped = self._keys[self._newest].encrypt(nonce, data_key, header)
-        return header + nonce + wrapped + AESGCM(data_key).encrypt(_ONCE, data, header + _associated(binding))
+        return header + nonce + wrapped + ciphers.AESGCM(data_key).encrypt(_ONCE, data, header + _associated(binding))
 
     def unseal(self, envelope: bytes, *binding: str) -> bytes:
         """Return what is in *envelope*. Raises StoreError where it does not open."""
@@ -77,8 +80,8 @@ class Keys:
         try:
             nonce, wrapped = envelope[_HEADER : _HEADER + _NONCE], envelope[_HEADER + _NONCE : _DATA]
             data_key = key.decrypt(nonce, wrapped, header)
-            return AESGCM(data_key).decrypt(_ONCE, envelope[_DATA:], header + _associated(binding))
-        except InvalidTag:
+            return ciphers.AESGCM(data_key).decrypt(_ONCE, envelope[_DATA:], header + _associated(binding))
+        except ciphers.InvalidTag:
             raise StoreError("A sealed value cannot be opened: it was changed, or belongs to something else.") from None
 
     def signatures(self, data: bytes) -> list[str]:
@@ -129,9 +132,9 @@ class Keys:
         if not keys_given or not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in keys_given):
             raise SetupError(f"{self.place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
         # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
-        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in keys_given}
+        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: ciphers.AESGCM(key) for key in keys_given}
         seeds = [hmac.digest(key, b"toolcrib signing key", "sha256") for key in keys_given]
-        self._signers = [Ed25519PrivateKey.from_private_bytes(seed) for seed in seeds]
+        self._signers = [ciphers.Ed25519PrivateKey.from_private_bytes(seed) for seed in seeds]
         self._digest = hashlib.blake2b(key=hmac.digest(keys_given[-1], b"toolcrib digests", "sha256"), digest_size=16)
         self._keys, self._newest = keys, next(iter(keys))
 

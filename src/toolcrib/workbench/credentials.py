@@ -44,11 +44,14 @@ class DeferredBroker:
     def __init__(self, make: Callable[[], "CredentialBroker"]) -> None:
         self._make = make
         self.is_made = False
+        self.changes: list[Callable[[CredentialBroker], None]] = []
 
     @cached_property
     def broker(self) -> "CredentialBroker":
-        self.is_made = True
-        return self._make()
+        broker, self.is_made = self._make(), True
+        for change in self.changes:
+            change(broker)
+        return broker
 
     async def authorize(
         self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
@@ -89,6 +92,13 @@ class Credentials:
         if not isinstance(self.given, CredentialBroker):
             raise SetupError("This crib has no CredentialBroker: Crib(broker=CredentialBroker(...)).")
         return self.given
+
+    def configure(self, change: "Callable[[CredentialBroker], None]") -> None:
+        """Make *change* to the broker, or have it made as soon as there is one."""
+        if isinstance(self.given, DeferredBroker) and not self.given.is_made:
+            self.given.changes.append(change)
+        else:
+            change(self.broker)
 
     async def ask_for(self, requirements: Iterable[Requirement], caller: Caller) -> list[Pending]:
         """Return what *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""

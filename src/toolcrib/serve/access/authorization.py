@@ -99,16 +99,17 @@ def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
 
 def name_pages(crib: Crib, base_url: str) -> None:
     """Have the broker of *crib* send people to the pages of a server at *base_url*, unless it has an address."""
-    try:
-        broker = crib.credentials.broker
-    except SetupError:
-        return
     base_url = base_url.rstrip("/")
-    broker.redirect_uri = broker.redirect_uri or f"{base_url}{CALLBACK_PATH}"
-    broker.form_uri = broker.form_uri or f"{base_url}{FORM_PATH}"
     parts = urlsplit(base_url)
-    if parts.scheme == "https" and not is_loopback(parts.hostname or ""):  # others could not read it
-        broker.client_document_url = broker.client_document_url or f"{base_url}{CLIENT_PATH}/{{provider}}"
+
+    def name(broker: "CredentialBroker") -> None:
+        broker.redirect_uri = broker.redirect_uri or f"{base_url}{CALLBACK_PATH}"
+        broker.form_uri = broker.form_uri or f"{base_url}{FORM_PATH}"
+        if parts.scheme == "https" and not is_loopback(parts.hostname or ""):  # others could not read it
+            broker.client_document_url = broker.client_document_url or f"{base_url}{CLIENT_PATH}/{{provider}}"
+
+    if crib.credentials.has_broker:
+        crib.credentials.configure(name)
 
 
 class _Refused(ToolcribError):

@@ -12,15 +12,17 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import RedirectResponse, Response
 
-from ...auth import Flow, FlowError, OAuth2
-from ...auth.catalogue import with_document
 from ...core import Caller
+from ...machinery import defer_package
 from ..access.callers import AuthenticationError
 from .sessions import FLOW_AGE, Sessions
 from .visit import Visit, set_cookie
 
 if TYPE_CHECKING:
+    from ... import auth
     from ..access.tokens import AccessTokens
+else:
+    auth = defer_package("toolcrib.auth")  # most people enter by a link or a key
 
 CALLBACK = "/console/callback"
 _CODE = re.compile("[a-z_]{1,40}")
@@ -51,7 +53,7 @@ class Issuers:
             url = await flow.authorization_url(
                 redirect_uri=f"{visit.base_url}{CALLBACK}", scopes=scopes, state=state, verifier=verifier
             )
-        except FlowError as error:
+        except auth.FlowError as error:
             raise _refusal(error) from None
         answer = RedirectResponse(url, 303)
         set_cookie(visit, answer, _cookie(visit), self._sessions.sealed(login, visit.base_url), FLOW_AGE)
@@ -75,7 +77,7 @@ class Issuers:
                 raise AuthenticationError(f"{flow.name} did not let you in{reason}. Log in again.", status=403)
             parameters = {"redirect_uri": f"{visit.base_url}{CALLBACK}", "verifier": login["verifier"]}
             grant = await flow.exchange_code(query.get("code", ""), **parameters, scopes=scopes)
-        except FlowError as error:
+        except auth.FlowError as error:
             raise _refusal(error) from None
         if absent := [scope for scope in tokens.scopes if scope not in grant.scopes]:
             message = f"{flow.name} did not grant what this server asks of everybody: {' '.join(absent)}."
@@ -93,24 +95,28 @@ class Issuers:
         set_cookie(visit, answer, _cookie(visit), "", FLOW_AGE * 0)
 
 
-async def _flow(tokens: "AccessTokens", nonce: str, answers: list[Mapping[str, Any]]) -> tuple[Flow, Sequence[str]]:
+async def _flow(
+    tokens: "AccessTokens", nonce: str, answers: list[Mapping[str, Any]]
+) -> tuple["auth.Flow", Sequence[str]]:
     """Return the requests of a login with *nonce*, whose answers go to *answers*, and the scopes to ask for.
 
     Scopes that are required are those of a token for this server, as clients of MCP ask for it (RFC 8707).
     """
     document, host = await tokens.metadata(), urlsplit(tokens.issuer).netloc
     is_resource = tokens.scopes and urlsplit(tokens.audience).scheme in ("https", "http")
-    table = OAuth2(issuer=tokens.issuer, parameters={"nonce": nonce}, resource=tokens.audience if is_resource else None)
+    table = auth.OAuth2(
+        issuer=tokens.issuer, parameters={"nonce": nonce}, resource=tokens.audience if is_resource else None
+    )
     try:
-        table = with_document(table, document, tokens.issuer)
+        table = auth.catalogue.with_document(table, document, tokens.issuer)
     except ValueError:  # that of pydantic would quote the document
         raise AuthenticationError(f"{host} publishes no endpoints for logins (RFC 8414).", status=502) from None
     assert tokens.client is not None
-    flow = Flow(host, table, tokens.client, tokens.http, on_answer=answers.append)
+    flow = auth.Flow(host, table, tokens.client, tokens.http, on_answer=answers.append)
     return flow, tokens.login_scopes(document.get("scopes_supported"))
 
 
-def _refusal(error: FlowError) -> AuthenticationError:
+def _refusal(error: "auth.FlowError") -> AuthenticationError:
     is_wrong = error.error in ("invalid_grant", "foreign")
     advice = "Log in again." if is_wrong else "Try again later, or ask the operator."
     return AuthenticationError(f"{error} {advice}", status=401 if is_wrong else 502)
