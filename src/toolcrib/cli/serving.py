@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +26,7 @@ from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_s
 
 if TYPE_CHECKING:
     from ..workbench import Crib
-    from ..workbench.settings import Settings
+    from ..workbench.settings import ServerTable, Settings
     from .sources import Opened
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -101,23 +102,16 @@ def _serve(
 
     Raises UsageError for a host that others could reach without a key.
     """
-    if workers > 1 and (stdio or not hasattr(os, "fork")):
-        reason = "with --stdio, one process serves one client" if stdio else "this system cannot fork processes"
-        raise UsageError(f"--workers {workers}: {reason}. Leave it out.")
+    _require_forks(workers, stdio=stdio)
     settings, at = session.settings, session.settings.values.server
     if not (stdio or at.keys or at.issuer):
         _require_loopback(host or at.host, option="--host" if host else "The host of the settings,")
     report = set_up_log(session, is_dev=is_dev)
     is_json = report is not echo
     command = stdio_command(sources, tools, settings.file)
+    open_sources = partial(opened, session, sources, tools, is_dev=is_dev, **how)
     if stdio:
-        from ..serve import serve_stdio
-
-        crib = opened(session, sources, tools, report=report, is_dev=is_dev, **how).crib
-        if sys.stdin.isatty() and not is_json:
-            echo(_stdio_text(command))
-        served = serve_stdio(crib)
-        session.run(_beside(_report_change(settings, report), served) if is_dev else served)
+        _serve_stdio(session, open_sources(report=report).crib, report, command, is_dev=is_dev)
         return
     from ..serve.access.authentication import configured_identify
     from ..serve.http import listening, serve_http, url_of
@@ -134,15 +128,10 @@ def _serve(
             process = fork(workers, session.interrupts, report)
             announce = report if process.is_first else _say_nothing
 
-        crib = opened(session, sources, tools, report=announce, is_dev=is_dev, **how).crib
+        crib = open_sources(report=announce).crib
         identify = configured_identify(settings, crib.database)
-        has_console = at.console
-        link = ""
-        if has_console and at.issuer and not (at.keys or at.client_id):
-            has_console, link = False, "not served, without a way to log in. Set 'client_id' in [server]: the issuer's."
-        elif has_console and announce is not _say_nothing:
-            base_url = at.public_base_url or url_of(host, listener)
-            link = asyncio.run(_console_link(crib, identify, base_url.rstrip("/")))
+        base_url = None if announce is _say_nothing else at.public_base_url or url_of(host, listener)
+        has_console, link = _console(crib, identify, at, base_url)
 
         def ready(url: str) -> None:
             text = f"Serving MCP at {url}"
@@ -174,6 +163,33 @@ def _serve(
     if is_changed:
         report("The server starts again.")
         os.execv(sys.executable, [sys.executable, "-m", "toolcrib", *sys.argv[1:]])  # noqa: S606 - itself, again
+
+
+def _require_forks(workers: int, *, stdio: bool) -> None:
+    """Raise UsageError for several *workers* where there can be one."""
+    if workers > 1 and (stdio or not hasattr(os, "fork")):
+        reason = "with --stdio, one process serves one client" if stdio else "this system cannot fork processes"
+        raise UsageError(f"--workers {workers}: {reason}. Leave it out.")
+
+
+def _serve_stdio(
+    session: Session, crib: "Crib", report: Callable[[str], None], command: Sequence[str], *, is_dev: bool
+) -> None:
+    from ..serve import serve_stdio
+
+    if sys.stdin.isatty() and report is echo:
+        echo(_stdio_text(command))
+    server = serve_stdio(crib)
+    session.run(_beside(_report_change(session.settings, report), server) if is_dev else server)
+
+
+def _console(crib: "Crib", identify: object, at: "ServerTable", base_url: str | None) -> tuple[bool, str]:
+    """Return whether the console is served, and its link at *base_url*, if that is given, or why it is not."""
+    if not at.console:
+        return False, ""
+    if at.issuer and not (at.keys or at.client_id):
+        return False, "not served, without a way to log in. Set 'client_id' in [server]: the issuer's."
+    return True, "" if base_url is None else asyncio.run(_console_link(crib, identify, base_url.rstrip("/")))
 
 
 async def _report_change(settings: "Settings", report: Callable[[str], None]) -> None:
