@@ -198,6 +198,8 @@ async def flows(world: "World", names: tuple[str, ...]) -> None:
     await world.refused(flow.refresh(stolen))
     await world.refused(flow.client_credentials([]))
     await world.refused(flow.exchange_token("adas-access-token", scopes=[]))
+    await world.refused(flow.identity_assertion("adas-id-token", audience="a", resource="r", scopes=[]))
+    await world.refused(flow.exchange_assertion("adas-assertion", []))
     await world.refused(flow.start_device([]))
     await world.refused(flow.poll_device("device-code-of-ada", []))
     await world.refused(flow.revoke(stolen))

@@ -538,6 +538,7 @@ async def leases(world: World) -> None:
     *(f"Flow.{name}" for name in ("client", "clock", "discovered", "http", "name", "oauth2", "on_answer", "table")),
     *(f"Flow.{name}" for name in ("authorization_url", "url_of", "require_issuer", "exchange_code", "refresh")),
     *(f"Flow.{name}" for name in ("client_credentials", "exchange_token", "start_device", "poll_device", "revoke")),
+    *("Flow.identity_assertion", "Flow.exchange_assertion"),
 )
 async def flows(world: World) -> None:
     await deeper_attacks.flows(world, NAMES)

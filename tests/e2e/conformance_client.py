@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolcrib import Call, Input, Pending, Result, ToolSpec, Workbench
-from toolcrib.auth import CallbackError, Client, CredentialBroker
+from toolcrib import Call, Caller, Input, Pending, Result, ToolSpec, Workbench
+from toolcrib.auth import CallbackError, Client, CredentialBroker, Grant, OAuth2, Owner, Provider
 
 REDIRECT = "http://localhost:3000/callback"
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
@@ -84,11 +84,36 @@ def planned(specs: Sequence[ToolSpec]) -> list[tuple[str, Any]]:
     return calls
 
 
+def issuer_of(url: str) -> str:
+    """The authorization server that an operator knows: here that which the server names."""
+    with urllib.request.urlopen(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"), timeout=10) as answer:
+        return str(json.load(answer)["authorization_servers"][0])
+
+
+async def logins(url: str) -> CredentialBroker:
+    """Return a broker with the clients of the scenario, and where it has an identity provider, the login there."""
+    name, catalogue = f"mcp:{url}", {}
+    clients: dict[str, Client] = {}
+    login, secret = CONTEXT.get("client_id", ""), CONTEXT.get("client_secret", "")
+    if "/client-credentials-" in SCENARIO:
+        key = CONTEXT.get("private_key_pem", "")
+        clients[name] = Client(login, secret, private_key=key, grant="client_credentials", issuer=issuer_of(url))
+    elif "idp_issuer" in CONTEXT:
+        clients["idp"] = Client(CONTEXT["idp_client_id"])
+        catalogue["idp"] = Provider(title="IdP", oauth2=OAuth2(issuer=CONTEXT["idp_issuer"], id_token=True))
+        clients[name] = Client(login, secret, grant="identity_assertion", issuer=issuer_of(url), idp="idp")
+    elif login:
+        clients[name] = Client(login, secret)
+    broker = CredentialBroker(
+        clients=clients, catalogue=catalogue, redirect_uri=REDIRECT, client_document_url=DOCUMENT, allow=["localhost"]
+    )
+    if "idp" in clients:
+        await broker.save(Owner.of(Caller("local"), "idp", "oauth2"), Grant(CONTEXT["idp_id_token"]))
+    return broker
+
+
 async def main(url: str) -> int:
-    clients = {}
-    if "client_id" in CONTEXT:
-        clients[f"mcp:{url}"] = Client(CONTEXT["client_id"], CONTEXT.get("client_secret", ""))
-    broker = CredentialBroker(clients=clients, redirect_uri=REDIRECT, client_document_url=DOCUMENT)
+    broker = await logins(url)
     results: list[Result[Any]] = []
     async with Workbench([url], broker=broker, ask=accept) as bench:
         for spec in bench.specs():

@@ -38,3 +38,12 @@ def test_every_scenario_passes(suite: str, revision: str, least: int, capsys: py
     failed = [name for mark, name, *_ in scenarios if mark == "✗" and not EXPECTED_FAILURES.fullmatch(name)]
     assert failed == [], output[-4000:]
     assert len(scenarios) >= least
+
+
+@pytest.mark.parametrize(
+    "scenario", ["client-credentials-basic", "client-credentials-jwt", "enterprise-managed-authorization"]
+)
+def test_every_login_of_an_extension_passes(suite: str, scenario: str) -> None:
+    command = f"{sys.executable} {CLIENT}"
+    ran = node(suite, "client", "--command", command, "--scenario", f"auth/{scenario}", "--timeout", "240000")
+    assert "OVERALL: PASSED" in ran.stdout + ran.stderr, (ran.stdout + ran.stderr)[-4000:]

@@ -135,6 +135,8 @@ class CredentialBroker(Providers, Broker):
 
     async def has_granted(self, required: ToolAuth, caller: Caller) -> bool:
         """Return whether there is a grant of *caller* for the server of *required*, valid or not. Opens no question."""
+        if self._configured.get(required.provider, Client("")).grant == "client_credentials":
+            return True
         return await self.vault.get(Owner.of(caller, required.provider, required.handler or "oauth2")) is not None
 
     # Asking
@@ -179,6 +181,8 @@ class CredentialBroker(Providers, Broker):
         """
         if need.is_of_program:
             raise SetupError(f"'{need.provider}' gives this program a token of its own: no person is asked.")
+        if need.idp is not None:
+            raise SetupError(f"'{need.provider}' is granted by '{need.idp}': log in there.")
         with_code = self.browser_codes and redirect_uri is None
         now, redirect_uri = self._clock(), redirect_uri or self.redirect_uri_of(need.provider)
         authorization = new_authorization(
@@ -346,13 +350,19 @@ class CredentialBroker(Providers, Broker):
             await self.vault.remove(owner, version=stored_grant.version)
             stored_grant = None
         earlier, step = stored_grant, step_for(stored_grant, need.scopes, now)
-        if step == "refresh" or (step == "ask" and need.is_of_program):
-            stored_grant = await self._refreshed(need, owner, stored_grant)
+        id_token: Credential | None = None
+        if step != "give" and need.idp is not None:
+            answer = await self._of_provider(ToolAuth(need.idp, "oauth2"), caller, tool)
+            if isinstance(answer, Pending):
+                return answer
+            id_token = answer
+        if step == "refresh" or (step == "ask" and (need.is_of_program or id_token)):
+            stored_grant = await self._refreshed(need, owner, stored_grant, id_token)
             step = step_for(stored_grant, need.scopes, self._clock(), is_refreshed=True)
         if step == "give" and stored_grant is not None:
             return self._cached_credential(need, owner, stored_grant)
-        if need.is_of_program:
-            raise ToolError(f"'{need.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
+        if need.is_of_program or need.idp is not None:
+            raise ToolError(f"'{need.provider}' does not grant all scopes of '{tool}'.", "unauthorized")
         granted_scopes = () if earlier is None else earlier.grant.scopes
         # It has ended, or it was never for these scopes.
         has_ended = earlier is not None and (stored_grant is None or covers(stored_grant.grant.scopes, need.scopes))
@@ -373,11 +383,13 @@ class CredentialBroker(Providers, Broker):
         else:
             await self.vault.remove(owner, version=stored_grant.version)
 
-    async def _refreshed(self, need: Needed, owner: Owner, stored_grant: StoredGrant | None) -> StoredGrant | None:
+    async def _refreshed(
+        self, need: Needed, owner: Owner, stored_grant: StoredGrant | None, id_token: Credential | None
+    ) -> StoredGrant | None:
         """Return what *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by
         then.
         """
-        task = asyncio.ensure_future(self._refresh(need, owner, stored_grant))
+        task = asyncio.ensure_future(self._refresh(need, owner, stored_grant, id_token))
         self._refreshes.add(task)
         task.add_done_callback(self._refresh_done)
         return await asyncio.shield(task)
@@ -387,11 +399,13 @@ class CredentialBroker(Providers, Broker):
         if not task.cancelled():
             task.exception()  # an error without a waiting call is no news
 
-    async def _refresh(self, need: Needed, owner: Owner, earlier: StoredGrant | None) -> StoredGrant | None:
+    async def _refresh(
+        self, need: Needed, owner: Owner, earlier: StoredGrant | None, id_token: Credential | None
+    ) -> StoredGrant | None:
         async with self.vault.alone(owner):
             stored_grant = await self._settled(owner)
-            if need.is_of_program:
-                return await self._of_program(need, owner, stored_grant)
+            if need.is_of_program or id_token is not None:
+                return await self._obtained(need, owner, stored_grant, id_token)
             if stored_grant is None or earlier is None or stored_grant.grant.secrets != earlier.grant.secrets:
                 return stored_grant  # another task or process has done it
             unspent, now = stored_grant.grant, self._clock()
@@ -443,10 +457,12 @@ class CredentialBroker(Providers, Broker):
                 await asyncio.sleep(pause_s)
         return await self.vault.put(owner, grant, version=version)
 
-    async def _of_program(self, need: Needed, owner: Owner, stored_grant: StoredGrant | None) -> StoredGrant | None:
-        """Return a token of the program's own for all scopes that it was ever needed for.
+    async def _obtained(
+        self, need: Needed, owner: Owner, stored_grant: StoredGrant | None, id_token: Credential | None
+    ) -> StoredGrant | None:
+        """Return a token for all scopes that it was ever needed for; *stored_grant* where that is one.
 
-        *stored* where that is one.
+        It is for the person of *id_token*, or without that, the program's own.
         """
         if stored_grant is not None and covers(stored_grant.grant.scopes, need.scopes):
             until = stored_grant.ready_until
@@ -454,12 +470,30 @@ class CredentialBroker(Providers, Broker):
                 return stored_grant
         scopes = self.scopes_of(need, () if stored_grant is None else stored_grant.grant.scopes)
         try:
-            grant = await self.flow(need).client_credentials(scopes)
+            if id_token is None:
+                grant = await self.flow(need).client_credentials(scopes)
+            else:
+                grant = await self._asserted(need, id_token, scopes)
         except FlowError as error:
             code: Any = "unavailable" if error.error in ("unreachable", "malformed") else "unauthorized"
-            raise ToolError(f"{error} The program's own token comes from [auth.{need.provider}].", code) from None
+            raise ToolError(f'{error} This login is that of [auth."{need.provider}"] in the settings.', code) from None
         await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version)
         return await self.vault.get(owner)
+
+    async def _asserted(self, need: Needed, id_token: Credential, scopes: Sequence[str]) -> Grant:
+        """Return the grant that the identity provider of *need* decides on, for the person of *id_token*."""
+        assert isinstance(need.handler, OAuth2)
+        idp = self.flow(self.needed(ToolAuth(id_token.provider, "oauth2"), need.provider))
+        audience, resource = need.handler.issuer or "", need.handler.resource or ""
+        try:
+            assertion = await idp.identity_assertion(
+                id_token.secret, audience=audience, resource=resource, scopes=scopes
+            )
+        except FlowError as error:
+            if error.error == "invalid_grant" and id_token.refused is not None:
+                await id_token.refused()  # the next call logs in again
+            raise
+        return await self.flow(need).exchange_assertion(assertion, scopes)
 
     async def _secret(self, required: Secret, caller: Caller, tool: str) -> Credential | Pending:
         name = required.name
@@ -491,4 +525,5 @@ class CredentialBroker(Providers, Broker):
             return ()
         offline = need.handler.offline_scope
         also = (*(() if need.scopes else need.entry.recommended_scopes), *((offline,) if offline else ()))
+        also += ("openid",) if need.handler.id_token else ()
         return tuple(sorted({*need.scopes, *granted, *also}))

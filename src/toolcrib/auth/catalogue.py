@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -33,7 +33,10 @@ _PUBLISHED = {
     "device_url": "device_authorization_endpoint",
     "revoke_url": "revocation_endpoint",
 }
-CLIENT_KEYS = ("client_id", "client_secret", "redirect_uri")
+CLIENT_KEYS = ("client_id", "client_secret", "redirect_uri", "private_key")
+SERVER_KEYS = ("grant", "issuer", "idp")
+"""What `[auth."mcp:URL"]` takes beside CLIENT_KEYS."""
+GrantKind = Literal["authorization_code", "client_credentials", "identity_assertion"]
 AUTH_METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "none": "none"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SEGMENT = re.compile(rf"{_NAME.pattern}|server\.[0-9a-f]{{32}}")
@@ -60,6 +63,9 @@ class OAuth2(Strict):
     iss_required: bool = Field(default=False, description="Whether each callback has `iss`.")
     grant: Literal["authorization_code", "client_credentials"] = Field(
         default="authorization_code", description="Whether a person grants access, or the token is the program's own."
+    )
+    id_token: bool = Field(
+        default=False, description="Whether what a login gives is the ID token: for MCP servers with this `idp`."
     )
     scope_parameter: str = Field(default="scope", description="The name under which scopes are sent.")
     scope_separator: Literal[" ", ","] = Field(default=" ", description="What stands between scopes.")
@@ -220,18 +226,45 @@ class Client:
     """What a provider knows this program as. *parameters* fill the templates in its URLs, such as `domain_url`.
 
     *redirect_uri* is the address that is registered there, where it is not the one that a broker has for this provider.
+    *private_key*, a PEM or a JWK, signs what takes the place of *secret* (RFC 7523). For an MCP server, *grant* is how
+    its tokens are got, *issuer* the only authorization server that this client is used at, and *idp* the provider whose
+    ID tokens speak for the callers.
     """
 
     id: str
     secret: str = field(default="", repr=False)
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     redirect_uri: str | None = None
+    private_key: str = field(default="", repr=False)
+    grant: GrantKind = "authorization_code"
+    issuer: str | None = None
+    idp: str | None = None
 
     @classmethod
     def from_settings(cls, table: Mapping[str, str]) -> "Client":
-        """Return the client in a table `[auth.PROVIDER]`: CLIENT_KEYS, and the parameters."""
+        """Return the client in a table `[auth.PROVIDER]`: CLIENT_KEYS, SERVER_KEYS, and the parameters."""
         rest = {key: value for key, value in table.items() if key not in CLIENT_KEYS}
-        return cls(table.get("client_id", ""), table.get("client_secret", ""), rest, table.get("redirect_uri"))
+        names = ("redirect_uri", "private_key", *SERVER_KEYS)
+        own: dict[str, Any] = {key: table[key] for key in names if key in table}
+        return cls(table.get("client_id", ""), table.get("client_secret", ""), rest, **own)
+
+    @property
+    def proof(self) -> str:
+        """What it proves by that it is this client; empty for a public one."""
+        return self.private_key or self.secret
+
+    def require_server(self, name: str) -> None:
+        """Raise SetupError where what it says of the MCP server *name* is not complete."""
+        needs = {"client_id": self.id, "client_secret (or private_key)": self.proof, "issuer": self.issuer}
+        if self.grant not in (kinds := get_args(GrantKind)):  # as a file may have it
+            hint = did_you_mean(closest_match(self.grant, kinds))
+            raise SetupError(f"[auth.\"{name}\"]: there is no grant '{display_name(self.grant)}'.{hint}")
+        if self.grant == "authorization_code":
+            return
+        if self.grant == "identity_assertion":
+            needs["idp"] = self.idp
+        if absent := [key for key, value in needs.items() if not value]:
+            raise SetupError(f'[auth."{name}"] with grant = "{self.grant}" needs {" and ".join(absent)}.')
 
 
 def callback_segment(provider: str) -> str:
@@ -245,7 +278,7 @@ def callback_segment(provider: str) -> str:
 def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -> list[str]:
     """Return the keys of `[auth.PROVIDER]` that *oauth2* of *provider* needs, and *client* has not."""
     absent = ["client_id"] if client is None or not client.id else []
-    if (client is None or not client.secret) and oauth2.client_auth != "none":
+    if (client is None or not client.proof) and oauth2.client_auth != "none":
         absent.append("client_secret")
     parameters = {} if client is None else client.parameters
     return absent + sorted(set(provider.settings) - set(parameters))

@@ -16,7 +16,11 @@ from urllib.parse import parse_qsl
 import httpx2
 from authlib.oauth2.auth import ClientAuth
 from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
+from authlib.oauth2.rfc7523 import PrivateKeyJWT
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from joserfc.errors import JoseError
+from joserfc.jwk import import_key
+from joserfc.jws import JWSRegistry, extract_compact
 
 from ..core import ToolcribError
 from .catalogue import AUTH_METHODS, Client, OAuth2, document_urls, filled, require_endpoint, with_document
@@ -25,7 +29,11 @@ from .grant import MIN_SECRET_CHARS, Grant
 _METHODS = {ours: name for name, ours in AUTH_METHODS.items()}
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name (RFC 8693)
+_ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_KEY_KINDS: tuple[Literal["RSA", "EC", "OKP"], ...] = ("RSA", "EC", "OKP")
 _CODE = re.compile(r"[A-Za-z_]{1,40}")
 _MAX_LIFETIME_S = 1e9
 _MAX_TOKEN_CHARS, _MAX_SCOPES_CHARS, _MAX_DETAIL_CHARS = 16 * 1024, 16 * 1024, 2000
@@ -145,6 +153,26 @@ class Flow:
         body |= await self._scopes(scopes) | ({"audience": audience} if audience else {})
         return await self._token(body, scopes)
 
+    async def identity_assertion(self, id_token: str, *, audience: str, resource: str, scopes: Sequence[str]) -> str:
+        """Return what the authorization server *audience* takes for a grant by the person of *id_token*.
+
+        It is an ID-JAG for *resource* (draft-ietf-oauth-identity-assertion-authz-grant, 4.3).
+        """
+        body = {"grant_type": _EXCHANGE, "requested_token_type": _ID_JAG, "audience": audience, "resource": resource}
+        body |= {"subject_token": id_token, "subject_token_type": _ID_TOKEN, **await self._scopes(scopes)}
+        table = await self.table()
+        assert table.token_url is not None
+        answer = await self._post(table.token_url, body)
+        assertion = self._secret(answer, "access_token")  # so it is called there, whatever it is (RFC 8693, 2.2.1)
+        if assertion is None or answer.get("issued_token_type") != _ID_JAG:
+            raise self._malformed()
+        return assertion
+
+    async def exchange_assertion(self, assertion: str, scopes: Sequence[str]) -> Grant:
+        """Return a token in exchange for an *assertion* (RFC 7523, 2.1)."""
+        body = {"grant_type": _ASSERTION, "assertion": assertion, **await self._scopes(scopes)}
+        return await self._token(body, scopes)
+
     async def start_device(self, scopes: Sequence[str]) -> DeviceCode:
         """Begin the flow for a device without a browser (RFC 8628, 3.1)."""
         table = await self.table()
@@ -187,7 +215,7 @@ class Flow:
                 for token in filter(None, (refresh, access)):
                     await self._post(url, {}, auth=_BearerAuth(token), may_be_empty=True)
             case "delete":
-                auth = _ClientAuth(self.client, "client_secret_basic", "json")
+                auth = _ClientAuth(self.client.id, self.client.secret, "client_secret_basic", "json")
                 await self._post(url, {"access_token": access}, auth=auth, method="DELETE", may_be_empty=True)
             case "named":
                 body = {"refresh_token": refresh} if refresh else {"access_token": access}
@@ -245,7 +273,7 @@ class Flow:
         """Return what the provider answered. Raises FlowError."""
         table = await self.table()
         if auth is None:
-            auth = _ClientAuth(self.client, _METHODS[table.client_auth if self.client.secret else "none"], table.body)
+            auth = self._client_auth(table, url)
         response = await self._send(method, self._filled(url), body, auth, table.headers)
         answer, status = _read(response), response.status_code
         code = answer.get("error") if answer is not None else None
@@ -258,6 +286,20 @@ class Flow:
         if answer is None and not may_be_empty:
             raise self._malformed()
         return answer or {}
+
+    def _client_auth(self, table: OAuth2, url: str) -> httpx2.Auth:
+        """Return what proves at *url* that this is the client: its secret, or what its key signs (RFC 7523, 2.2)."""
+        client = self.client
+        proof: Any = client.secret
+        method: Any = _METHODS[table.client_auth if client.secret else "none"]
+        if client.private_key:
+            proof, algorithm = _signing_key(client.private_key)
+            if proof is None:
+                reason = "is not a private key: a PEM without a password, or a JWK"
+                raise FlowError(f"The private_key of '{self.name}' {reason}.", "unsupported")
+            headers = {"kid": proof.kid} if proof.kid else None
+            method = PrivateKeyJWT(table.issuer or self._filled(url), headers=headers, alg=algorithm)
+        return _ClientAuth(client.id, proof, method, table.body)
 
     async def _send(
         self,
@@ -300,7 +342,8 @@ class Flow:
 
     def _grant(self, table: OAuth2, answer: Mapping[str, Any], asked: Sequence[str], before: Grant | None) -> Grant:
         token = self._token_in(table, answer, is_refresh=before is not None)
-        access, refresh = self._secret(token, "access_token"), self._secret(token, "refresh_token")
+        access = self._secret(token, "id_token" if table.id_token else "access_token")
+        refresh = self._secret(token, "refresh_token")
         if access is None:
             raise self._malformed()
         if before is not None and table.refresh == "kept":
@@ -308,6 +351,8 @@ class Flow:
         if table.refresh == "none":
             refresh = None
         lives_s = self._seconds(token.get("expires_in")) or (table.lifetime_s if refresh else None)
+        if table.id_token:  # it ends by itself, not with the access token
+            lives_s = self._seconds(self._ends(access) - self.clock().timestamp())
         scopes = list(self._granted(token.get("scope"), asked))
         scopes += [implied for scope in scopes for implied in table.implied_scopes.get(scope, ())]
         if refresh and table.offline_scope:
@@ -354,6 +399,13 @@ class Flow:
             raise self._malformed()
         return value
 
+    def _ends(self, id_token: str) -> float:
+        """Return when *id_token* ends: as it says, since it came from its issuer itself (OpenID Connect, 3.1.3.7)."""
+        try:
+            return float(json.loads(extract_compact(id_token.encode()).payload)["exp"])
+        except (ValueError, KeyError, TypeError, JoseError):
+            raise self._malformed() from None
+
     def _seconds(self, value: Any) -> float | None:
         """Return a duration, also where it is text. None for one that has no end: absent, 0, or decades."""
         if value is None:
@@ -372,8 +424,8 @@ class _ClientAuth(httpx2.Auth):
 
     requires_request_body = True
 
-    def __init__(self, client: Client, method: str, body: str) -> None:
-        self._auth = ClientAuth(client.id, client.secret, method)
+    def __init__(self, client_id: str, proof: Any, method: Any, body: str) -> None:
+        self._auth = ClientAuth(client_id, proof, method)
         self._body = body
 
     def auth_flow(self, request: httpx2.Request) -> Any:
@@ -396,6 +448,20 @@ class _BearerAuth(httpx2.Auth):
     def auth_flow(self, request: httpx2.Request) -> Any:
         request.headers["Authorization"] = f"Bearer {self._token}"
         yield request
+
+
+def _signing_key(text: str) -> tuple[Any, str]:
+    """Return the private key in *text* and the algorithm that it signs by; None for any other text."""
+    for kind in _KEY_KINDS:
+        try:
+            key = import_key(json.loads(text) if text.lstrip().startswith("{") else text.strip(), kind)
+        except (ValueError, TypeError, JoseError):
+            continue
+        guesses = (JWSRegistry.guess_algorithm(key, strategy) for strategy in JWSRegistry.Strategy)
+        algorithm = key.alg or next((guess.name for guess in guesses if guess is not None), None)
+        if key.is_private and algorithm is not None:
+            return key, algorithm
+    return None, ""
 
 
 def _is_token(text: str) -> bool:

@@ -41,7 +41,8 @@ OPERATOR = ""
 class Needed:
     """One requirement, resolved: *provider*, the *handler* of it, and the scopes that are asked for.
 
-    *is_of_program* says that the token is the program's own, and no person is asked for it.
+    *is_of_program* says that the token is the program's own, and no person is asked for it; *idp* is the provider that
+    grants it for a person who has logged in there.
     """
 
     provider: str
@@ -50,6 +51,7 @@ class Needed:
     handler: Handler
     scopes: tuple[str, ...]
     is_of_program: bool = False
+    idp: str | None = None
 
     def owner(self, caller: Caller) -> Owner:
         if self.is_of_program:
@@ -143,9 +145,13 @@ class Providers:
         self._resolved: dict[ToolAuth, Needed] = {}
         self._discovered: dict[str, OAuth2] = {}
         self._finder = Servers(self._http_near, vault, self._pages)
-        for name in clients:
+        for name, at in clients.items():
             if not name.startswith(PREFIX):
                 self._entry(name)
+                continue
+            at.require_server(name)
+            if at.idp and not ((oauth2 := self._entry(at.idp).oauth2) and oauth2.id_token):
+                raise SetupError(f"'{at.idp}' gives no ID tokens: write id_token = true in its [{at.idp}.oauth2].")
         own = {name: client.redirect_uri for name, client in clients.items() if client.redirect_uri}
         for name, address in own.items():
             segment = urlsplit(address).path.rpartition("/")[2]
@@ -178,7 +184,7 @@ class Providers:
         """Find out how access to the server *provider* is given, where that is `mcp:URL`. Raises ToolError."""
         if not provider.startswith(PREFIX) or provider in self._servers:
             return
-        server = await self._finder.find(provider, self._configured.get(provider))
+        server = await self._finder.find(provider, self._configured.get(provider, Client("")))
         self._servers[provider], self._clients[provider] = server
 
     def _forget(self, name: str) -> None:
@@ -203,7 +209,9 @@ class Providers:
         if required.scopes and not (isinstance(handler, OAuth2) and handler.scoped):
             raise ToolError(f"'{required.provider}' has no scopes with its handler '{name}'.", "unauthorized")
         is_of_program = isinstance(handler, OAuth2) and handler.grant == "client_credentials"
-        need = Needed(required.provider, name, entry, handler, tuple(required.scopes), is_of_program)
+        configured = self._configured.get(required.provider, Client(""))
+        idp = configured.idp if configured.grant == "identity_assertion" else None
+        need = Needed(required.provider, name, entry, handler, tuple(required.scopes), is_of_program, idp)
         self._resolved[required] = need
         return need
 

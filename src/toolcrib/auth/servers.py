@@ -16,6 +16,7 @@ from ..net.client import challenge_of, scopes_in
 from .catalogue import (
     AUTH_METHODS,
     Client,
+    GrantKind,
     OAuth2,
     Provider,
     auth_methods,
@@ -40,22 +41,23 @@ class Servers:
     vault: Vault
     pages: Callable[[str], tuple[str | None, str | None]]
 
-    async def find(self, name: str, configured: Client | None) -> tuple[Provider, Client]:
+    async def find(self, name: str, configured: Client) -> tuple[Provider, Client]:
         """Return the server *name*, `mcp:URL`, as a provider, and the client that this program is there.
 
         Raises ToolError `unauthorized` or `unavailable`, naming what is missing.
         """
         url = name.removeprefix(PREFIX)
         resource = await self._resource(url)
-        issuer = _origin(url) if resource is None else _issuer_of(resource, url)
-        document = await self._document(issuer, near=url, is_named=resource is not None)
+        # Where the operator names the issuer, a server cannot have the secret sent to another one.
+        issuer = configured.issuer or (_origin(url) if resource is None else _issuer_of(resource, url))
+        document = await self._document(issuer, near=url, is_named=bool(configured.issuer or resource))
         published = document.get("issuer")
         if isinstance(published, str) and {issuer, published} <= {_origin(issuer), f"{_origin(issuer)}/"}:
             issuer = published  # of an origin alone, the last slash means nothing, and libraries add it
-        table = self._table(url, issuer, document, resource)
+        table = self._table(url, issuer, document, resource, configured.grant)
         client, method = await self._client(name, configured, issuer, document)
         changes: dict[str, Any] = {"client_auth": method}
-        if "offline_access" in scopes_in(document.get("scopes_supported")):
+        if configured.grant == "authorization_code" and "offline_access" in scopes_in(document.get("scopes_supported")):
             # OpenID Connect Core 1.0, 11: without it, no refresh token is given.
             changes |= {"offline_scope": "offline_access", "parameters": {"prompt": "consent"}}
         host, scopes = urlsplit(url).netloc, scopes_in((resource or {}).get("scopes_supported"))
@@ -114,13 +116,23 @@ class Servers:
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post", "client_secret_basic"],
         }
 
-    def _table(self, url: str, issuer: str, document: Mapping[str, Any], resource: Mapping[str, Any] | None) -> OAuth2:
+    def _table(
+        self,
+        url: str,
+        issuer: str,
+        document: Mapping[str, Any],
+        resource: Mapping[str, Any] | None,
+        grant: GrantKind,
+    ) -> OAuth2:
         methods = document.get("code_challenge_methods_supported")
-        if not (isinstance(methods, list) and "S256" in methods):
+        is_asked = grant == "authorization_code"
+        if is_asked and not (isinstance(methods, list) and "S256" in methods):
             raise _unusable(issuer, "it does not support PKCE with S256 (RFC 7636)")
         resource_url = url if resource is None else str(resource["resource"])
         try:
-            table = OAuth2(issuer=issuer, resource=resource_url, refresh="kept")
+            table = OAuth2(issuer=issuer, resource=resource_url, refresh="kept" if is_asked else "none")
+            if grant == "client_credentials":
+                table = table.model_copy(update={"grant": grant})
             return with_document(table, document, issuer)
         except ValueError:
             raise _unusable(issuer, "its metadata is not valid, or belongs to another issuer (RFC 8414, 3.3)") from None
@@ -128,12 +140,12 @@ class Servers:
     # The client
 
     async def _client(
-        self, name: str, configured: Client | None, issuer: str, document: Mapping[str, Any]
+        self, name: str, configured: Client, issuer: str, document: Mapping[str, Any]
     ) -> tuple[Client, str]:
         """Return what this program is there, and how it authenticates."""
         methods = auth_methods(document)
         secret_method = next((method for method in methods if method != "none"), "post")
-        if configured is not None and configured.id:
+        if configured.id:
             return configured, secret_method if configured.secret else "none"
         owner = Owner("", "default", name, "client")
         stored_grant = await self.vault.get(owner)

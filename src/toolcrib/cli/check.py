@@ -41,7 +41,7 @@ from .sources import load_listed, log_fetches
 from .terminal import UsageError, counted, log_to_stderr, no_such, one_line
 
 if TYPE_CHECKING:
-    from ..auth import CredentialBroker
+    from ..auth import Client, CredentialBroker
     from ..store import Store
 
 MIN_DESCRIPTION_CHARS, MAX_DESCRIPTION_CHARS = 15, 1024
@@ -216,20 +216,21 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
             message = f"{no_such('There is no provider', name, catalogue)} `toolcrib auth providers` lists them."
             yield _at(settings, "problem", message, "auth", name)
             continue
-        yield from _of_client(settings, name, broker)
+        yield from _of_client(settings, name, broker, known[name])
 
 
-def _of_client(settings: Settings, name: str, broker: "CredentialBroker") -> Iterator[Finding]:
-    from ..auth.catalogue import CLIENT_KEYS
+def _of_client(settings: Settings, name: str, broker: "CredentialBroker", client: "Client") -> Iterator[Finding]:
+    from ..auth.catalogue import CLIENT_KEYS, SERVER_KEYS
 
     entry = broker.providers.get(name)
-    keys = (*CLIENT_KEYS, *(entry.settings if entry else ()))
+    keys = (*CLIENT_KEYS, *(entry.settings if entry else SERVER_KEYS))
     for key in (key for key in settings.values.auth[name] if key not in keys):
         message = f"{no_such('There is no key', key, keys, f' in [auth.{name}]')} It takes: {', '.join(keys)}."
         yield _at(settings, "problem", message, "auth", name, key)
     if entry and (missing := broker.missing(name)):
         yield _at(settings, "problem", f"[auth.{name}] needs {' and '.join(missing)}.", "auth", name)
-    if entry is None or (entry.oauth2 is not None and entry.oauth2.grant == "authorization_code"):
+    table = client if entry is None else entry.oauth2
+    if table is not None and table.grant == "authorization_code":
         yield _at(settings, "note", broker.to_register(name).strip(), "auth", name)
 
 

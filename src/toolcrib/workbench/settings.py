@@ -802,7 +802,7 @@ class _Reader:
             self._secrets[value] = None  # the variable that overrides the file is a place for the secret itself
             return value
         is_secret = keys[0] in ("secret", "secrets") or is_own
-        is_secret = is_secret or (keys[0] == "auth" and keys[2:] == ("client_secret",))
+        is_secret = is_secret or (keys[0] == "auth" and keys[2:] in (("client_secret",), ("private_key",)))
         if is_secret and (whole is None or whole["escaped"]):
             self._add(
                 keys,

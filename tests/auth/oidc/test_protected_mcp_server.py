@@ -1,6 +1,7 @@
 """An MCP server that lets nobody in without a token of npm's `oidc-provider`, as a source: each caller logs in."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +17,10 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import AnyHttpUrl
 from starlette.responses import Response
 
-from tests.auth.oidc.conftest import REDIRECT, SECRET, Provider
+from tests.auth.oidc.conftest import KEY, REDIRECT, SECRET, Provider
 from tests.ports import free_port
 from toolcrib import Caller, Crib, tool
-from toolcrib.auth import CredentialBroker, Owner
+from toolcrib.auth import Client, CredentialBroker, Owner
 
 
 class Introspection(TokenVerifier):
@@ -60,7 +61,7 @@ class Protected:
         def whoami() -> str:
             """Whose token it is."""
             token = get_access_token()
-            return str(token and token.subject)
+            return str(token and (token.subject or token.client_id))
 
         app = server.streamable_http_app(streamable_http_path="/opaque")
         self.too_narrow: set[str] = set()
@@ -197,3 +198,23 @@ async def test_without_a_broker_the_tool_says_what_is_missing(protected: Protect
         result = await bench.call(connect, {})
         assert result.error is not None
         assert result.error.code == "unauthorized"
+
+
+@pytest.mark.parametrize("client_id", ["machine", "machine-by-key"])
+async def test_a_program_logs_in_for_all_callers_by_its_secret_or_its_key(
+    provider: Provider, protected: Protected, client_id: str
+) -> None:
+    proof = {"secret": SECRET} if client_id == "machine" else {"private_key": json.dumps(KEY.as_dict(private=True))}
+    client = Client(client_id, grant="client_credentials", issuer=provider.issuer, **proof)
+    broker = CredentialBroker(clients={f"mcp:{protected.url}": client}, allow=["127.0.0.1"])
+    before = provider.counts()["given"].get("client_credentials", 0)
+    async with Crib([protected.url], broker=broker) as crib:
+        bench = crib.workbench(Caller("alice"))
+        await bench.call("local", {})
+        (connect,) = (spec.name for spec in bench.specs())
+        assert "whoami" in (await bench.call(connect, {})).text
+        callers = [Caller(name) for name in ("alice", "bob")]
+        results = await asyncio.gather(*(crib.workbench(caller).call("whoami", {}) for caller in callers))
+        assert [result.value for result in results] == [client_id] * 2
+    assert len(set(protected.verifier.seen)) == 1
+    assert provider.counts()["given"]["client_credentials"] == before + 1
