@@ -288,7 +288,7 @@ class _Writer:
         """The calls whose start was taken, and whose end was not yet."""
         self._chars = 0
         self._thread: threading.Thread | None = None
-        self._is_urgent = self._is_closing = False
+        self._is_urgent = self._is_closing = self._is_resting = False
 
         # Of the thread alone, but for looking into it:
         self._open: set[str] = set()
@@ -317,7 +317,7 @@ class _Writer:
                 thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
                 thread.start()  # where that fails, the next record tries again
                 self._thread = thread
-            elif waiter is not None or len(self._queue) == 1:
+            elif waiter is not None or self._is_resting:
                 self._changed.notify()
         return item
 
@@ -393,16 +393,24 @@ class _Writer:
         with self._changed:
             are_signed = self._store.events.are_signed
             idle_s = BEAT_INTERVAL_S if self._open else _IDLE_S
-            self._changed.wait_for(self._has_work, idle_s if are_signed else CHECKPOINT_INTERVAL_S)
+            # Ends of calls wake the thread only from its rest: each wake costs a good part of what it writes.
+            self._changed.wait_for(self._is_due, BATCH_INTERVAL_S if self._queue else min(BATCH_INTERVAL_S, idle_s))
+            if not self._has_work():
+                self._is_resting = True
+                self._changed.wait_for(self._has_work, idle_s if are_signed else CHECKPOINT_INTERVAL_S)
+                self._is_resting = False
+                if self._queue:
+                    self._changed.wait_for(self._is_due, BATCH_INTERVAL_S)
             has_more = bool(self._open) or not are_signed
             if not self._queue and not self._flushes and (self._is_closing or not has_more):
                 self._thread = None
                 return None
-            if self._queue:
-                self._changed.wait_for(lambda: self._is_urgent or self._is_closing, BATCH_INTERVAL_S)
             items, flushes = [*self._queue.values()], self._flushes
             self._queue, self._flushes, self._chars, self._is_urgent = {}, [], 0, False
             return items, flushes
+
+    def _is_due(self) -> bool:
+        return self._is_urgent or self._is_closing
 
     def _has_work(self) -> bool:
         return bool(self._queue or self._flushes or self._is_closing)
@@ -427,7 +435,7 @@ class _Writer:
             self._chars = sum(item.chars for item in self._queue.values())
             if len(self._queue) > self._size:
                 self._make_room()
-            self._changed.wait_for(lambda: self._is_urgent or self._is_closing, _RETRY_S)
+            self._changed.wait_for(self._is_due, _RETRY_S)
 
     def _sign(self) -> None:
         """Sign what is not signed yet. Where that fails, it is tried again with what is written next."""
