@@ -26,6 +26,11 @@ PIXEL = bytes.fromhex(
 WAVE = b"RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data"
 
 
+class Numbers(BaseModel):
+    numbers: list[int]
+    name: str
+
+
 class Name(BaseModel):
     name: str
 
@@ -118,6 +123,12 @@ async def test_reconnection() -> str:
     await close_stream()
     await asyncio.sleep(0.05)
     return "Reconnected."
+
+
+@tool
+def test_structured_content(n: int) -> Numbers:
+    """Return so many numbers, as structured content."""
+    return Numbers(numbers=list(range(n)), name="first")
 
 
 @tool

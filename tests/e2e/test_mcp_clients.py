@@ -1,9 +1,12 @@
-"""Real MCP clients against a server process: the TypeScript SDK, version 1 of the Python SDK, and pydantic-ai."""
+"""Real MCP clients against a server process: both TypeScript SDKs, version 1 of the Python SDK, FastMCP, the inspector,
+and pydantic-ai. (Version 2 of the Python SDK is the client of tests/serve.)
+"""
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,12 @@ pytestmark = pytest.mark.full
 
 HERE = Path(__file__).parent
 SERVER = str(ROOT / "tests/conformance/mcp_server.py")
-TYPESCRIPT = "@modelcontextprotocol/sdk@1.32.2"
+TYPESCRIPT = {"1": "@modelcontextprotocol/sdk@1.32.2", "2": "@modelcontextprotocol/client@2.4.0"}
+INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 EXPECTED = {
     "tools": True,
+    "structured": {"numbers": [0, 1], "name": "first"},
+    "large": [False, 108918, '{"numbers":[0,1,'],
     "elicited": ['User response: {"username":"ada","email":"ada@example.org"}'],
     "progressed": ["Done."],
     "logs": ["Logged."],
@@ -42,25 +48,54 @@ def url() -> Iterator[str]:
         process.terminate()
 
 
-@pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_a_client_of_the_typescript_sdk(url: str, transport: str, tmp_path: Path) -> None:
-    home = installed(TYPESCRIPT, "package.json").parents[3]
+@pytest.fixture(params=["http", "stdio"])
+def target(request: pytest.FixtureRequest, url: str) -> list[str]:
+    return [url] if request.param == "http" else [sys.executable, SERVER, "stdio"]
+
+
+@pytest.mark.parametrize("version", TYPESCRIPT)
+def test_a_client_of_the_typescript_sdk(target: list[str], version: str) -> None:
+    home = installed(TYPESCRIPT[version], "package.json").parents[3]
     # Node looks for packages beside the file.
     script = home / "mcp_client.mjs"
     script.write_text((HERE / "mcp_client.mjs").read_text())
-    ran = node(str(script), *([url] if transport == "http" else [sys.executable, SERVER, "stdio"]), timeout_s=60)
+    ran = node(str(script), version, *target, timeout_s=60)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == EXPECTED
 
 
-def run(python: str, script: str, url: str) -> Any:
-    ran = subprocess.run([python, str(HERE / script), url], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize(
+    ("package", "script"), [("mcp==1.30.0", "old_client.py"), ("fastmcp==4.2.3", "fastmcp_client.py")]
+)
+def test_a_python_client(target: list[str], package: str, script: str) -> None:
+    assert run(python_with(package), script, *target) == EXPECTED
+
+
+def test_the_inspector(target: list[str], tmp_path: Path) -> None:
+    program = installed(INSPECTOR, "clients/launcher/build/index.js")
+
+    def inspected(method: str, *arguments: str) -> Any:
+        ran = node(
+            str(program), "--cli", *target, "--method", method, *arguments, env=environ | {"HOME": str(tmp_path)}
+        )
+        return json.loads(ran.stdout)
+
+    def called(name: str, *arguments: str) -> Any:
+        return inspected("tools/call", "--tool-name", name, *(part for of in arguments for part in ("--tool-arg", of)))
+
+    assert {tool["name"] for tool in inspected("tools/list")["tools"]} > {"test_structured_content", "read_result"}
+    assert called("test_structured_content", "n=2")["structuredContent"] == EXPECTED["structured"]
+    assert called("test_error_handling")["isError"]
+    assert called("test_tool_with_progress")["content"] == [{"type": "text", "text": "Done."}]
+    large = called("test_structured_content", "n=20000")
+    assert not large.get("isError")
+    assert large["structuredContent"]["toolcrib"]["size"] == EXPECTED["large"][1]
+
+
+def run(python: str, script: str, *target: str) -> Any:
+    ran = subprocess.run([python, str(HERE / script), *target], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
-
-
-def test_a_client_of_version_1_of_the_python_sdk(url: str) -> None:
-    assert run(python_with("mcp==1.30.0"), "old_client.py", url) == EXPECTED
 
 
 def test_an_agent_of_pydantic_ai(url: str) -> None:
