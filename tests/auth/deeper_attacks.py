@@ -145,7 +145,6 @@ async def results(world: "World", names: tuple[str, ...]) -> None:
     for name in names:
         for principal, thread in ((name, "t1"), ("ada", name), ("bob", "t1")):
             assert await store.find("handle-of-ada", principal, thread) is None
-            assert not await store.holds(principal, thread)
         assert await store.find(name, "ada", "t1") is None
     assert await store.find("handle-of-ada", "ada", "t1") is not None
 

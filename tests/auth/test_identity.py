@@ -524,7 +524,7 @@ async def stored_pendings(world: World) -> None:
     await deeper_attacks.pendings(world, NAMES)
 
 
-@door(*(f"DatabaseResults.{name}" for name in ("store", "find", "holds")))
+@door(*(f"DatabaseResults.{name}" for name in ("store", "find")))
 async def stored_results(world: World) -> None:
     await deeper_attacks.results(world, NAMES)
 

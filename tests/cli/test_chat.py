@@ -135,6 +135,8 @@ def test_lines_of_standard_input_are_turns_of_one_conversation(toolcrib: Run, sc
         "nap()  Sleep for long.\n"
         "wipe(disk)  Wipe a disk.\n"
         "name()  Ask for a name.\n"
+        "read_result(handle, [offset], [limit], [pointer], [search])  Read a large result: Read a result that was too "
+        "large to be shown whole, a part at a time.\n"
         f'[wipe {{"disk": "{"a" * 49}…] waits: Really? (TIME)\n'
         "'wipe' waits: Really? No one can be asked here: chat at a terminal.\n"
         "Tokens: 0 in, 0 out; in total 170 in (64 cached), 25 out.\n"
@@ -257,7 +259,7 @@ def test_an_evening_at_the_terminal(
     assert (status, shown) == (
         0,
         f"""\
-{model}, 6 tools. /help lists the commands.
+{model}, 7 tools. /help lists the commands.
 > What is 1 + 2?
 I \\x1b[31madd.{" "}
 [add {{"a": 1, "b": 2}}] 3 (TIME)

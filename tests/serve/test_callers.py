@@ -265,29 +265,17 @@ async def test_more_callers_than_are_kept_may_come_while_the_tools_start() -> No
         await crib.stop()
 
 
-async def test_the_tool_for_large_results_is_listed_where_another_server_has_stored_one(tmp_path: Path) -> None:
-    @tool
-    async def much() -> list[str]:
-        return ["gold"] * 1000
-
-    def crib() -> Crib:
-        return Crib([much], store=Store(tmp_path / "store.db", key=lambda: [b"k" * 32]), max_result_chars=1000)
-
-    async def listed(http: httpx2.AsyncClient, client: Any) -> list[bool]:
-        tools = [{each["name"] for each in (await http.get("/api/tools")).json()["tools"]}]
-        tools.append({each.name for each in (await client.list_tools()).tools})
-        return ["read_result" in names for names in tools]
-
-    async with (
-        served(crib()) as one,
-        served(crib()) as other,
-        httpx2.AsyncClient(base_url=other.removesuffix("/mcp")) as http,
-        Client(other, mode="2026-07-28", cache=None) as client,
-    ):
-        assert await listed(http, client) == [False, False]
-        async with Client(one, mode="2026-07-28") as first:
-            await first.call_tool("much")
-        assert await listed(http, client) == [True, True]
+async def test_the_tool_for_large_results_is_listed_from_the_start_where_a_store_has_them(tmp_path: Path) -> None:
+    for limit in (1000, 0):
+        store = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
+        async with (
+            served(Crib([who], store=store, max_result_chars=limit)) as url,
+            httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as http,
+            Client(url, mode="2026-07-28") as client,
+        ):
+            expected = ["who"] if limit == 0 else ["who", "read_result"]
+            assert [each["name"] for each in (await http.get("/api/tools")).json()["tools"]] == expected
+            assert [each.name for each in (await client.list_tools()).tools] == expected
 
 
 async def test_the_first_request_starts_the_tools_also_where_it_only_lists_them() -> None:

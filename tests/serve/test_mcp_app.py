@@ -60,7 +60,7 @@ async def serving(folder: Path, **options: Any) -> AsyncGenerator[Mcp]:
 async def test_a_client_that_shows_apps_gets_that_of_what_waits(tmp_path: Path) -> None:
     async with serving(tmp_path, console=True) as mcp:
         tools = {of["name"]: of.get("_meta") for of in (await mcp("tools/list"))["result"]["tools"]}
-        assert tools == {"pay": {"ui": {"resourceUri": URI}}, "add": None}
+        assert tools == {"pay": {"ui": {"resourceUri": URI}}, "add": None, "read_result": {"toolcrib/reader": True}}
         (page,) = (await mcp("resources/read", uri=URI))["result"]["contents"]
         assert (page["uri"], page["mimeType"]) == (URI, "text/html;profile=mcp-app")
         waits = (await mcp("tools/call", name="pay", arguments={"to": "bob", "amount": 5}))["result"]
@@ -82,7 +82,7 @@ async def test_other_clients_and_servers_without_a_console_have_none(tmp_path: P
         folder.mkdir()
         async with serving(folder, **options) as mcp:
             tools = (await mcp("tools/list", capabilities))["result"]["tools"]
-            assert not any("_meta" in of for of in tools)
+            assert not any("ui" in of.get("_meta", {}) for of in tools)
             waits = await mcp("tools/call", capabilities, name="pay", arguments={"to": "bob", "amount": 5})
             assert "toolcrib/approval" not in json.dumps(waits)
 
@@ -90,7 +90,7 @@ async def test_other_clients_and_servers_without_a_console_have_none(tmp_path: P
 async def test_nothing_that_a_client_can_send_for_the_app_approves(tmp_path: Path) -> None:
     async with serving(tmp_path, console=True) as mcp:
         names = [of["name"] for of in (await mcp("tools/list"))["result"]["tools"]]
-        assert sorted(names) == ["add", "pay"]
+        assert sorted(names) == ["add", "pay", "read_result"]
         page = (await mcp("resources/read", uri=URI))["result"]["contents"][0]["text"]
         assert "tools/call" not in page
 

@@ -282,6 +282,8 @@ def word(n: int) -> str:
 async def test_a_large_result_of_another_toolcrib_arrives_whole(mode: str) -> None:
     async with Crib([town, numbers, word], max_result_chars=1000) as upstream, served(upstream) as url:
         async with Crib([f"mcp:{url}"], max_result_chars=0) as crib, client_of(crib, mode, None) as client:
+            listed = [each.name for each in (await client.list_tools()).tools]
+            assert listed == ["town", "numbers", "word"]  # not the other's `read_result`
             assert await content_of(client, "town", 300) == town(300).model_dump()
             assert await content_of(client, "numbers", 400_000) == {"result": list(range(400_000))}
             assert await content_of(client, "numbers", 1) == {"result": [0]}

@@ -26,13 +26,10 @@ async def test_a_result_is_found_as_it_was_by_its_caller_alone(store: Store) -> 
     results: ResultStore = DatabaseResults(store)
     for name in ("plain", "n\x00l", "%_.*", "\\u0000"):
         stored = replace(result(f"h-{name}", *CONTENT, principal=name, thread=name), tool=name)
-        assert not await results.holds(name, name)
         assert await results.store(stored)
         assert await results.find(f"h-{name}", name, name) == stored
-        assert await results.holds(name, name)
         for principal, thread in (("eve", name), (name, "eve"), (name.lower() + "\x00", name)):
             assert await results.find(f"h-{name}", principal, thread) is None
-            assert not await results.holds(principal, thread)
     assert await results.find("h-other", "plain", "plain") is None
 
 
@@ -65,7 +62,6 @@ async def test_a_result_is_there_for_so_long(store: Store) -> None:
     assert await results.find("1", "bob", "t") is not None
     now += timedelta(seconds=1)
     assert await results.find("1", "bob", "t") is None
-    assert not await results.holds("bob", "t")
     await results.store(result("2", principal="ann"))
     count = await store.read(text("SELECT count(*) AS count FROM toolcrib_results"))
     assert count[0]["count"] == 1

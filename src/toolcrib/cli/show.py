@@ -42,7 +42,8 @@ def list_tools(session: Session, sources: SourceNames = None, tool: ToolNames = 
     output = session.output
     example = "For example: toolcrib list toolcrib.demo"
     entries = session.open(sources, only=tool or (), example=example)
-    specs = entries.listed().specs()
+    listed = entries.listed()
+    specs = [spec for spec in listed.specs() if spec is not listed.reader()]
     if session.as_json:
         output.json([spec.to_dict() for spec in specs])
     else:

@@ -29,6 +29,8 @@ _STORED = {
     "properties": {"handle": {"type": "string"}, "uri": {"type": "string"}, "size": {"type": "integer"}},
 }
 """The schema of what structured content has of a large result, under the key `toolcrib`."""
+READER = "toolcrib/reader"
+"""The key in the `_meta` of the tool that reads large results."""
 _AT_ROOT = frozenset(("type", "properties", "additionalProperties", "$defs", "definitions"))
 _BY_PATTERN = frozenset(("patternProperties", "unevaluatedProperties"))
 

@@ -12,7 +12,6 @@ from ..core import Content, Data, Repair, Result, Text, Tool, ToolError
 RESULT_CHARS = 20_000
 """How many characters of a result are shown, unless the host says otherwise."""
 
-RESULTS_CHANNEL = "toolcrib_results"
 """Where processes with one store in PostgreSQL notify one another of a thread that has a new large result."""
 
 MIN_RESULT_CHARS = 1000
@@ -70,10 +69,6 @@ class ResultStore(Protocol):
         """Return the result under *handle*, for this principal and thread. None also where it is another's."""
         ...
 
-    async def holds(self, principal: str, thread: str, /) -> bool:
-        """Return whether any result is stored for this principal and thread."""
-        ...
-
 
 class ResultHandles(Protocol):
     """Where the pipeline puts results that are too large to be shown, and fetches them again."""
@@ -85,7 +80,7 @@ class ResultHandles(Protocol):
 
     @property
     def issued(self) -> bool:
-        """Whether there may be handles."""
+        """Whether handles were given out here."""
         ...
 
     async def follow(

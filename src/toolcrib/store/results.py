@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, select
 
 from ..core import SetupError, StoreError, content_from_dict, content_to_dict
-from ..machinery import RESULTS_CHANNEL, StoredResult, text_digest
-from .database import notify
+from ..machinery import StoredResult
 from .tables import RESULTS, decode_bytes, decode_name, decode_time, encode_name, encode_time, of_result
 
 if TYPE_CHECKING:
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
 
 _t = RESULTS.c
 
-_OF_CALLER = (_t.principal == bindparam("principal"), _t.thread == bindparam("thread"))
-_FIND = RESULTS.select().where(_t.handle == bindparam("handle"), *_OF_CALLER, _t.expires_at > bindparam("now"))
-_HOLDS = select(_t.number).where(*_OF_CALLER, _t.expires_at > bindparam("now")).limit(1)
+_FIND = RESULTS.select().where(
+    *(_t.handle == bindparam("handle"), _t.principal == bindparam("principal"), _t.thread == bindparam("thread")),
+    _t.expires_at > bindparam("now"),
+)
 
 
 def _now() -> datetime:
@@ -61,7 +61,6 @@ class DatabaseResults:
             )
             self._make_room(connection, row["principal"], size)
             connection.execute(RESULTS.insert(), row)
-            notify(connection, RESULTS_CHANNEL, text_digest(stored.principal, "\0", stored.thread))
 
         await self._store.transact(put)
         return True
@@ -74,9 +73,6 @@ class DatabaseResults:
             return None if row is None else self._decode(row, handle, principal, thread)
 
         return await self._store.transact(find, write=False)
-
-    async def holds(self, principal: str, thread: str, /) -> bool:
-        return bool(await self._store.read(_HOLDS, self._caller(principal, thread)))
 
     def __repr__(self) -> str:
         return f"<DatabaseResults in {self._store.place}>"

@@ -240,11 +240,6 @@ class MemoryResults:
             is_theirs = entry is not None and (entry[0].principal, entry[0].thread) == (principal, thread)
             return entry[0] if entry is not None and is_theirs else None
 
-    async def holds(self, principal: str, thread: str, /) -> bool:
-        with self._lock:
-            self._drop_expired()
-            return any((result.principal, result.thread) == (principal, thread) for result, _ in self._entries)
-
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:

@@ -58,13 +58,13 @@ class Results:
         redaction: Redaction | None,
     ) -> None:
         self.limit_chars = sys.maxsize if limit_chars is None else limit_chars
-        self.issued = False
-        self.has_looked = False
         self._registry = registry
         self._caller = caller
         self._redaction = redaction
         self._store = store
         self._own = store if owns_store and isinstance(store, MemoryResults) else None
+        self.issued = False
+        self._outlives = limit_chars is not None and not isinstance(store, MemoryResults)
         self._readers: dict[str, Tool] = {}
 
     # For a call
@@ -174,13 +174,12 @@ class Results:
             self._readers[own] = read_result(self.view, name=own, limit_chars=self.limit_chars)
         return self._readers[own]
 
-    async def look(self) -> None:
-        """Look whether a shared store has results for this caller, which another process may have stored."""
-        if self._own is None and not self.has_looked:
-            try:
-                self.issued = self.issued or await self._store.holds(self._caller.principal, self._caller.thread)
-            except Exception as error:
-                log_failure("The store of results could not be read", error, self._redaction)
+    @property
+    def is_listed(self) -> bool:
+        """Whether `read_result` is listed: with the first handle, or from the start where the store outlives this
+        process, so that all processes that share it list the same.
+        """
+        return self.issued or self._outlives
 
     def forget(self) -> None:
         """Clear the store, unless it is the host's."""
@@ -246,7 +245,7 @@ def _text_with_handles(arguments: Any) -> str | None:
 
 
 def _may_refer(value: Any) -> bool:
-    return _is_reference(value) or (isinstance(value, str) and HANDLE_PREFIX in value)
+    return HANDLE_PREFIX in value if isinstance(value, str) else _is_reference(value)
 
 
 def _is_reference(value: Any) -> TypeGuard[Mapping[str, Any]]:

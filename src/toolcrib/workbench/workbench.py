@@ -981,7 +981,7 @@ class Workbench(Startable):
             self._profiles.set(profiles)
             self._set_state(self._state)
         specs = self._visible()
-        reader = self.reader() if every or self.results.issued else None
+        reader = self.reader() if every or self.results.is_listed else None
         if every:
             specs = (*specs, *filter(None, (self.finder(), reader)))
         else:
@@ -1190,7 +1190,6 @@ class Workbench(Startable):
     async def run_task(self, call: Call, task: TaskRun, events: EventStream) -> Result[Any]:
         """Return how a run of *task* ends. No deadline but the tool's own is around it, and no host asks at once."""
         self._require_open()
-        self.results.has_looked = True  # what its arguments refer to was put in when it was submitted
         store: Any = Patient(self._runtime.pending.store)
         pending = replace(self._runtime.pending, store=store, ask=None, within=TASK_LIFE)
         threads: Any = Patient(self._runtime.threads)
@@ -1238,7 +1237,6 @@ class Workbench(Startable):
             await self._start()
             return
         self._set_state("started")
-        await self.results.look()
         await self._check_available()
 
     @at_home

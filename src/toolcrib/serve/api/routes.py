@@ -292,7 +292,6 @@ class _API:
         bench = await self._bench(request)
 
         async def specs() -> Sequence[ToolSpec]:
-            await bench.results.look()
             return bench.specs(deferred=True)
 
         return bench, await self._counted(bench, specs)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -26,16 +26,15 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
-from ...core import Caller, Result, StoreError
+from ...core import Caller, Result
 from ...core.source import OffersChange
-from ...machinery import RESULTS_CHANNEL, from_any_thread, text_digest
+from ...machinery import from_any_thread
 from ...workbench import Workbench
 from ..access.callers import Callers
 from ..protocol.connection import Connection
 
 _log = logging.getLogger("toolcrib")
 
-_RETRY_INTERVAL_S = 5.0
 _MAX_FOLLOWED = 1000
 _MAX_OF_PRINCIPAL = 10_000
 """How many resources a connection follows, and all of a principal."""
@@ -178,22 +177,6 @@ class Changes:
             for streams in self._streams.values():
                 streams.handler.close()
 
-    async def follow_store(self) -> None:
-        """Follow which callers have large results at other processes, on PostgreSQL, until cancelled.
-
-        Notices of a time without a connection are missed: a list that is read is right all the same.
-        """
-        database = self.callers.crib.database
-        while database is not None and database.file is None:
-            with suppress(StoreError):
-                async for digest in database.notices(RESULTS_CHANNEL):
-                    for bench in self.callers:
-                        of = bench.caller
-                        if not bench.results.issued and digest == text_digest(of.principal, "\0", of.thread):
-                            bench.results.issued = True
-                            self.check()
-            await asyncio.sleep(_RETRY_INTERVAL_S)
-
     def _lists(self) -> dict[Any, Any]:
         """Return what is listed: of the crib, and for each caller that has been seen."""
         return {None: self.callers.crib.registry.specs()} | {bench.caller: bench.specs() for bench in self.callers}
@@ -282,12 +265,11 @@ async def following(callers: Callers) -> AsyncGenerator[Changes]:
     """Send the notices of a server of *callers* while the block runs."""
     changes = Changes(callers)
     unlinks = _links(changes)
-    tasks = [asyncio.create_task(work) for work in (changes.follow(), changes.follow_store())]
+    task = asyncio.create_task(changes.follow())
     try:
         yield changes
     finally:
         for unlink in unlinks:
             unlink()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        task.cancel()
+        await asyncio.wait([task])

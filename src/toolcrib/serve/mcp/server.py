@@ -27,6 +27,7 @@ from ...core import Call, CancellationToken, Pending, Progress, Result, Text, To
 from ...formats import mcp as form
 from ...machinery import current_client
 from ...workbench import Crib, Workbench
+from ...workbench.results import READERS
 from ...workbench.search import FINDERS
 from ..access.authentication import Authentication
 from ..access.callers import Callers, Identify, local_caller, log_unidentified, require_key_for
@@ -136,7 +137,6 @@ class _Handlers:
 
     async def list_tools(self, context: Exchange, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
         bench = await self._bench(context)
-        await bench.results.look()
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
         page: dict[str, Any] = {
@@ -161,7 +161,7 @@ class _Handlers:
             stores = self._crib.options["max_result_chars"] is not None
             definitions = (
                 form.tool_definition(self._promised(spec), stores_results=stores)
-                | (app if spec.name in with_app else {})
+                | (app if spec.name in with_app else self._mark(spec))
                 for spec in specs
             )
             entry = Encoded(definitions), specs
@@ -169,6 +169,11 @@ class _Handlers:
                 del self._pages[next(iter(self._pages))]
         self._pages[key] = entry  # last: the first goes that was not used for longest
         return entry[0]
+
+    def _mark(self, spec: ToolSpec) -> dict[str, Any]:
+        """Return by what another Toolcrib knows the tool that reads results: it offers its own."""
+        is_reader = spec.name in READERS and self._crib.registry.find(spec.name) is None
+        return {"_meta": {form.READER: True}} if is_reader else {}
 
     async def call_tool(
         self, context: Exchange, params: wire.CallToolRequestParams
@@ -193,7 +198,7 @@ class _Handlers:
             if isinstance(result, wire.InputRequiredResult):
                 return result
         if "handle" in result.metadata or result.tool in FINDERS:
-            # With the first handle comes the tool that reads results, and with a search what it found.
+            # With the first handle may come the tool that reads results, and with a search what it found.
             context.lifespan_context.check()
         if result.error is not None:
             _require_capabilities(request, result.error)

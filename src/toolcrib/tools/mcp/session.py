@@ -34,7 +34,7 @@ from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
 from .streams import TOOLS, List, Malformed
 from .targets import MAX_BYTES, Target
-from .tools import HANDLE, WHOLE
+from .tools import HANDLE, READER, WHOLE
 
 R = TypeVar("R")
 
@@ -208,7 +208,9 @@ class Session:
 
     async def tools(self) -> list[wire.Tool | Malformed]:
         """Return its tools, from all pages; one more than it may have at most."""
-        return [] if self.capabilities.tools is None else await self._list(TOOLS)
+        items = [] if self.capabilities.tools is None else await self._list(TOOLS)
+        # Results of another Toolcrib are read whole.
+        return [item for item in items if isinstance(item, Malformed) or READER not in (item.meta or {})]
 
     async def offered(self, of: List) -> list[Any]:
         """Return the well-formed items of a list of resources, templates or prompts."""

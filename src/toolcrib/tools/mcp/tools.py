@@ -41,6 +41,8 @@ _MAX_NAME = 256
 _MAX_DESCRIPTION = 16 * 1024
 _MAX_SCHEMA = 256 * 1024
 MAX_TITLE = 200
+READER = "toolcrib/reader"
+"""The key in the `_meta` of the tool by which another Toolcrib has its large results read."""
 HANDLE, WHOLE = "toolcrib/handle", "toolcrib/whole"
 """Keys of the `_meta` of a result that another Toolcrib has stored: as it was sent, and read whole."""
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
