@@ -36,17 +36,11 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trace as JSON data, without members that are not set."""
-        members: dict[str, Any] = {
-            "call_id": self.call_id,
-            "tool": self.tool,
-            "arguments": self.arguments,
-            "text": self.text,
-            "status": self.status,
-            "code": self.code,
+        members: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        members |= {
             "repairs": [{"path": r.path, "from": r.from_kind, "to": r.to_kind} for r in self.repairs] or None,
             "started_at": self.started_at.isoformat(),
             "finished_at": self.finished_at.isoformat(),
-            "handle": self.handle,
         }
         return {name: value for name, value in members.items() if value is not None}
 

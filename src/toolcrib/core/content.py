@@ -32,61 +32,55 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class _Media:
+    data: bytes
+    media_type: str
+
+    def __post_init__(self) -> None:
+        value: object = self.data
+        if not isinstance(value, bytes | bytearray | memoryview):
+            kind, wrong = type(self).__name__, type(value).__name__
+            raise TypeError(
+                f"The data of {kind} are bytes, not {wrong}: Path(name).read_bytes(), or base64.b64decode(text)."
+            )
+
+    @property
+    def text(self) -> str:
+        return f"[{self._label}: {self.media_type}, {len(self.data)} bytes]"
+
+    @property
+    def base64(self) -> str:
+        return base64.b64encode(self.data).decode()
+
+    @property
+    def _label(self) -> str:
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Image(_Media):
     """An image: its bytes (not base64) and its media type (RFC 6838)."""
 
-    data: bytes
     media_type: str = "image/png"
 
-    def __post_init__(self) -> None:
-        _require_bytes(self)
-
-    @property
-    def text(self) -> str:
-        return _placeholder("image", self.media_type, self.data)
-
-    @property
-    def base64(self) -> str:
-        return base64.b64encode(self.data).decode()
-
 
 @dataclass(frozen=True, slots=True)
-class Audio:
+class Audio(_Media):
     """Sound: its bytes (not base64) and its media type (RFC 6838)."""
 
-    data: bytes
     media_type: str = "audio/wav"
-
-    def __post_init__(self) -> None:
-        _require_bytes(self)
-
-    @property
-    def text(self) -> str:
-        return _placeholder("audio", self.media_type, self.data)
-
-    @property
-    def base64(self) -> str:
-        return base64.b64encode(self.data).decode()
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class File(_Media):
     """Any other bytes, with their media type (RFC 6838) and, where there is one, a name."""
 
-    data: bytes
     media_type: str = "application/octet-stream"
     name: str | None = None
 
-    def __post_init__(self) -> None:
-        _require_bytes(self)
-
     @property
-    def text(self) -> str:
-        return _placeholder(f"file {self.name}" if self.name else "file", self.media_type, self.data)
-
-    @property
-    def base64(self) -> str:
-        return base64.b64encode(self.data).decode()
+    def _label(self) -> str:
+        return f"file {self.name}" if self.name else "file"
 
 
 Content = Text | Data | Image | Audio | File
@@ -181,19 +175,6 @@ def _bytes(data: Mapping[str, Any]) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError:
         raise ValueError(f"Content of type '{data['type']}': 'data' is not valid base64.") from None
-
-
-def _require_bytes(part: "Image | Audio | File") -> None:
-    value: object = part.data
-    if not isinstance(value, bytes | bytearray | memoryview):
-        kind, wrong = type(part).__name__, type(value).__name__
-        raise TypeError(
-            f"The data of {kind} are bytes, not {wrong}: Path(name).read_bytes(), or base64.b64decode(text)."
-        )
-
-
-def _placeholder(what: str, media_type: str, data: bytes) -> str:
-    return f"[{what}: {media_type}, {len(data)} bytes]"
 
 
 @dataclass(frozen=True, slots=True)

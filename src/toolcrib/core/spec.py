@@ -157,24 +157,24 @@ class ToolSpec:
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as JSON data, without empty members."""
         hints = {name: value for name in Hints.__slots__ if (value := getattr(self.hints, name)) is not None}
-        data: dict[str, Any] = {
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
+        data: dict[str, Any] = {name: getattr(self, name) for name in _MEMBERS}
+        data |= {
             "input_schema": dict(self.input_schema),
             "output_schema": None if self.output_schema is None else dict(self.output_schema),
             "hints": hints or None,
             "auth": self.auth and _auth_data(self.requirements),
-            "tags": sorted(self.tags) or None,
-            "version": self.version,
-            "examples": [dict(example) for example in self.examples] or None,
-            "strict": self.strict,
-            "timeout_s": self.timeout_s,
-            "icons": [dict(icon) for icon in self.icons] or None,
             "deferred": self.deferred or None,
-            "labels": sorted(self.labels) or None,
         }
+        data |= {name: sorted(data[name]) or None for name in ("tags", "labels")}
+        data |= {name: [*map(dict, data[name])] or None for name in ("examples", "icons")}
         return {name: value for name, value in data.items() if value is not None}
+
+
+_MEMBERS = (
+    *("name", "title", "description", "input_schema", "output_schema", "hints", "auth", "tags", "version", "examples"),
+    *("strict", "timeout_s", "icons", "deferred", "labels"),
+)
+"""The members of a spec as JSON data, in their order."""
 
 
 def _auth_data(requirements: Sequence[Requirement]) -> Any:

@@ -131,37 +131,32 @@ REPAIRED = ("argument", "from", "to")
 """What is known of a repaired argument: its name, and from which kind to which."""
 
 
+_AT_END = (
+    *("status", "code", "repairs", "pending", "decision", "rule", "answered_by", "read_only", "repeated"),
+    *("arguments_bytes", "result_bytes", "traceparent"),
+)
+
+
+def _members(holder: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(holder, name) for name in names}
+
+
 def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, Any]:
     """Return *record* as JSON data: what is not known is null, and times are in ISO 8601."""
     caller, has_ended = record.caller, record.status not in ("started", "lost")
     data: dict[str, Any] = {
-        "id": record.id,
-        "call_id": record.call_id,
-        "tool": record.tool,
-        "principal": caller.principal,
-        "profile": caller.profile,
-        "thread": caller.thread,
+        **_members(record, ("id", "call_id", "tool")),
+        **_members(caller, ("principal", "profile", "thread")),
         "started_at": record.started_at.isoformat(),
         "duration_s": round(record.duration_s, 6) if has_ended else None,
-        "status": record.status,
-        "code": record.code,
-        "repairs": record.repairs,
-        "pending": record.pending,
-        "decision": record.decision,
-        "rule": record.rule,
-        "answered_by": record.answered_by,
-        "read_only": record.read_only,
-        "repeated": record.repeated,
-        "arguments_bytes": record.arguments_bytes,
-        "result_bytes": record.result_bytes,
-        "traceparent": record.traceparent,
+        **_members(record, _AT_END),
     }
     if record.grant is not None:
         data["grant"] = record.grant
     if record.repaired:
         data["repaired"] = [dict(zip(REPAIRED, repair, strict=True)) for repair in record.repaired]
     names = ("arguments", "result", "sent") if record.sent is not None else ("arguments", "result")
-    return data | ({name: getattr(record, name) for name in names} if with_content else {})
+    return data | (_members(record, names) if with_content else {})
 
 
 class JsonFormatter(logging.Formatter):
