@@ -196,6 +196,33 @@ async def test_a_call_becomes_a_task_that_is_asked_for_until_it_has_ended(tmp_pa
         assert (await door.call("fail", capabilities={}))["isError"]
 
 
+async def test_a_task_is_promised_for_no_longer_than_its_result_is_kept(tmp_path: Path) -> None:
+    tools = Tools()
+    tools.go_on.set()
+    async with door_to(tools, store=Store(tmp_path / "store.db", keep_keys_s=90)) as (door, _):
+        created = await door.call("dig")
+        ended = await door.ended(created["taskId"])
+        assert (created["ttlMs"], 90_000 <= ended["ttlMs"] < 90_000 + WAIT_S * 1000) == (90_000, True)
+
+
+async def test_a_tool_hands_on_a_task_of_its_caller_and_none_of_anybody_else(tmp_path: Path) -> None:
+    cribs: list[Crib] = []
+
+    @tool
+    async def dig_for(who: str) -> Any:
+        """Have somebody dig."""
+        return await cribs[0].workbench(Caller(who)).call("dig")
+
+    tools = Tools()
+    tools.go_on.set()
+    async with door_to(tools, dig_for, store=tmp_path / "store.db") as (door, crib):
+        cribs.append(crib)
+        task = await door.task("dig_for", arguments={"who": "ada"})
+        assert (await door.ended(task))["result"]["structuredContent"] == {"depth": 3}
+        of_bob = await door.call("dig_for", arguments={"who": "bob"})
+        assert (of_bob["resultType"], of_bob["isError"]) == ("complete", True)
+
+
 async def test_errors_of_tools_complete_a_task_and_those_of_the_protocol_fail_it(tmp_path: Path) -> None:
     async with door_to(Tools(), store=tmp_path / "store.db") as (door, _):
         failed = await door.ended(await door.task("fail"))

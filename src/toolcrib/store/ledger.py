@@ -128,6 +128,7 @@ class DatabaseLedger:
         if not keep_s > 0 or not lease_s > 0:
             raise SetupError("The times of DatabaseLedger, keep_s and lease_s, are above 0.")
         self._store = store
+        self.keep_s = keep_s
         self._keep = int(keep_s * 1e6)
         self._lease_s = lease_s
         self._heartbeats: dict[int, _Heartbeat] = {}

@@ -204,8 +204,9 @@ class _Handlers:
             _require_capabilities(request, result.error)
         call_result = self._call_result(result, tool)
         if result.pending is not None:
-            if result.pending.kind == "task" and self.tasks.are_for(context):
-                return await self.tasks.created(bench, result.pending)
+            is_task = result.pending.kind == "task" and self.tasks.are_for(context)
+            if is_task and (answer := await self.tasks.created(bench, result.pending)) is not None:
+                return answer
             call_result["content"] = [{"type": "text", "text": self._instructions(result, result.pending)}]
             if self.app is not None and result.pending.kind == "approval" and ApprovalApp.is_shown_by(context):
                 shown = {"toolcrib/approval": self.app.data(result.pending, context)}

@@ -21,11 +21,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from ...call import TASK_LIFE
-from ...core import AnswerError, Pending, Result, Tool, ToolError
+from ...core import AnswerError, Pending, Result, Tool
 from ...formats import mcp as form
 from ...machinery import log_failure
 from ...workbench import Crib, Task, UnknownTaskError, Workbench
 from ..protocol.core import Exchange, unknown_method
+from . import resources as offered
 from .pending import State, answer_of, instructions, may_answer, question_of
 from .request import ClientRequest
 
@@ -107,10 +108,13 @@ class TaskMethods:
             raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(message), _REQUIRED)
         return is_known
 
-    async def created(self, bench: Workbench, pending: Pending) -> dict[str, Any]:
-        """Return the result of a call that has become the task *pending*."""
-        task = await self._crib.tasks.get(pending.id, principal=bench.caller.principal)
-        return {**_facts(task), "status": "working", "resultType": "task"}
+    async def created(self, bench: Workbench, pending: Pending) -> dict[str, Any] | None:
+        """Return the result of a call that has become the task *pending*; None where that is of another principal."""
+        try:
+            task = await self._crib.tasks.get(pending.id, principal=bench.caller.principal)
+        except UnknownTaskError:
+            return None
+        return {**self._facts(task), "status": "working", "resultType": "task"}
 
     def awaited(
         self, call: Callable[[], Awaitable[Result[Any]]], bench: Workbench, state: State, tool: Tool
@@ -212,11 +216,11 @@ class TaskMethods:
         with _known():
             task = await tasks.get(id, principal=caller.principal, thread=caller.thread)
             if task.result is not None:
-                return _facts(task) | self._ended(task.result)
+                return self._facts(task) | self._ended(task.result)
             if task.state == "lost":  # it is not known how it ended, until that is settled
                 error = (await tasks.wait(id, principal=caller.principal)).error
-                return _facts(task) | ({} if error is None else _failed(_error_of(error)))
-            return _facts(task) | await self._open(request, id)
+                return self._facts(task) | ({} if error is None else _failed(offered.error_of(error, {})))
+            return self._facts(task) | await self._open(request, id)
 
     async def _open(self, request: ClientRequest, id: str) -> dict[str, Any]:  # noqa: A002
         """Return what a task that has not ended asks its caller, or how far it is."""
@@ -234,6 +238,22 @@ class TaskMethods:
             return {}
         total = "" if progress.total is None else f" of {progress.total:g}"
         return {"statusMessage": form.encodable(progress.message or f"{progress.done:g}{total}")}
+
+    def _facts(self, task: Task) -> dict[str, Any]:
+        """Return what every shape of *task* has. It is there for at least as long as a result is kept."""
+        now, result, database = datetime.now(UTC), task.result, self._crib.database
+        assert database is not None
+        due_at = task.run_at if task.run_at is not None and task.run_at <= now else task.started_at
+        updated_at = max(due_at, task.started_at) if result is None else result.finished_at
+        ttl_s = database.ledger.keep_s + (0 if result is None else (updated_at - task.started_at).total_seconds())
+        return {
+            "taskId": task.id,
+            "status": "working",
+            "createdAt": task.started_at.isoformat(),
+            "lastUpdatedAt": updated_at.isoformat(),
+            "ttlMs": max(1, int(ttl_s * 1000)),
+            "pollIntervalMs": int(POLL_INTERVAL_S * 1000),
+        }
 
     def _ended(self, result: Result[Any]) -> dict[str, Any]:
         if result.error is not None and result.error.code == "cancelled":
@@ -267,29 +287,9 @@ def _known() -> Generator[None]:
         raise MCPError(wire.INVALID_PARAMS, "There is no task with this id. Its result may have expired.") from None
 
 
-def _facts(task: Task) -> dict[str, Any]:
-    """Return what every shape of *task* has."""
-    now = datetime.now(UTC)
-    due = task.run_at if task.run_at is not None and task.run_at <= now else task.started_at
-    updated_at = max(due, task.started_at) if task.result is None else task.result.finished_at
-    return {
-        "taskId": task.id,
-        "status": "working",
-        "createdAt": task.started_at.isoformat(),
-        "lastUpdatedAt": updated_at.isoformat(),
-        "ttlMs": int(TASK_LIFE.total_seconds() * 1000),
-        "pollIntervalMs": int(POLL_INTERVAL_S * 1000),
-    }
-
-
 def _failed(error: MCPError) -> dict[str, Any]:
     data = error.error.model_dump(mode="json", exclude_none=True)
     return {"status": "failed", "statusMessage": error.error.message, "error": data}
-
-
-def _error_of(error: ToolError) -> MCPError:
-    data = {"toolcrib/error": form.error_data(error)}
-    return MCPError(wire.INTERNAL_ERROR, form.encodable(error.message), data)
 
 
 def _waiting(task: Task, question: Pending | None) -> Result[Any]:
