@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from types import ModuleType
 
 import pytest
 
@@ -48,6 +51,41 @@ def test_a_package_that_is_missing_is_not_deferred() -> None:
     with pytest.raises(ModuleNotFoundError, match="No module named 'deferred_none'") as raised:
         defer_package("deferred_none")
     assert raised.value.name == "deferred_none"
+
+
+def test_a_deferred_package_that_fails_is_run_again_and_its_own_names_on_demand_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deferred_two.py").write_text(
+        "import os\nif 'DEFERRED_FAILS' in os.environ:\n    raise RuntimeError('not yet')\n"
+        "def __getattr__(name):\n    if name == 'late':\n        return 12\n    raise AttributeError(name)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("DEFERRED_FAILS", "1")
+    deferred = defer_package("deferred_two")
+    with pytest.raises(RuntimeError, match="not yet"):
+        _ = deferred.late
+    monkeypatch.delenv("DEFERRED_FAILS")
+    assert deferred.late == 12
+    with pytest.raises(AttributeError):
+        _ = deferred.never
+
+
+def test_a_second_thread_waits_until_a_deferred_package_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deferred_three.py").write_text("import held\nheld.begun.set()\nheld.go_on.wait(30)\nWEIGHT = 12\n")
+    held = ModuleType("held")
+    held.begun, held.go_on = Event(), Event()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "held", held)
+    monkeypatch.syspath_prepend(tmp_path)
+    deferred = defer_package("deferred_three")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(lambda: deferred.WEIGHT)
+        assert held.begun.wait(30)
+        second = threads.submit(lambda: deferred.WEIGHT)
+        held.go_on.set()
+        assert (first.result(30), second.result(30)) == (12, 12)
 
 
 def test_a_server_over_stdio_loads_no_client_no_http_and_no_credentials(tmp_path: Path) -> None:

@@ -57,16 +57,25 @@ def defer_package(name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"No module named '{name}'", name=name)
     module, execute, lock = module_from_spec(spec), spec.loader.exec_module, RLock()
+    names, is_begun = vars(module), False
 
     def get(attribute: str) -> Any:
-        with lock:
-            if vars(module).pop("__getattr__", None) is not None:
-                execute(module)
-        if attribute not in vars(module):
+        nonlocal is_begun
+        with lock:  # another thread waits until all is there
+            if not is_begun:
+                is_begun = True
+                try:
+                    execute(module)
+                except BaseException:
+                    is_begun = False
+                    raise
+                if names.get("__getattr__") is get:  # the package has none of its own
+                    del names["__getattr__"]
+        if attribute not in names and names.get("__getattr__") is get:  # its `__init__` runs, in this thread
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
-        return vars(module)[attribute]
+        return getattr(module, attribute)
 
-    vars(module)["__getattr__"] = get
+    names["__getattr__"] = get
     sys.modules[name] = module
     parent, _, child = name.rpartition(".")
     if parent:
