@@ -254,9 +254,12 @@ async def arguments(world: World) -> None:
     "Workbench.check",
     "Workbench.dry_run",
     "Workbench.needs_approval",
+    "Workbench.would_ask",
     "Workbench.is_started",
 )
 async def profiles(world: World) -> None:
+    with pytest.raises(AttributeError, match="is now"):
+        world.crib.workbench(BOB).would_ask("use", {"profile": "work"})
     for principal in ("bob", "ad_", "%", "ADA"):
         bench = world.crib.workbench(Caller(principal, "work", "t1"))
         with suppress(SetupError):
