@@ -18,6 +18,8 @@ NOT_HERE = [message for message in OLDER if b'"before"' in message or b'"result"
 ODD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "half of a message": (b'{"jsonrpc": "2.0", ', {}),
     "nothing": (b"", {}),
+    "a list of facts": (sent("tools/list", 1, _meta=[7]), {}),
+    "a call without facts": (sent("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=7), {}),
     "a batch": (b"[" + sent("tools/list", 1) + b"]", {}),
     "no JSON-RPC": (b'{"jsonrpc": "1.0", "id": 1, "method": "tools/list"}', {}),
     "a method that is a number": (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', {}),

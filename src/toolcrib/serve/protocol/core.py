@@ -132,7 +132,8 @@ class Exchange:
 
     @classmethod
     def of(cls, request: Request, notify: Callable[[bytes], Any], http: Any, connection: Any = None) -> "Exchange":
-        meta = {**(request.params.get("_meta") or {}), "progress_token": request.progress_token}
+        meta = request.params.get("_meta")
+        meta = {**(meta if isinstance(meta, dict) else {}), "progress_token": request.progress_token}
         client = Client(request, notify, connection)
         return cls(request.method, request.params, request.id, request.version, meta, client, http, connection)
 
