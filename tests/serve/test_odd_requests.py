@@ -92,6 +92,14 @@ async def test_a_principal_with_many_sessions_loses_their_oldest_and_takes_none_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions, "_MAX_OF_PRINCIPAL", 3)
+    ended: list[str] = []
+    close = sessions.HttpSession.close
+
+    async def noted(self: sessions.HttpSession) -> None:
+        ended.append(self.id)
+        await close(self)
+
+    monkeypatch.setattr(sessions.HttpSession, "close", noted)
     async with served(Crib([add]), by_header) as url, httpx2.AsyncClient(timeout=60) as http:
 
         async def opened(who: str) -> dict[str, str]:
@@ -105,8 +113,10 @@ async def test_a_principal_with_many_sessions_loses_their_oldest_and_takes_none_
 
         of_bob = await opened("bob")
         of_ada = [await opened("ada") for _ in range(5)]
-        assert [await status(each) for each in of_ada] == [404, 404, 200, 200, 200]
+        assert ended == [each["Mcp-Session-Id"] for each in of_ada[:2]]
+        assert [await status(each) for each in of_ada] == [200] * 5  # an id makes its session again
         assert await status(of_bob) == 200
+        assert of_bob["Mcp-Session-Id"] not in ended
 
 
 async def test_a_client_that_says_twice_that_it_is_ready_is_notified_once() -> None:
