@@ -6,8 +6,10 @@ import gc
 import logging
 import random
 import sys
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from time import thread_time
 
@@ -244,10 +246,11 @@ def test_a_line_that_cannot_be_formatted_is_left_to_the_handlers(capsys: pytest.
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
-def give(redactors: CallerRedactors, name: str) -> Redactor:
+def give(redactors: CallerRedactors, name: str, *, ends_in_s: float | None = None) -> Redactor:
     """Gives *name* a secret, and returns their redactor."""
+    ends_at = None if ends_in_s is None else datetime.now(UTC) + timedelta(seconds=ends_in_s)
     redactor = redactors.of(name)
-    redactors.give(name, redactor, Credential("idp", f"the-secret-of-{name}"))
+    redactors.give(name, redactor, Credential("idp", f"the-secret-of-{name}", expires_at=ends_at))
     return redactor
 
 
@@ -257,13 +260,37 @@ def test_many_callers_take_little_room_and_the_secrets_in_use_stay_redacted(
     monkeypatch.setattr(redact, "MAX_REDACTORS", 20)
     redactors = CallerRedactors(Redactor(["the-operators"]))
     used = give(redactors, "used")  # as a workbench has it
-    others = [weakref.ref(give(redactors, f"user-{number}")) for number in range(200)]
+    for name, ends_in_s in (("lasting", 3600.0), ("key", None), ("over", -1.0)):
+        give(redactors, name, ends_in_s=ends_in_s)
+    others = [weakref.ref(give(redactors, f"user-{number}", ends_in_s=-1.0)) for number in range(200)]
     assert sum(reference() is not None for reference in others) <= 20
+    assert len(redactors._secrets) <= 2 * 20 + 1  # pyright: ignore[reportPrivateUsage]
     assert redactors.of("used") is used
     logging.getLogger("toolcrib").warning("the-secret-of-used is not the-secret-of-nobody")
     assert "[secret] is not the-secret-of-nobody" in caplog.text
-    texts = [redactors.of(name).redact(f"the-operators, the-secret-of-{name}") for name in ("user-199", "user-1")]
-    assert texts == ["[secret], [secret]", "[secret], the-secret-of-user-1"]
-    assert (
-        give(redactors, "user-1").redact("the-secret-of-user-1, the-secret-of-used") == "[secret], the-secret-of-used"
-    )
+    texts = {
+        name: redactors.of(name).redact(f"the-operators, the-secret-of-{name}") for name in ("lasting", "key", "over")
+    }
+    assert texts == {
+        "lasting": "[secret], [secret]",
+        "key": "[secret], [secret]",
+        "over": "[secret], the-secret-of-over",
+    }
+    assert redactors.of("user-1").redact("the-secret-of-lasting") == "the-secret-of-lasting"
+
+
+def test_a_key_without_an_end_stays_for_a_day_after_it_was_last_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "MAX_REDACTORS", 2)
+    redactors, now = CallerRedactors(Redactor()), time.time()
+    give(redactors, "key")
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 86_400)
+    for number in range(2):  # of which the second takes the place of the key
+        give(redactors, f"user-{number}")
+    monkeypatch.setattr(time, "time", lambda: now + 3.9 * 86_400)
+    for number in range(2, 9):
+        give(redactors, f"user-{number}")
+    assert redactors.of("key").redact("the-secret-of-key") == "[secret]"
+    monkeypatch.setattr(time, "time", lambda: now + 4.1 * 86_400)
+    for number in range(9, 18):
+        give(redactors, f"user-{number}")
+    assert "key" not in redactors._secrets  # pyright: ignore[reportPrivateUsage]

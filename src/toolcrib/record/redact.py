@@ -9,11 +9,13 @@ import json
 import logging
 import re
 import threading
+import time
 import traceback
 import weakref
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
+from math import inf
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -21,7 +23,8 @@ from ..core import Credential, SetupError
 
 MARK = "[secret]"
 MIN_SECRET_CHARS = 4
-MAX_RECENT, MAX_RECENT_CHARS, MAX_REDACTORS = 1_000, 4 * 1024 * 1024, 1_000
+MAX_RECENT, MAX_RECENT_CHARS = 1_000, 4 * 1024 * 1024
+MAX_REDACTORS, KEPT_S = 1_000, 24 * 3600.0
 
 MAX_SEARCHES, MAX_LONG_SEARCHES, SHORT_CHARS = 200, 50, 1_000
 """It is quickest to look for each form where there are so many: in a text so short, and in any other."""
@@ -113,7 +116,8 @@ class CallerRedactors:
     """The redactors of principals: each of the secrets of *shared*, and of those that the principal was given.
 
     A workbench and a running call hold theirs. Of other principals, those of the last 1,000 who were given a secret are
-    kept; an older one's secrets are redacted again once they are given again.
+    kept, and the secrets alone of the rest: until they expire, or for a day where they name no end. They are redacted
+    again when their principal comes again: a tool may still have them.
     """
 
     def __init__(self, shared: Redactor) -> None:
@@ -122,12 +126,18 @@ class CallerRedactors:
         self._in_use: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
         # The one that was given something last is last, with what that was.
         self._newest: dict[str, tuple[Redactor, Credential]] = {}
+        self._secrets: dict[str, dict[str, float]] = {}  # by principal: each secret, and when it ends
+        self._room = 2 * MAX_REDACTORS  # for so many principals, until those are looked for whose secrets have expired
 
     def of(self, principal: str) -> Redactor:
         with self._lock:
             redactor = self._in_use.get(principal)
             if redactor is None:
                 redactor = self._in_use[principal] = self._shared.copy()
+                for secret in (secrets := self._secrets.get(principal, {})):
+                    redactor.add_recent(secret)
+                if secrets:
+                    redact_log(redactor)
             return redactor
 
     def give(self, principal: str, redactor: Redactor | None, credential: Credential) -> None:
@@ -135,16 +145,38 @@ class CallerRedactors:
         if redactor is None:
             return
         with self._lock:
-            before, own = self._newest.pop(principal, (None, None))
+            before = self._newest.pop(principal, None)
             self._newest[principal] = redactor, credential
-            if len(self._newest) > MAX_REDACTORS:
-                del self._newest[next(iter(self._newest))]
-        if before is redactor and own is credential:
-            return  # as most calls
+            if before is not None and before[0] is redactor and before[1] is credential:
+                return  # as most calls
         for secret in credential.secrets:
             redactor.add_recent(secret)
-        if before is not redactor:
-            redact_log(redactor)
+        now, ends_at = time.time(), credential.expires_at
+        with self._lock:
+            if before is None or before[0] is not redactor:
+                redact_log(redactor)
+            secrets = _lasting(self._secrets.get(principal, {}), now)
+            secrets |= dict.fromkeys(credential.secrets, inf if ends_at is None else ends_at.timestamp())
+            self._secrets[principal] = dict([*secrets.items()][-MAX_RECENT:])
+            if len(self._newest) > MAX_REDACTORS:
+                self._forget_oldest(now)
+
+    def _forget_oldest(self, now: float) -> None:
+        """Let go of the redactor that was given nothing for longest, and now and then of the secrets that are over."""
+        principal = next(iter(self._newest))
+        del self._newest[principal]
+        secrets = self._secrets.get(principal, {})
+        self._secrets[principal] = {
+            secret: now + KEPT_S if until == inf else until for secret, until in secrets.items()
+        }
+        if len(self._secrets) > self._room:
+            secrets_by_name = {name: _lasting(secrets, now) for name, secrets in self._secrets.items()}
+            self._secrets = {name: secrets for name, secrets in secrets_by_name.items() if secrets}
+            self._room = 2 * max(MAX_REDACTORS, len(self._secrets))
+
+
+def _lasting(secrets: Mapping[str, float], now: float) -> dict[str, float]:
+    return {secret: until for secret, until in secrets.items() if until > now}
 
 
 class _Forms:
