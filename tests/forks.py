@@ -48,6 +48,10 @@ os._exit(status)
 
 def serve(path: str, process: int) -> None:
     """Fork for each connection. Returns in a process that is to be the command."""
+    import jsonschema_rs
+    import mcp
+    import uvicorn
+
     import toolcrib.auth
     import toolcrib.cli.auth
     import toolcrib.cli.call
@@ -58,13 +62,18 @@ def serve(path: str, process: int) -> None:
     import toolcrib.cli.serving
     import toolcrib.cli.show
     import toolcrib.cli.worker
+    import toolcrib.record
     import toolcrib.schema
     import toolcrib.serve
     import toolcrib.store
+    import toolcrib.store.ciphers
     import toolcrib.workbench.config
     import toolcrib.workbench.credentials
     import toolcrib.workbench.settings  # noqa: F401
 
+    # These run when a name of theirs is asked for.
+    _ = (mcp.ClientSession, uvicorn.Config, jsonschema_rs.validator_for, toolcrib.auth.Flow)
+    _ = (toolcrib.serve.serve_http, toolcrib.serve.serve_stdio, toolcrib.serve.server, toolcrib.record.DatabaseCalls)
     gc.collect()
     gc.freeze()  # what is not looked at is not copied
     run = os.pidfd_open(process)

@@ -142,7 +142,7 @@ async def test_a_caller_without_a_name_is_given_and_asked_for_nothing(broker: Cr
 
 
 def test_no_value_shows_a_secret() -> None:
-    client = Client("an-id", "hush-secret", {"domain_url": "x"})
+    client = Client("an-id", "hush-secret", {"domain_url": "x"}, private_key="hush-key")
     table = OAuth2(token_url="https://idp.example/token", authorize_url="https://idp.example/")
     asked = Authorization("id", ALICES, "t", (), NOON, "hush-url", "hush-state", "hush-verifier", "http://h/")
     assert [
@@ -152,7 +152,8 @@ def test_no_value_shows_a_secret() -> None:
         repr(DeviceCode("hush-device", "USER", "https://idp.example/", NOON, 5.0)),
         repr(asked),
     ] == [
-        "Client(id='an-id', parameters={'domain_url': 'x'}, redirect_uri=None)",
+        "Client(id='an-id', parameters={'domain_url': 'x'}, redirect_uri=None, grant='authorization_code', "
+        "issuer=None, idp=None)",
         f"Flow(name='idp', oauth2={table!r}, client={client!r})",
         "Grant(scopes=(), expires_at=None, detail={})",
         f"DeviceCode(user_code='USER', verification_url='https://idp.example/', expires_at={NOON!r}, interval_s=5.0)",

@@ -211,7 +211,7 @@ async def test_the_official_client_starts_what_install_json_prints(
     async with Client(parameters) as client:
         tools = await client.list_tools()
         answer = await client.call_tool("add", {"a": "1", "b": 2})
-    assert ([tool.name for tool in tools.tools], answer.structured_content) == (["add"], {"result": 3})
+    assert ([tool.name for tool in tools.tools], answer.structured_content) == (["add", "read_result"], {"result": 3})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from toolcrib import Approve, Result, Workbench, tool
 from toolcrib.core import AnswerError, StoreError
@@ -24,16 +24,14 @@ Fault = Callable[[Store], Iterator[None]]
 
 
 def full(store: Store) -> Iterator[None]:
-    pages = _pragma(store, "page_count")
-    _pragma(store, f"max_page_count = {pages}")
-    yield
-    _pragma(store, "max_page_count = 1000000")
+    assert store.file is not None
+    with closing(sqlite3.connect(store.file)) as other:
+        (pages,) = other.execute("PRAGMA page_count").fetchone()
+    yield from _with_pragma(store, f"max_page_count = {pages}", "max_page_count = 1000000")
 
 
 def read_only(store: Store) -> Iterator[None]:
-    _pragma(store, "query_only = 1")
-    yield
-    _pragma(store, "query_only = 0")
+    yield from _with_pragma(store, "query_only = 1", "query_only = 0")
 
 
 def replaced(store: Store) -> Iterator[None]:
@@ -52,18 +50,25 @@ def locked(store: Store) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def _pragma(store: Store, pragma: str) -> Any:
-    """Run *pragma* on every connection that writes."""
+def _with_pragma(store: Store, pragma: str, end: str) -> Iterator[None]:
+    """Run *pragma* on every connection that writes, now and later; at last *end* in its place."""
     process = store._process()
-    engine = process._engine
-    assert engine is not None
-    with process._writing:
-        connections = [engine.connect() for _ in range(max(1, engine.pool.checkedin()))]  # type: ignore[attr-defined]
-        results = [connection.exec_driver_sql(f"PRAGMA {pragma}") for connection in connections]
-        values = [result.scalar() if result.returns_rows else None for result in results]
-        for connection in connections:
-            connection.close()
-    return values[0]
+    assert process._engine is not None
+    run = pragma
+
+    def execute(connection: Any, *_: Any) -> None:
+        connection.execute(f"PRAGMA {run}")
+
+    def execute_on_writers() -> None:
+        with process._writing:
+            for connection in process._writers.values():
+                execute(connection.connection.dbapi_connection)
+
+    event.listen(process._engine, "checkout", execute)
+    execute_on_writers()
+    yield
+    run = end
+    execute_on_writers()
 
 
 FAULTS = [full, read_only, replaced, locked]

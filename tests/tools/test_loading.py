@@ -123,6 +123,7 @@ def test_any_object_that_satisfies_the_protocol_is_a_tool(tmp_path: Path) -> Non
 
     for source in (foreign, Offers(foreign), Offers([foreign, Tool(here)]), Group()):
         made = load(source).tools[0]
+        made.encode(1)
         assert (made.spec, made.check, made.work, made.encode) == (
             *(foreign.spec, foreign.check, foreign.work, foreign.encode),
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..machinery import defer_package, lazy_names, raise_missing_extra
 
 try:
-    for _package in ("mcp", "mcp.server", "uvicorn"):
+    for _package in ("starlette", "mcp", "mcp.server", "uvicorn"):
         defer_package(_package)
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "Serving tools needs", "serve")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from ..core import Answer, Grant, Pending, PendingKind, ToolError
+from ..core import Answer, Grant, Pending, PendingKind, SetupError, ToolError
 from ..machinery import (
     Shares,
     StoredPending,
@@ -33,6 +33,8 @@ class MemoryPendings:
     """
 
     def __init__(self, *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024) -> None:
+        if min(size, per_principal, size_bytes) < 1:
+            raise SetupError("The bounds of MemoryPendings are numbers of at least 1.")
         self._size = size
         self._per_principal = per_principal
         self._size_bytes = size_bytes
@@ -211,6 +213,10 @@ class MemoryResults:
         max_total_bytes: int = 1024 * 1024 * 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if max_bytes < 1 or max_count < 1 or max_total_bytes < 1 or not max_age_s > 0:
+            raise SetupError(
+                "The bounds of MemoryResults, max_bytes, max_count, max_age_s and max_total_bytes, are above 0."
+            )
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._max_age_s = max_age_s

@@ -50,7 +50,7 @@ async def test_a_changed_definition_is_shown_as_text_and_accepted_as_it_was_show
     lock = await locked(tmp_path / "toolcrib.lock", says(tmp_path, pay("Pay."), {**pay("Old."), "name": "old"}))
     source = says(tmp_path, pay("Pay <b>all\u202e</b>.", to={"type": "string"}), {**pay("New."), "name": "refund"})
     async with open_console(source, lock=lock) as browser:
-        assert (await browser.get("/api/tools")).json()["tools"] == []
+        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == ["read_result"]
         home = (await browser.get("/")).text
         assert "see what changed" in home
         assert "Not available now" not in home
@@ -74,7 +74,11 @@ async def test_a_changed_definition_is_shown_as_text_and_accepted_as_it_was_show
         for name in digests:
             accepted = await browser.submit(f"/sources/changes/{digests[name]}/accept")
             assert (accepted.status_code, accepted.headers["location"]) == (303, "/sources")
-        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == ["pay", "refund"]
+        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == [
+            "pay",
+            "refund",
+            "read_result",
+        ]
         entry = next(iter((read_lock(lock) or Lock(lock)).sources.values()))
         assert {name: of["description"] for name, of in entry.tools.items()} == {
             "pay": "Pay <b>all\u202e</b>.",
@@ -134,7 +138,7 @@ async def test_changes_are_accepted_by_a_role_alone_and_come_in_pages(open_conso
         for path in ("/api/sources/changes", f"/api/sources/changes/{digest}", f"/sources/changes/{digest}"):
             assert (await browser.get(path)).status_code == 403
         assert (await browser.submit(f"/sources/changes/{digest}/accept")).status_code == 403
-        assert (await browser.get("/api/tools")).json()["tools"] == []
+        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == ["read_result"]
 
 
 async def test_a_tool_of_a_locked_file_is_offered_once_it_is_accepted(open_console: Open, tmp_path: Path) -> None:
@@ -154,5 +158,5 @@ async def test_a_tool_of_a_locked_file_is_offered_once_it_is_accepted(open_conso
         assert "has changed since" in str(browser.crib.problems)  # type: ignore[attr-defined]
         (change,) = (await browser.get("/api/sources/changes")).json()["changes"]
         assert (await browser.submit(f"/sources/changes/{change['digest']}/accept")).status_code == 303
-        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == ["hello"]
+        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == ["hello", "read_result"]
         assert browser.crib.problems == []  # type: ignore[attr-defined]
