@@ -69,7 +69,7 @@ def serve(path: str, process: int) -> None:
     import toolcrib.store.ciphers
     import toolcrib.workbench.config
     import toolcrib.workbench.credentials
-    import toolcrib.workbench.settings  # noqa: F401
+    import toolcrib.workbench.settings
 
     # These run when a name of theirs is asked for.
     _ = (mcp.ClientSession, uvicorn.Config, jsonschema_rs.validator_for, toolcrib.auth.Flow)

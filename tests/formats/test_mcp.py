@@ -176,6 +176,7 @@ EITHER = {
     "$defs": {"B": {"required": ["b"]}},
 }
 MAPPING = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2}
+OWN = {"type": "object", "properties": {"toolcrib": {"type": "string"}}, "required": ["toolcrib"]}
 PATTERNS = {"type": "object", "patternProperties": {"": {"type": "integer"}}, "additionalProperties": False}
 
 
@@ -190,6 +191,7 @@ PATTERNS = {"type": "object", "patternProperties": {"": {"type": "integer"}}, "a
         (MAPPING, {"a": 1, "b": 2}, {"a": 1}),
         (PATTERNS, {"a": 1}, []),
         ({"type": "object"}, {}, []),
+        (OWN, {"toolcrib": "mine"}, {"toolcrib": []}),
     ],
 )
 def test_an_output_schema_also_admits_a_large_result_and_its_references_lead_where_they_led(
@@ -225,3 +227,15 @@ async def test_a_large_result_has_succeeded() -> None:
     result.metadata = {"size_chars": 7001}  # as where it could not be stored
     (output,) = mcp.messages([result], specs)
     assert (output["isError"], output["structuredContent"]) == (False, {"toolcrib": {"size": 7001}})
+
+
+def test_a_call_that_a_person_has_settled_has_not_what_its_schema_promises() -> None:
+    spec = ToolSpec("t", "", {"type": "object"}, {"type": "string"})
+    result = Result(None, (Text("This call took effect."),), tool="t", call_id="c", metadata={"settled_by": "root"})
+    (output,) = mcp.messages([result], [spec])
+    assert (output["isError"], "structuredContent" in output) == (True, False)
+    assert output["_meta"]["toolcrib/error"] == {"code": "lost", "retry": "never"}
+    assert [block["text"] for block in output["content"]] == [
+        "Tool 't' has run; do not call it again. What it returned is not known.",
+        "This call took effect.",
+    ]

@@ -54,14 +54,15 @@ class Door:
         name = params.get("name", params.get("taskId"))
         headers = {
             "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
             "mcp-protocol-version": version,
             "mcp-method": method,
             "user": user,
             **({"mcp-name": name} if isinstance(name, str) else {}),
         }
-        content = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
+        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}})
         headers = {name: value for name, value in {**headers, **own}.items() if value is not None}
-        return {"url": self._url, "headers": headers, "json": content}
+        return {"url": self._url, "headers": headers, "content": content}
 
     async def answer(self, method: str, **parts: Any) -> dict[str, Any]:
         text = (await self.http.post(**self.message(method, **parts))).text
@@ -152,6 +153,18 @@ class Tools:
         """Drop."""
         self.digs += 1
         return "dropped"
+
+    @tool(task=True, destructive=True)
+    async def wipe(self, path: str) -> str:
+        """Wipe."""
+        return path
+
+    @tool(task=True)
+    async def flood(self, context: Context) -> None:
+        """Say too much."""
+        context.progress(1, 3, "z" * 100_000)
+        await self.go_on.wait()
+        await context.ask("more", Name, "y" * 100_000)
 
     @tool(task=True)
     async def sign(self, context: Context) -> str:
@@ -286,6 +299,24 @@ async def test_what_a_task_asks_is_answered_once_under_keys_of_its_own(tmp_path:
     assert tools.digs == 1
 
 
+async def test_what_a_task_says_and_asks_is_bounded_and_an_answer_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    tools = Tools()
+    async with door_to(tools, store=tmp_path / "store.db") as (door, _):
+        task = await door.task("flood")
+        async with asyncio.timeout(WAIT_S):
+            while "statusMessage" not in (shown := await door.get(task)):
+                await asyncio.sleep(0.02)
+        assert shown["statusMessage"] == "z" * 2000
+        tools.go_on.set()
+        asked = await door.until(task, "input_required")
+        (question,) = asked["inputRequests"].values()
+        assert question["params"]["message"] == f"{'y' * 10_000} …"
+        code, _ = await door.error("tasks/update", taskId=task, inputResponses=accepted(asked, name="\ud800"))
+        assert code == -32602
+        await door.result("tasks/update", taskId=task, inputResponses=accepted(asked, name="Ada"))
+        assert (await door.ended(task))["status"] == "completed"
+
+
 async def test_questions_at_once_are_answered_one_by_one(tmp_path: Path) -> None:
     async with door_to(Tools(), store=tmp_path / "store.db") as (door, _):
         for order in (1, -1):
@@ -306,13 +337,22 @@ async def test_questions_at_once_are_answered_one_by_one(tmp_path: Path) -> None
 async def test_the_policy_asks_before_there_is_a_task_and_others_are_asked_elsewhere(tmp_path: Path) -> None:
     tools = Tools()
     rules = Rules([Rule(hint="destructive", do="ask")], default="allow")
-    options = {"policy": rules, "may_answer": lambda pending, by: pending.tool == "drop" or by == "carol"}
+    options = {"policy": rules, "may_answer": lambda pending, by: pending.tool in ("drop", "wipe") or by == "carol"}
     async with door_to(tools, store=tmp_path / "store.db", **options) as (door, crib):
         asked = await door.call("drop")
         assert (asked["resultType"], "taskId" in asked, await crib.tasks.list()) == ("input_required", False, [])
         responses = {key: {"action": "accept", "content": {"approve": True}} for key in asked["inputRequests"]}
         task = await door.task("drop", inputResponses=responses, requestState=asked["requestState"])
         assert ((await door.ended(task))["status"], tools.digs) == ("completed", 1)
+        asked = await door.call("wipe", arguments={"path": "/a"})
+        responses = {
+            key: {"action": "accept", "content": {"approve": True, "path": "/b"}} for key in asked["inputRequests"]
+        }
+        state = {"inputResponses": responses, "requestState": asked["requestState"]}
+        wiped = await door.ended(await door.task("wipe", arguments={"path": "/a"}, **state))
+        texts = [block["text"] for block in wiped["result"]["content"]]
+        assert texts == ["/b", '\'ada\' has changed the arguments of this call to: {"path": "/b"}']
+        assert wiped["result"]["structuredContent"] == {"result": "/b"}
         signed = await door.task("sign")
         async with asyncio.timeout(WAIT_S):
             while not (waiting := await crib.pendings()):
@@ -360,8 +400,17 @@ async def test_a_client_without_the_extension_waits_for_its_call_and_is_asked_in
             asked = await door.call("hello", capabilities=FORMS, **state)
         assert asked["content"][0]["text"] == "Hello, Ada L!"
         silent = await door.call("hello", capabilities={})
-        assert (silent["isError"], "waits for an answer" in silent["content"][0]["text"]) == (True, True)
-        assert len(await crib.tasks.list(principal="ada")) == 2
+        assert (silent["isError"], "and waits for an answer" in silent["content"][0]["text"]) == (True, True)
+        waiting, _ = await crib.tasks.list(principal="ada")
+        assert (
+            f"begin another task. The user sees the result of this one with `toolcrib tasks show {waiting.id}`."
+            in (silent["content"][0]["text"])
+        )
+        # One that declares the extension in the next round only goes on with its task.
+        asked = await door.call("hello", capabilities=FORMS)
+        responses = {key: {"action": "accept", "content": {"name": "Ada"}} for key in asked["inputRequests"]}
+        asked = await door.call("hello", inputResponses=responses, requestState=asked["requestState"])
+        assert (asked["resultType"], len(await crib.tasks.list(principal="ada"))) == ("input_required", 3)
     assert tools.digs == 1
 
 

@@ -306,3 +306,14 @@ async def test_what_a_server_lists_reaches_no_client_with_its_key(source: Any, m
             assert key not in shown
             assert "[secret]" in shown
         assert [each.name for each in listed[0].tools] == ["plain", "keyed"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("part", ["", "x"])
+async def test_parts_without_end_of_a_large_result_are_read_so_far(source: Any, part: str) -> None:
+    uri = "toolcrib://results/r"
+    contents = [{"uri": uri, "text": part, "_meta": {"toolcrib/next": uri}}]
+    says = tools(big={**text("preview"), "_meta": {"toolcrib/handle": "r"}}) | {
+        "resources/read": {"contents": contents}
+    }
+    async with Workbench([source(says)]) as bench:
+        assert (await bench.call("big", {})).text == "preview"

@@ -70,6 +70,8 @@ _log = logging.getLogger("toolcrib")
 MAX_TRIES = 3
 """How often a person is asked at once for an input, when what they give is not what was asked for; and how often people
 may change the arguments of one call."""
+MAX_MESSAGE_CHARS = 10_000
+"""How much of a question a person is shown, and a model told."""
 MAX_LOOKED_AT = 1000
 """How many of all callers' questions are read for one page of those that a caller may answer."""
 _AT_ONCE = 200
@@ -395,6 +397,8 @@ class Questions:
             entry = None  # the policy asks others by now
         if entry is None or problem:
             message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
+            if len(message) > MAX_MESSAGE_CHARS:
+                message = f"{message[:MAX_MESSAGE_CHARS]} …"
             about = Pending(
                 id=f"pending_{token_urlsafe(16)}",
                 kind=kind,

@@ -383,7 +383,8 @@ async def _settle(decision: Decision, checked: CheckedArguments, runtime: Runtim
     if trail.lookup is not None and (approved := trail.lookup.approved) is not None:
         is_own = decision.others_only and approved.approved_by == runtime.caller.principal
         if not is_own and approved.approvers == decision.approvers:  # else the policy asks others by now
-            trail.decision = replace(decision, by=approved.approved_by, grant=approved.grant)
+            edited = (approved.call or {}).get("edited") or ""  # of a task, before it ran
+            trail.decision = replace(decision, by=approved.approved_by, grant=approved.grant, edited=edited)
             return
     trail.decision = await _approve(decision, checked, runtime, trail, outer)
 

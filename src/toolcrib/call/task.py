@@ -70,6 +70,7 @@ class Submission(Claim):
             "arguments": document.forms.bytes,
             **caller_data(caller),
             "traceparent": document.call.traceparent or self._current_trace(),
+            "edited": decision.edited if decision is not None else "",
         }
         tasks: Tasks = self.ledger  # type: ignore[assignment]
         queued = replace(self.entry, state="queued", call=call, run_at=datetime.now(UTC))

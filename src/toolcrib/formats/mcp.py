@@ -31,6 +31,8 @@ _STORED = {
 """The schema of what structured content has of a large result, under the key `toolcrib`."""
 READER = "toolcrib/reader"
 """The key in the `_meta` of the tool that reads large results."""
+_SETTLED = "settled_by"
+"""In the metadata of a call that took effect, as a person has settled."""
 _AT_ROOT = frozenset(("type", "properties", "additionalProperties", "$defs", "definitions"))
 _BY_PATTERN = frozenset(("patternProperties", "unevaluatedProperties"))
 
@@ -120,13 +122,14 @@ def _or_stored(schema: Mapping[str, Any]) -> dict[str, Any]:
     of two alternatives.
     """
     properties = schema.get("properties", {})
-    if properties.get("toolcrib") == _STORED:
+    own = properties.get("toolcrib")
+    if own == _STORED or (isinstance(own, Mapping) and _STORED in own.get("anyOf", ())):
         return dict(schema)  # of another Toolcrib
     # Patterns would be for `toolcrib`, too. A schema without them is wider, so no less true.
     left_out = _BY_PATTERN | {"additionalProperties"} if schema.keys() & _BY_PATTERN else frozenset()
     demands = {key: value for key, value in schema.items() if not (is_annotation(key) or key in _AT_ROOT | left_out)}
     root = {key: value for key, value in schema.items() if key not in demands.keys() | left_out}
-    root["properties"] = {**properties, "toolcrib": _STORED}
+    root["properties"] = {**properties, "toolcrib": _STORED if own is None else {"anyOf": [own, _STORED]}}
     return root | {"anyOf": [demands, {"required": ["toolcrib"]}]} if demands else root
 
 
@@ -189,6 +192,8 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any] | None:
     """Return the structured content, made of what may be shown; None where that does not match *schema*."""
+    if _SETTLED in result.metadata:
+        return None
     kind = Data if any(isinstance(part, Data) for part in result.content) else Text
     parts = [part for part in result.content if isinstance(part, kind)]
     notes = ("headers" in result.metadata) + ("edited" in result.metadata.get("decision", ())) if kind is Text else 0
@@ -205,6 +210,9 @@ def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any
 
 
 def _not_structured(result: Result[Any]) -> ToolError:
+    if _SETTLED in result.metadata:
+        message = f"Tool '{result.tool}' has run; do not call it again. What it returned is not known."
+        return ToolError(message, "lost", retry="never")
     return ToolError(
         f"The result of tool '{result.tool}' does not match its output schema as it may be shown, perhaps because "
         "secrets were redacted. What may be shown of it follows.",

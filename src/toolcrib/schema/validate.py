@@ -328,13 +328,14 @@ class Elicitation:
         """Return what is wrong with *value* as an answer, without the value itself; None where nothing is."""
         try:
             data = pydantic_core.to_jsonable_python(value, by_alias=True)
+            text = pydantic_core.to_json(data)
         except (ValueError, RecursionError):
             return f"It has no JSON form: it is a {type(value).__name__}."
         view = SchemaView(self.schema, formats=self._adapter is None)
         mistakes = []
         if self._adapter is not None:
             try:
-                self._adapter.validate_json(pydantic_core.to_json(data))
+                self._adapter.validate_json(text)
             except ValidationError as error:
                 mistakes = problems(view, data, error)
         mistakes = mistakes or problems(view, data)

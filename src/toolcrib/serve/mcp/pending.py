@@ -173,8 +173,11 @@ def answer_of(pending: Pending, response: object) -> Answer | None:
             return None
 
 
-def instructions(pending: Pending, crib: Crib) -> str:
-    """Return what a model reads of a call that waits, where the client cannot ask. It is for the person."""
+def instructions(pending: Pending, crib: Crib, task: str = "") -> str:
+    """Return what a model reads of a call that waits, where the client cannot ask. It is for the person.
+
+    A call that has become *task* begins another one when it is made again.
+    """
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     approver = "Someone other than the caller" if pending.others_only else "A person"
@@ -186,10 +189,16 @@ def instructions(pending: Pending, crib: Crib) -> str:
             place = f"open {pending.url}" if pending.url else "grant it"
             need, how = "the user's authorization", f"Ask the user to {place} and to say when that is done."
         case "task":
-            need, how = "a task", "Tell the user that it is still running."
+            task, need, how = pending.id, "", "Tell the user that it is still running."
         case kind:
             need = "approval" if kind == "approval" else "an answer"
             how = f"{approver} gives it {way}, under the id {pending.id}. Tell the user that."
+    if task:
+        waits = f", and waits for {need}. {message}" if need else "."
+        return (
+            f"Tool '{pending.tool}' runs as a task, under the id {task}{waits} {how} Do not call it again: that would "
+            f"begin another task. The user sees the result of this one with `toolcrib tasks show {task}`."
+        )
     return (
         f"Tool '{pending.tool}' has not run: it waits for {need}. {message} {how} "
         "Do not call it again before the user says so; until then, the answer is the same."

@@ -27,6 +27,8 @@ RESULTS: Mapping[type[Any], type[wire.ElicitResult | wire.CreateMessageResult | 
     wire.CreateMessageRequest: wire.CreateMessageResult,
     wire.ListRootsRequest: wire.ListRootsResult,
 }
+MAX_NOTICE_CHARS = 2000
+"""How much of what a tool says of its progress a client is sent."""
 REFUSED = -1
 """The code by which a client says that its user refuses (client/sampling, "Error Handling")."""
 _TIMEOUT_S = 600.0

@@ -44,7 +44,7 @@ from .app import ApprovalApp
 from .changes import Changes, following
 from .messages import arguments_of
 from .pending import State, instructions, settled
-from .request import ClientRequest, pass_on_logs, set_level
+from .request import MAX_NOTICE_CHARS, ClientRequest, pass_on_logs, set_level
 from .tasks import EXTENSION, TaskMethods, TaskParams, UpdateParams
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ _COUNTED = frozenset(
         *("completion/complete", "subscriptions/listen"),
     )
 )
-_MAX_PARTIAL_CHARS = 2000
 _MAX_PAGES = 16
 _COMPLETE = {"resultType": "complete"}
 _KEY = "toolcrib/idempotencyKey"
@@ -183,7 +182,7 @@ class _Handlers:
             key = _idempotency_key(bench, params)
             # Before the call: a tool may be replaced while it runs.
             tool = self._crib.registry.find(params.name)
-            waits = tool is not None and tool.is_task and not self.tasks.require_for(context, tool)
+            waits = tool is not None and tool.is_task and (state.task or not self.tasks.require_for(context, tool))
 
             def call() -> Any:
                 # By its token the call has a task of its own: one that is cancelled later ends no server.
@@ -207,7 +206,8 @@ class _Handlers:
             is_task = result.pending.kind == "task" and self.tasks.are_for(context)
             if is_task and (answer := await self.tasks.created(bench, result.pending)) is not None:
                 return answer
-            call_result["content"] = [{"type": "text", "text": self._instructions(result, result.pending)}]
+            text = self._instructions(result, result.pending, "" if key is not None else state.task)
+            call_result["content"] = [{"type": "text", "text": text}]
             if self.app is not None and result.pending.kind == "approval" and ApprovalApp.is_shown_by(context):
                 shown = {"toolcrib/approval": self.app.data(result.pending, context)}
                 call_result["_meta"] = call_result.get("_meta", {}) | shown
@@ -369,9 +369,9 @@ class _Handlers:
         assert result.error is not None
         return offered.error_of(result.error, data)
 
-    def _instructions(self, result: Result[Any], pending: Pending) -> str:
+    def _instructions(self, result: Result[Any], pending: Pending, task: str = "") -> str:
         """Return what a model is told of *result*, which waits: an untrusted tool may have asked the question."""
-        shown = replace(result, content=(Text(instructions(pending, self._crib)),))
+        shown = replace(result, content=(Text(instructions(pending, self._crib, task)),))
         return form.encodable((marked(shown) if self._crib.marks else shown).text)
 
     def _promised(self, spec: ToolSpec) -> ToolSpec:
@@ -512,10 +512,10 @@ async def _streamed(bench: Workbench, call: Call, context: Exchange) -> Result[A
                 progress, total, message = event.done, event.total, event.message
             else:
                 progress = nextafter(done, inf) if done > -inf else 0.0
-                message = "\n".join(part.text for part in event.content)[:_MAX_PARTIAL_CHARS]
+                message = "\n".join(part.text for part in event.content)
             if progress > done:
                 done = progress
-                text = None if message is None else form.encodable(message)
+                text = None if message is None else form.encodable(message[:MAX_NOTICE_CHARS])
                 await context.session.report_progress(done, total, text)
     raise asyncio.CancelledError  # a stream ends with a result
 

@@ -28,7 +28,7 @@ from ...workbench import Crib, Task, UnknownTaskError, Workbench
 from ..protocol.core import Exchange, unknown_method
 from . import resources as offered
 from .pending import State, answer_of, instructions, may_answer, question_of
-from .request import ClientRequest
+from .request import MAX_NOTICE_CHARS, ClientRequest
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 POLL_INTERVAL_S = 1.0
@@ -233,11 +233,11 @@ class TaskMethods:
         if requests:
             return {"status": "input_required", "inputRequests": requests}
         if questions:
-            return {"statusMessage": form.encodable(instructions(questions[0], self._crib))}
+            return {"statusMessage": form.encodable(instructions(questions[0], self._crib, id))}
         if (progress := await tasks.progress(id, principal=principal)) is None:
             return {}
         total = "" if progress.total is None else f" of {progress.total:g}"
-        return {"statusMessage": form.encodable(progress.message or f"{progress.done:g}{total}")}
+        return {"statusMessage": form.encodable((progress.message or f"{progress.done:g}{total}")[:MAX_NOTICE_CHARS])}
 
     def _facts(self, task: Task) -> dict[str, Any]:
         """Return what every shape of *task* has. It is there for at least as long as a result is kept."""

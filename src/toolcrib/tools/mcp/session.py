@@ -45,6 +45,7 @@ _LIST_TIMEOUT_S = 60.0
 _STEP_TIMEOUT_S = 10.0
 """How long a server may take to begin to report updates, and to end."""
 _PART_BYTES = 1024 * 1024
+_MAX_PARTS = MAX_BYTES // _PART_BYTES + 1
 _LISTEN_INTERVALS_S = (1.0, 5.0, 30.0)
 
 _FAILURES: Mapping[int | str, tuple[str, str]] = {
@@ -246,12 +247,16 @@ class Session:
         text = ""
         uri: Any = f"toolcrib://results/{quote(str(handle), safe='')}?limit={_PART_BYTES}"
         try:
-            while uri:
+            for _ in range(_MAX_PARTS):
                 async with self._running.run(context.caller):
                     (part,) = (await self._answer(self._open.read_resource(uri))).contents
                 if not isinstance(part, wire.TextResourceContents) or len(text) + len(part.text) > MAX_BYTES:
                     return result
                 text, uri = text + part.text, (part.meta or {}).get("toolcrib/next")
+                if uri is None:
+                    break
+            else:
+                return result
         except (ToolError, ValueError) as error:
             _log.warning("A result of '%s' could not be read whole: %s", self, type(error).__name__)
             return result
