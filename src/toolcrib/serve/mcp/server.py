@@ -109,6 +109,8 @@ class _Handlers:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Changes]:
         """Notify of changes while the block runs."""
+        for spec in self._crib.registry.specs():
+            _ = spec.input_schema  # made when it is first read: before a client waits for the list
         async with following(self.callers) as self.changes:
             yield self.changes
 
