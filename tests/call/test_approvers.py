@@ -421,7 +421,8 @@ async def test_a_task_runs_with_the_other_arguments(payments: Payments, tmp_path
         assert json.loads(result.pending.arguments) == {"to": "bob", "amount": 50}
         assert "'ada' has changed the arguments" in result.text
         ended = await crib.tasks.wait(result.pending.id, principal="ada")
-        assert ended.text == "paid 50 to bob"
+        note = """'ada' has changed the arguments of this call to: {"to": "bob", "amount": 50}"""
+        assert ended.text == f"paid 50 to bob\n{note}"
         assert (await ada.call(*CALL)).pending is not None
     assert payments.paid == [("bob", 50)]
 
