@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -247,3 +249,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     admin.dispose()
     base, _, parameters = server.partition("?")
     return f"{base.rpartition('/')[0]}/{name}?{parameters}"
+
+
+def freeze(process: int, url: str) -> None:
+    """Stop *process* while it has no transaction open at *url*: one in SQLite would hold up all others."""
+    file = url.removeprefix("sqlite:///") if url.startswith("sqlite:") else ":memory:"
+    with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        os.kill(process, signal.SIGSTOP)

@@ -169,7 +169,7 @@ def test_what_is_printed_while_a_file_is_loaded_again_is_no_part_of_the_protocol
         )
         async with Client(server) as client, asyncio.timeout(30):
             file.write_text(noise + ADD.replace("def add", "def plus"))
-            while [tool.name for tool in (await client.list_tools()).tools] != ["plus"]:
+            while [tool.name for tool in (await client.list_tools()).tools] != ["plus", "read_result"]:
                 await asyncio.sleep(0.02)
             return [(await client.call_tool("plus", {"a": 1, "b": 2})).content[0].text]
 

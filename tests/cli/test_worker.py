@@ -21,6 +21,8 @@ from toolcrib.core import SetupError
 from toolcrib.store import Store
 from toolcrib.store.tables import LEDGER
 
+from ..conftest import freeze
+
 WAIT_S = 60
 KEY = b"k" * 32
 SETTINGS = "[calls]\nmetrics = true\n[server]\ngrace_s = 2\n"
@@ -249,7 +251,7 @@ async def test_a_worker_that_was_frozen_and_overtaken_cannot_write(bench: Bench)
     with bench.worker("A", is_forked=False) as frozen:
         id = await bench.submit("dig")
         await bench.sees("dig begins at A")
-        frozen.send_signal(signal.SIGSTOP)
+        freeze(frozen.pid, bench.url)
         await bench.end_leases()
         with bench.worker("B"):
             await bench.sees("dig begins at B")

@@ -73,7 +73,9 @@ async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int,
         try:
             for round_ in range(kills):
                 worker = await start(RUNS_EACH, round_ * RUNS_EACH)
-                reading = asyncio.create_task(read(worker))
+                reading, before = asyncio.create_task(read(worker)), len(runs)
+                while round_ % 2 and len(runs) == before:  # the others may die before their first run
+                    await asyncio.sleep(0.01)
                 await asyncio.sleep(chance.uniform(0.05, 1.0))
                 worker.kill()
                 await worker.wait()

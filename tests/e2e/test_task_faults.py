@@ -23,7 +23,7 @@ from toolcrib.core import AnswerError, StoreError
 from toolcrib.store import Store, database
 from toolcrib.store.tasks import DatabaseTasks
 
-from ..conftest import cut_off
+from ..conftest import cut_off, freeze
 from .test_once_faults import FAULTS, Fault, full, locked, replaced
 
 WAIT_S = 60
@@ -425,7 +425,7 @@ async def test_a_process_that_was_frozen_past_its_lease_writes_nothing_when_it_w
     hold.touch()
     async with worker(url, tmp_path, 0.6, 0.0, "submit", name, "k", "step") as (process, id):
         await until(partial(has_line, tmp_path, "first k"))
-        os.kill(process.pid, signal.SIGSTOP)
+        freeze(process.pid, url)
         hold.unlink()
         async with Crib(journeys.tools(), store=store) as crib:
             if name == "book":

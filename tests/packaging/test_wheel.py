@@ -140,7 +140,7 @@ asyncio.run(main())
 """
 
 CLIENT_OUTPUT = """\
-['order']
+['order', 'read_result']
 {'nut': 3}
 """
 

@@ -15,6 +15,7 @@ from toolcrib.core import SetupError, StoreError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import DatabaseLedger, Store
 
+from ..conftest import freeze
 from .conftest import MakeStore, Race, StartWorker
 
 NOW = datetime.fromtimestamp(1000, UTC)
@@ -161,7 +162,7 @@ async def test_the_lease_of_a_long_call_is_renewed(make_store: MakeStore) -> Non
 
 @pytest.mark.full
 async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is_overtaken(
-    start: StartWorker, store: Store
+    start: StartWorker, store: Store, url: str
 ) -> None:
     ledger = store.ledger
     process = start("hold key", "k", sys.executable)  # what is forked cannot be frozen
@@ -171,7 +172,7 @@ async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == "True\n"
-    process.send_signal(signal.SIGSTOP)
+    freeze(process.pid, url)
     await until_abandoned(ledger)
     again = await ledger.claim(entry(is_idempotent=True))
     assert (again.is_own, again.fence) == (True, 2)

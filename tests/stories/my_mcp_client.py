@@ -10,7 +10,7 @@ async def main() -> None:
     server = StdioServerParameters(command="toolcrib", args=["serve", "tools.py", "--stdio"])
     async with Client(server, mode=sys.argv[1]) as client:
         for tool in (await client.list_tools()).tools:
-            print(tool.name, "-", tool.description)
+            print(tool.name, "-", (tool.description or "").partition("\n")[0])
         for name, arguments in [
             ("in_stock", {"part": "bolt"}),
             ("total", {"prices": "[1,2]"}),

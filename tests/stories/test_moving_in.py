@@ -143,7 +143,7 @@ def test_their_tools_are_listed_called_and_served_beside_each_other(user: User) 
     )
     assert 10 <= float(price.splitlines()[-1]) <= 200
     assert user("python", "client.py", "stock.py", "complete_example.py", "shop.py") == (
-        "async_api_call contextual_search get_stock_price search search_database\n"
+        "async_api_call contextual_search get_stock_price read_result search search_database\n"
         'success {"AAPL":12.5}\n'
         "success Found 1 results: ['bolt']\n"
         'success {"endpoint":"/x","ok":true}\n'

@@ -10,12 +10,12 @@ import pytest
 HERE = Path(__file__).parent
 
 OUTPUT = """\
-['in_stock', 'total']
-changed ['in_stock', 'total', 'order']
+['in_stock', 'total', 'read_result']
+changed ['in_stock', 'total', 'order', 'read_result']
 3 x bolt
-['in_stock', 'total', 'order']
+['in_stock', 'total', 'order', 'read_result']
 1 x nut
-changed ['in_stock', 'total']
+changed ['in_stock', 'total', 'read_result']
 """
 
 

@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 OUTPUT = """\
 in_stock - How many of a part are in stock.
 total - Add prices up.
+read_result - Read a result that was too large to be shown whole, a part at a time.
 success 40 {'result': 40}
 success 3 {'result': 3}
 error Tool 'in_stock' takes no argument 'prt'. Did you mean 'part'? It takes: part. None

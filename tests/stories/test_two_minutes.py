@@ -133,7 +133,7 @@ def client(steps: Steps, settings: str) -> Generator[Client]:
     ) as process:
         try:
             client = Client(process)
-            assert client.line() == "delete"
+            assert client.line() == "delete read_result"
             yield client
         finally:
             assert process.stdin is not None
