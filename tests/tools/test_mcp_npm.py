@@ -1,6 +1,8 @@
 """npm's servers behind the gateway: server-everything over both transports, server-filesystem and server-memory."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -46,14 +48,13 @@ def everything(request: pytest.FixtureRequest, script: Callable[[str], str]) -> 
         return
     port = free_port()
     env = {"PORT": str(port), "PATH": "/usr/bin:/bin"}
-    with subprocess.Popen(
-        node(path, "streamableHttp"), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(node(path, "streamableHttp"), env=env, start_new_session=True, **options) as process:
         assert process.stdout is not None
         while "listening" not in process.stdout.readline().lower():
             assert process.poll() is None
         yield MCPSource(url=f"http://127.0.0.1:{port}/mcp")
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # with the node that it has started
 
 
 async def test_everything(everything: MCPSource) -> None:
