@@ -1,5 +1,6 @@
 """Calls that count in a limit of the store, on SQLite, beside one of the process: time on the processor."""
 
+import asyncio
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -44,6 +45,8 @@ async def calls(kind: str) -> AsyncGenerator[tuple[Loop, Loop]]:
             await loop(1)
             loops.append(loop)
         yield loops[0], loops[1]
+        if kind == "place":  # the last of them is given back when its call has ended
+            await asyncio.gather(*crib.store.limits._releasing)
 
 
 TITLES = {kind: SHARED_LIMIT.format(kind) for kind in LIMITS}

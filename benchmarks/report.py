@@ -153,9 +153,11 @@ def _toolcrib_faster(limit: float) -> Judge:
     return judge
 
 
+_SDK = "the SDK's server"
+
 TARGETS: Mapping[tuple[str, str], Judge] = {
-    ("tiny async tool", BARE): _above_floor(3, 2),
-    ("tiny async tool", SERVED): _at_most_us(8),
+    ("tiny async tool", BARE): _at_most_times(4.5),
+    ("tiny async tool", SERVED): _at_most_us(7.5),
     ("tiny async tool", AUTOGEN): _toolcrib_faster(6),
     ("50 models as argument", BARE): _at_most_times(1.15),
     ("50 models, fields optional", BARE): _at_most_times(1.15),
@@ -186,11 +188,16 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     (WARM, BARE): _at_most_us(500),
     (WARM, SUBPROCESS): _toolcrib_faster(15),
     ("a cached 30 kB module ready", BARE): _at_most_us(2_000),
-    **{(OVER_HTTP.format(count), BARE): _at_most_times(1.3) for count in ("4", "100", "1,000")},
-    **{(OVER_HTTP.format(count), FASTMCP): _toolcrib_faster(2.5) for count in ("4", "100", "1,000")},
+    **{(OVER_HTTP.format(count), STORELESS): _at_most_times(0.45, _SDK) for count in ("4", "100", "1,000")},
+    **{(OVER_HTTP.format(count), BARE): _at_most_times(0.8, _SDK) for count in ("4", "100", "1,000")},
     (GATEWAY, BARE): _at_most_times(1.3, "the SDK's own client"),
-    **{(title, FASTMCP): _toolcrib_faster(1.2) for title in OVER_STDIO},
-    (IN_SESSION, FASTMCP): _toolcrib_faster(2.5),
+    **{(title, STORELESS): _at_most_times(0.6, _SDK) for title in OVER_STDIO},
+    (IN_SESSION, STORELESS): _at_most_times(0.35, _SDK),
+    (IN_SESSION, BARE): _at_most_times(0.7, _SDK),
+    (LISTED, BARE): _at_most_us(20_000),
+    (LISTED_AGAIN, BARE): _at_most_us(2_000),
+    (SESSION, BARE): _at_most_mib(4 / 1024),
+    (STARTED.format("stdio"), BARE): _at_most_us(1_000_000),
     (MEMORY.format("stdio"), BARE): _at_most_mib(70),
     (DEFINED, BARE): _at_most_mib(8 / 1024),
     ("the definition of 10,000 function tools", BARE): _at_most_us(300),

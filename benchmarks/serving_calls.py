@@ -68,12 +68,13 @@ def over_stdio(era: str, names: Sequence[str], rounds: int, requests: int) -> di
 
 
 def listings(names: Sequence[str], rounds: int, *, again: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Seconds of the server's processors for a list of 1,000 tools: the first of a process, and one of *again* more."""
+    """Seconds of the processors of a server that runs for a list of 1,000 tools: the first, and one of *again* more."""
     first: dict[str, list[float]] = {name: [] for name in names}
     repeated: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
             with _http_server(KINDS[name], 1000, VERSION) as server:
+                server.greet()  # answered once it has started: it listens before
                 before = server.processor_s()
                 server.list_tools()
                 then = server.processor_s()
@@ -158,7 +159,7 @@ class _HTTP(_Server):
 
     def greet(self, principal: int = 0) -> str:
         """Begin a session of *principal*, and return its id."""
-        headers = {**self._headers, "X-Principal": f"p{principal}"}
+        headers = {**self._headers, "MCP-Protocol-Version": OLDER, "X-Principal": f"p{principal}"}
         headers.pop("Mcp-Session-Id", None)
         id_, _ = self._post(_request("initialize", _GREETING, OLDER), headers)
         if id_ is None:
@@ -179,7 +180,7 @@ class _HTTP(_Server):
             body = _request("tools/list", {} if cursor is None else {"cursor": cursor}, self._era)
             result = _json(self._post(body, {**self._headers, "Mcp-Method": "tools/list"})[1])["result"]
             count, cursor = count + len(result["tools"]), result.get("nextCursor")
-        if count != 1000:
+        if count - 1000 not in (0, 1):  # with a store, the tool that reads large results is there too
             raise SystemExit(f"{self._process.args} listed {count} tools.")
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[str | None, bytes]:

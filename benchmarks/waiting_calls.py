@@ -44,7 +44,7 @@ async def waiting() -> AsyncGenerator[tuple[Loop, Loop, Loop]]:
 
         async def look(times: int) -> str:
             for _ in range(times):
-                assert not await store.ledger.take(("another",), 32)
+                assert not await store.ledger.take([{"another": ""}], 32)
             return ""
 
         yield answer, change, look
