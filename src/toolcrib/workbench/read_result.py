@@ -27,6 +27,13 @@ MAX_PART_CHARS = 1024 * 1024
 MAX_JSON_CHARS = 32 * 1024 * 1024
 """Longer results are text only: parsing them would hold up all other threads for a second or more."""
 
+# Not as a section of the docstring: the package that parses those takes longer to import than a server to start.
+_HANDLE = "The handle, as in the preview of the result."
+_OFFSET = "How many items of a list, characters of anything else, or matches of a search to skip."
+_LIMIT = "How many to return at most; as many as fit if left out."
+_POINTER = "A JSON pointer (RFC 6901) to the part to read, as in /rows/0/name; the whole if empty."
+_SEARCH = "Text to look for, as it is, case-sensitive."
+
 _HEADER_CHARS = 600
 _MATCH_CONTEXT_CHARS = 100
 _NAMES_SHOWN = 20
@@ -246,23 +253,16 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
     room = min(limit_chars, RESULT_CHARS) - _HEADER_CHARS
 
     async def read(
-        handle: str,
-        offset: Annotated[int, Field(ge=0)] = 0,
-        limit: Annotated[int, Field(ge=1)] | None = None,
-        pointer: str = "",
-        search: Annotated[str, Field(min_length=1)] | None = None,
+        handle: Annotated[str, Field(description=_HANDLE)],
+        offset: Annotated[int, Field(ge=0, description=_OFFSET)] = 0,
+        limit: Annotated[Annotated[int, Field(ge=1)] | None, Field(description=_LIMIT)] = None,
+        pointer: Annotated[str, Field(description=_POINTER)] = "",
+        search: Annotated[Annotated[str, Field(min_length=1)] | None, Field(description=_SEARCH)] = None,
     ) -> Any:
         """Read a result that was too large to be shown whole, a part at a time.
 
         Without a search, this returns a part and the offset of the next one. With a search, it returns the places
         where the text occurs.
-
-        Args:
-            handle: The handle, as in the preview of the result.
-            offset: How many items of a list, characters of anything else, or matches of a search to skip.
-            limit: How many to return at most; as many as fit if left out.
-            pointer: A JSON pointer (RFC 6901) to the part to read, as in /rows/0/name; the whole if empty.
-            search: Text to look for, as it is, case-sensitive.
         """
         content = await find(handle)
         if search is None:

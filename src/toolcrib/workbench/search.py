@@ -27,6 +27,7 @@ FINDERS = ("find_tools", "toolcrib_find_tools")
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]]
 """Vectors of texts, one for each; plain or async."""
 
+_QUERY = "What the tool is to do, in words that its name, description or parameters may have."
 MAX_FOUND = 100
 MAX_CHARS = 20_000
 _DEPTH = 4
@@ -260,14 +261,13 @@ class ToolSearch:
 
         from ..tools import Tool as FunctionTool
 
-        async def find(query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5) -> Any:
+        async def find(
+            query: Annotated[str, Field(description=_QUERY)],
+            limit: Annotated[int, Field(ge=1, le=20, description="How many to return at most.")] = 5,
+        ) -> Any:
             """Find tools by what they do. There are more than are listed.
 
             What is found can be called at once, by its name, with arguments as its input_schema has them.
-
-            Args:
-                query: What the tool is to do, in words that its name, description or parameters may have.
-                limit: How many to return at most.
             """
             visible = {spec.name: spec for spec in self._visible()}
             matches: list[ToolSpec] = []
