@@ -1,14 +1,21 @@
 """Messages before they are parsed: in pieces, at the limit, and with numbers of many digits."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
+import mcp_types as wire
 import pytest
+from starlette.types import ASGIApp
 
-from toolcrib.serve.mcp import messages as module
-from toolcrib.serve.mcp.messages import exact, read_now
+from toolcrib import Crib, tool
+from toolcrib.serve import server
 from toolcrib.serve.protocol import reply
+from toolcrib.serve.protocol.messages import ExactParams, Refusal, read
 from toolcrib.serve.protocol.reply import read_post
+from toolcrib.workbench import Rule, Rules
+
+from .test_protocol import ENVELOPE, ask, body
 
 
 def call(arguments: str, **parts: Any) -> bytes:
@@ -19,34 +26,32 @@ def call(arguments: str, **parts: Any) -> bytes:
 LONG = '{"amount": 98765432109876543.21}'
 
 
-def beside(message: bytes) -> Any:
-    """The arguments that travel as text beside a call."""
-    meta = json.loads(message)["params"]["_meta"]
-    return {name: value for name, value in meta.items() if name.startswith("toolcrib/arguments-")}
-
-
-def test_only_a_call_with_numbers_that_no_float_holds_has_its_arguments_beside_it() -> None:
-    [text] = beside(exact(call(LONG, _meta={"progressToken": 1}))).values()
-    assert json.loads(text, parse_float=str) == {"amount": "98765432109876543.21"}
-    assert json.loads(exact(call(LONG, _meta={"progressToken": 1})))["params"]["_meta"]["progressToken"] == 1
-    for same in (
+def test_only_a_call_with_numbers_that_no_float_holds_has_its_arguments_as_text() -> None:
+    params = read(call(LONG, _meta={"progressToken": 1}))["params"]
+    assert isinstance(params, ExactParams)
+    assert json.loads(params.text, parse_float=str) == {"amount": "98765432109876543.21"}
+    assert params["_meta"] == {"progressToken": 1}
+    for other in (
         call('{"amount": 1.5}'),
+        call('{"amount": 98765432109876543210}'),
         call('{"text": "1234567890123456"}'),
+        call('{"text": "\\ud800123", "amount": 98765432109876543.21}'),  # which the check of the call refuses
         call(LONG).replace(b"tools/call", b"tools/list"),
         b'{"method": "tools/call", "params": 12345678901234567}',
         b"[12345678901234567]",
-        b"12345678901234567.5 and no JSON",
     ):
-        assert exact(same) is same
+        message = read(other)
+        assert message == json.loads(other)
+        assert not isinstance(message, dict) or not isinstance(message["params"], ExactParams)
 
 
-def test_a_call_that_its_arguments_would_make_too_long_is_passed_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = call(LONG)
-    made = exact(sent)
-    monkeypatch.setattr(module, "LIMIT_BYTES", len(made))
-    assert exact(sent) == made
-    monkeypatch.setattr(module, "LIMIT_BYTES", len(made) - 1)
-    assert exact(sent) is sent
+@pytest.mark.parametrize(
+    "text", [b"12345678901234567.5 and no JSON", b"", b"\0{}", b"\xff", "{}".encode("utf-16"), b"[" * 100_000]
+)
+def test_what_is_no_json_in_utf_8_is_refused(text: bytes) -> None:
+    with pytest.raises(Refusal) as caught:
+        read(text)
+    assert (caught.value.error.code, caught.value.request_id) == (wire.PARSE_ERROR, None)
 
 
 @pytest.mark.parametrize(
@@ -61,20 +66,18 @@ def test_a_call_that_its_arguments_would_make_too_long_is_passed_on_as_it_is(mon
     ],
 )
 def test_a_message_that_is_refused_is_answered_under_its_id(start: str, found: Any) -> None:
-    _, text = read_now(f'{{{start}, "b": 1, "b": 2}}'.encode())
-    assert text is not None
-    answer = json.loads(text)
-    assert answer["id"] == found
-    assert answer["error"]["message"] == (
+    with pytest.raises(Refusal) as caught:
+        read(f'{{{start}, "b": 1, "b": 2}}'.encode())
+    assert (caught.value.request_id, caught.value.error.code) == (found, wire.INVALID_REQUEST)
+    assert caught.value.error.message == (
         "This message cannot be read with certainty: the name 'b' appears twice in an object, "
         f"at line 1 column {len(start) + 16}."
     )
 
 
 async def test_a_message_in_pieces_is_read_whole_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    twice = b'{"id": 1, "a": 1, "a": 2}'
-    once = b'{"id": 1, "a": 1, "b": 2}'
-    monkeypatch.setattr(reply, "LIMIT_BYTES", len(twice))
+    message = b'{"id": 1, "a": 1, "b": 2}'
+    monkeypatch.setattr(reply, "LIMIT_BYTES", len(message))
 
     async def passed(*pieces: bytes, leaves: bool = False, **headers: str) -> tuple[bytes | None, list[Any]]:
         """What is read, and the statuses of what is answered in its place."""
@@ -95,10 +98,33 @@ async def test_a_message_in_pieces_is_read_whole_up_to_the_limit(monkeypatch: py
         body = await read_post(scope, receive, send)
         return body, [message["status"] for message in answered if "status" in message]
 
-    for pieces in [(twice,), (twice[:5], twice[5:]), (twice, b"")]:
-        assert await passed(*pieces) == (None, [400])
-    for pieces in [(once,), (once[:5], once[5:]), (once, b"")]:
-        assert await passed(*pieces) == (once, [])
-    assert await passed(once, b" ") == (None, [413])
-    assert await passed(once, content_length="26") == (None, [413])
-    assert await passed(once[:5], leaves=True) == (None, [])
+    for pieces in [(message,), (message[:5], message[5:]), (message, b"")]:
+        assert await passed(*pieces) == (message, [])
+    assert await passed(message, b" ") == (None, [413])
+    assert await passed(message, content_length="26") == (None, [413])
+    assert await passed(message[:5], leaves=True) == (None, [])
+
+
+async def test_the_digits_of_a_call_last_until_a_person_has_approved_it() -> None:
+    paid: list[Decimal] = []
+
+    @tool(destructive=True)
+    async def pay(amount: Decimal) -> str:
+        paid.append(amount)
+        return "paid"
+
+    capabilities = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+
+    async def answer(app: ASGIApp, **params: Any) -> Any:
+        sent = call(LONG, _meta={**ENVELOPE, **capabilities}, **params)
+        return json.loads(body(await ask(app, sent, mcp_method="tools/call", mcp_name="pay")))["result"]
+
+    async with Crib([pay], policy=Rules([Rule(hint="destructive", do="ask")])) as crib:
+        mcp_server = server(crib)
+        app = mcp_server.stateless(mcp_server.sessions())
+        async with mcp_server.handlers.running():
+            asked = await answer(app)
+            [name] = asked["inputRequests"]
+            accepted = {name: {"action": "accept", "content": {"approve": True}}}
+            result = await answer(app, requestState=asked["requestState"], inputResponses=accepted)
+    assert (result["content"][0]["text"], paid) == ("paid", [Decimal("98765432109876543.21")])

@@ -1,6 +1,6 @@
 """A crib as an MCP server: it answers the requests of identified callers, and notifies of changes.
 
-There is no wire here, as the SDK has it, and no shape of a tool or a result: those are in `formats.mcp`.
+There is no wire here, which `protocol` has, and no shape of a tool or a result: those are in `formats.mcp`.
 """
 
 import asyncio
@@ -42,7 +42,6 @@ from . import resources as offered
 from .app import URI as APP_URI
 from .app import ApprovalApp
 from .changes import Changes, following
-from .messages import arguments_of
 from .pending import State, instructions, settled
 from .request import MAX_NOTICE_CHARS, ClientRequest, pass_on_logs, set_level
 from .tasks import EXTENSION, TaskMethods, TaskParams, UpdateParams
@@ -189,9 +188,8 @@ class _Handlers:
             def call() -> Any:
                 # By its token the call has a task of its own: one that is cancelled later ends no server.
                 own_task, trace = CancellationToken(), _traceparent(context, params)
-                call = Call(
-                    params.name, arguments_of(params), cancellation=own_task, traceparent=trace, idempotency_key=key
-                )
+                arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
+                call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
                 return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
 
             work = self.tasks.awaited(call, bench, state, tool) if waits and tool is not None else call

@@ -11,13 +11,11 @@ a request that is open. Over HTTP its headers have to say the same as its body. 
 and sessions, are the SDK's.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jiter
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
@@ -36,6 +34,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from ..wire import to_bytes
+from .messages import ExactParams, Refusal
 
 MODERN = frozenset(MODERN_PROTOCOL_VERSIONS)
 TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
@@ -48,15 +47,6 @@ _OWN_SHAPE = frozenset(("tools/call", "tools/list", *TASK_METHODS))
 _NEWER = frozenset(("resultType", "ttlMs", "cacheScope"))
 """The members of these results that 2025-11-25 does not have: all others it has, too."""
 _BODY = "Body must be a single JSON-RPC request or notification object"
-
-
-class Refusal(Exception):
-    """A message that is answered with an error, before any handler sees it."""
-
-    def __init__(self, code: int, message: str, data: Any = None, request_id: wire.RequestId | None = None) -> None:
-        super().__init__(message)
-        self.error = wire.ErrorData(code=code, message=message, data=data)
-        self.request_id = request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +119,30 @@ class Exchange:
     connection: Any = None
     lifespan_context: Any = None
     close_sse_stream: Callable[[], Any] | None = None
+    exact_arguments: str | None = None
+    """Those of a call, as text, where floats do not hold all digits of its numbers."""
 
     @classmethod
     def of(cls, request: Request, notify: Callable[[bytes], Any], http: Any, connection: Any = None) -> "Exchange":
         meta = request.params.get("_meta")
         meta = {**(meta if isinstance(meta, dict) else {}), "progress_token": request.progress_token}
         client = Client(request, notify, connection)
-        return cls(request.method, request.params, request.id, request.version, meta, client, http, connection)
+        params = request.params
+        exact = params.text if isinstance(params, ExactParams) else None
+        return cls(
+            request.method, params, request.id, request.version, meta, client, http, connection, exact_arguments=exact
+        )
 
 
 # What comes
 
 
-def read_request(body: bytes, headers: Mapping[str, str], pairs: list[tuple[str, str]]) -> Request | None:
-    """Return the request in *body*; None for a notification. *pairs* are the *headers* as they came.
+def read_request(message: Any, headers: Mapping[str, str], pairs: list[tuple[str, str]]) -> Request | None:
+    """Return the request that *message* is; None for a notification. *pairs* are the *headers* as they came.
 
     Raises Refusal.
     """
-    message = _message(body)
+    _require_request(message)
     if "id" not in message:
         _refuse(unsupported_protocol_version_rejection(headers.get(VERSION, "")), None)
         return None
@@ -190,26 +186,13 @@ def is_handshake(version: str) -> bool:
     return not version or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _message(body: bytes) -> dict[str, Any]:
-    """Return the request or notification in *body*. Raises Refusal."""
-    try:
-        message = parsed(body)
-    except (ValueError, RecursionError):
-        raise Refusal(wire.PARSE_ERROR, "Parse error") from None
+def _require_request(message: Any) -> None:
+    """Raise Refusal where *message* is no request or notification."""
     is_object = isinstance(message, dict) and isinstance(message.get("params", {}), dict | None)
     if not is_object or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
         raise Refusal(wire.INVALID_REQUEST, _BODY)
     if type(message.get("id", 0)) not in (str, int):
         raise Refusal(wire.INVALID_REQUEST, _BODY)
-    request: dict[str, Any] = message
-    return request
-
-
-def parsed(body: bytes) -> Any:
-    try:
-        return jiter.from_json(body, allow_inf_nan=True, cache_mode="keys")
-    except ValueError:
-        return json.loads(body)  # takes half of a character, which is answered by the handler's own check
 
 
 def _refuse(rejection: InboundLadderRejection | None, request_id: wire.RequestId | None) -> None:

@@ -19,6 +19,7 @@ from ...core import Redaction
 from ..wire import header
 from . import core
 from .connection import Answer, outcome
+from .messages import Refusal, read_soon
 from .reply import Reply, accepts, read_post, until_gone
 
 
@@ -60,13 +61,13 @@ class Stateless:
         pairs = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
         headers = dict(reversed(pairs))
         try:
-            request = core.read_request(body, headers, pairs)
+            request = core.read_request(await read_soon(body), headers, pairs)
             if request is None:
                 await Response(status_code=202)(scope, receive, send)
                 return
             connection = HTTPConnection(scope)
             self._require_headers(request, connection.headers)
-        except core.Refusal as refused:
+        except Refusal as refused:
             await reply.end(core.status_of(refused.error.code), core.error(refused.request_id, refused.error))
             return
         if request.method == core.LISTEN and not accepts(headers.get("accept", ""), b"text/event-stream"):

@@ -10,9 +10,9 @@ from typing import Any
 import mcp_types as wire
 
 from ...core import Redaction
-from ..mcp.messages import read as read_message
 from . import core
 from .connection import Answer, Connection, Write, outcome
+from .messages import Refusal, read_soon
 from .session import Cancelled, Initialized, Reply, Session, Stray
 
 _CLOSED = wire.ErrorData(code=wire.CONNECTION_CLOSED, message="Connection closed")
@@ -53,11 +53,11 @@ class Pipe:
             await self._connection.close()
 
     async def _receive(self, message: bytes) -> None:
-        message, refused = await read_message(message)
-        if refused is not None:
-            await self._write(refused)
-            return
-        match self._session.receive(message):
+        try:
+            event = self._session.receive(await read_soon(message))
+        except Refusal as refused:
+            event = refused
+        match event:
             case core.Request() as request:
                 task = self._requests[request.id] = self._start(self._respond(request))
                 if request.method == "initialize":  # what comes after it is of the version that it settles
@@ -71,7 +71,7 @@ class Pipe:
                 self._connection.take(own_id, answer)
             case Stray():
                 pass
-            case core.Refusal() as refusal:
+            case Refusal() as refusal:
                 await self._write(core.error(refusal.request_id, refusal.error))
             case answer:
                 await self._send(answer)

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...schema.json_text import LIMIT_BYTES
-from ..mcp.messages import read as read_message
 from ..wire import TooLarge, header, read_body
 
 _PING_INTERVAL_S = 15.0
@@ -128,16 +127,12 @@ async def read_post(scope: Scope, receive: Receive, send: Send) -> bytes | None:
     try:
         if size.isdecimal() and int(size) > LIMIT_BYTES:
             raise TooLarge
-        body = await read_body(receive, LIMIT_BYTES)
+        return await read_body(receive, LIMIT_BYTES)
     except TooLarge:
         await Response("Request body too large", 413)(scope, receive, send)
         return None
     except EOFError:
         return None  # the rest of the message never comes
-    body, error = await read_message(body)
-    if error is not None:
-        await Reply(send).end(400, error)
-    return body if error is None else None
 
 
 def accepts(accept: str, media_type: bytes) -> bool:

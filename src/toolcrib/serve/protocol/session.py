@@ -31,7 +31,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from ..wire import to_bytes
 from . import core
-from .core import Refusal, Request
+from .core import Request
+from .messages import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,8 @@ class Session:
 
     # What comes
 
-    def receive(self, body: bytes) -> Event | Refusal | bytes | None:
-        """Return what *body* means, or the answer to write at once; None where there is nothing to do."""
-        try:
-            message = core.parsed(body)
-        except (ValueError, RecursionError):
-            return Refusal(wire.PARSE_ERROR, _NO_JSON)
+    def receive(self, message: Any) -> Event | Refusal | bytes | None:
+        """Return what *message* means, or the answer to write at once; None where there is nothing to do."""
         if isinstance(message, dict) and isinstance(params := message.get("params") or {}, dict):
             match message:
                 case {"jsonrpc": "2.0", "id": request_id, "method": str() as method}:
@@ -212,8 +209,7 @@ def _refused(request_id: wire.RequestId, code: int, message: str, data: Any = No
 
 
 _MAX_CAPABILITIES_BYTES = 1000
-_NO_JSON = "This line is not valid JSON. A message is one line of UTF-8."
-_NO_MESSAGE = "This line is not a JSON-RPC 2.0 message."
+_NO_MESSAGE = "This is not a JSON-RPC 2.0 message."
 _OTHER_ERA = (
     "This connection has begun with a handshake. Requests that carry their version in _meta need one of their own."
 )

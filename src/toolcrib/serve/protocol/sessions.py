@@ -31,6 +31,7 @@ from uuid import uuid4
 
 import mcp_types as wire
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic_core import from_json
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -41,6 +42,7 @@ from ..access.callers import CALLER
 from ..wire import header, to_bytes
 from . import core
 from .connection import Answer, Connection, outcome
+from .messages import Refusal, read_soon
 from .reply import Reply, accepts, read_post, until_gone
 from .session import Cancelled, Event, Initialized, Session, Stray, capabilities_of
 from .session import Reply as ClientReply
@@ -161,8 +163,11 @@ class Sessions:
             await _refuse(send, 406, "Not Acceptable: Client must accept both application/json and text/event-stream")
             return
         state = _new_state() if session is None else session.state
-        event = state.receive(body)
-        if isinstance(event, core.Refusal) and event.error.code in (wire.PARSE_ERROR, wire.INVALID_REQUEST):
+        try:
+            event = state.receive(await read_soon(body))
+        except Refusal as refused:
+            event = refused
+        if isinstance(event, Refusal) and event.error.code in (wire.PARSE_ERROR, wire.INVALID_REQUEST):
             await Reply(send).end(400, core.error(event.request_id, event.error))
         elif session is not None and self._sessions.get(session.id) is not session:
             await _refuse(send, 404, "Session not found")  # it has ended meanwhile
@@ -199,7 +204,7 @@ class Sessions:
             envelope = urlsafe_b64decode(sealed)
             if urlsafe_b64encode(envelope).decode() != sealed:
                 return None  # decoding overlooks some changes
-            content = core.parsed(self._keys.unseal(envelope, _BINDING))
+            content = from_json(self._keys.unseal(envelope, _BINDING))
         except (StoreError, ValueError):
             return None
         own_name, who, begun_at_s, version, capabilities = content
@@ -289,16 +294,14 @@ class HttpSession:
 
     # What comes
 
-    async def post(
-        self, event: Event | core.Refusal | bytes | None, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def post(self, event: Event | Refusal | bytes | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the POST whose message is *event*."""
         reply = Reply(send, self.headers)
         match event:
             case core.Request() as request:
                 await self._answer(request, reply, scope, receive)
                 return
-            case core.Refusal() as refused:
+            case Refusal() as refused:
                 await reply.end(200, core.error(refused.request_id, refused.error))
                 return
             case bytes() as answer:
@@ -508,7 +511,7 @@ async def _sent_nowhere(_: bytes) -> None: ...
 
 def _lost(answer: bytes) -> bytes:
     reason = "The stream of this request was lost, and the answer was too large to be kept."
-    request_id = core.parsed(answer)["id"]
+    request_id = from_json(answer)["id"]
     return core.error(request_id, wire.ErrorData(code=wire.INTERNAL_ERROR, message=reason))
 
 
