@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import logging
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from toolcrib import Caller, Crib, MCPSource, tool
 from toolcrib.tools import as_tool
@@ -45,8 +48,9 @@ def pay(description: str, **properties: Any) -> dict[str, Any]:
 
 
 async def test_a_changed_definition_is_shown_as_text_and_accepted_as_it_was_shown(
-    open_console: Open, tmp_path: Path
+    open_console: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "toolcrib")
     lock = await locked(tmp_path / "toolcrib.lock", says(tmp_path, pay("Pay."), {**pay("Old."), "name": "old"}))
     source = says(tmp_path, pay("Pay <b>all\u202e</b>.", to={"type": "string"}), {**pay("New."), "name": "refund"})
     async with open_console(source, lock=lock) as browser:
@@ -74,6 +78,7 @@ async def test_a_changed_definition_is_shown_as_text_and_accepted_as_it_was_show
         for name in digests:
             accepted = await browser.submit(f"/sources/changes/{digests[name]}/accept")
             assert (accepted.status_code, accepted.headers["location"]) == (303, "/sources")
+            assert re.search(rf"accepted '{name}' of .*: {digests[name]}", caplog.text)
         assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == [
             "pay",
             "refund",
