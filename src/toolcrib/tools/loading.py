@@ -74,13 +74,24 @@ def load(source: Any) -> Loaded:
     function or object that cannot be a tool.
     """
     # With the first source, and not with the package.
-    from .git import GitSource, fetch, is_document, is_git_address, parse_git_address
-    from .permissions import Permissions, Permitted
-    from .remote import answers_with_document, is_remote, remote_source
+    from .git import GitSource
+    from .permissions import NOTHING_GRANTED, Permitted
+    from .remote import MCPSource
 
-    permissions = Permissions()
+    permissions = NOTHING_GRANTED
     if isinstance(source, Permitted):
         source, permissions = source.source, source.permissions
+    if isinstance(source, ModuleType):
+        return _load_module(source, source.__name__)
+    is_place = isinstance(source, str | Path | GitSource | MCPSource) and not hasattr(source, "__toolcrib__")
+    return _load_place(source, permissions) if is_place else _load_object(source)
+
+
+def _load_place(source: Any, permissions: "Permissions") -> Loaded:
+    """Return the tools of what only names where they are: text, a path, a git address, a server, a document."""
+    from .git import GitSource, fetch, is_document, is_git_address, parse_git_address
+    from .remote import answers_with_document, is_remote, remote_source
+
     if is_git_address(source):
         source = GitSource(parse_git_address(source))
     if isinstance(source, GitSource):
@@ -97,11 +108,7 @@ def load(source: Any) -> Loaded:
         source = openapi_source(source, permissions=permissions)
     if isinstance(source, Path):
         return _load_path(source, permissions=permissions)
-    if isinstance(source, str) and not hasattr(source, "__toolcrib__"):
-        return _load_text(source, permissions)
-    if isinstance(source, ModuleType):
-        return _load_module(source, source.__name__)
-    return _load_object(source)
+    return _load_text(source, permissions) if isinstance(source, str) else _load_object(source)
 
 
 def _sandboxed_tools(
@@ -224,6 +231,8 @@ def offered_by(source: Any) -> list[Any]:
 def _load_object(source: Any) -> Loaded:
     tools: list[AnyTool] = []
     try:
+        if is_tool(source):
+            return Loaded([as_tool(source)])
         offer = _from_plugin(_source_behind(source))
         if isinstance(offer, Loaded):
             return offer
@@ -243,7 +252,7 @@ def _load_object(source: Any) -> Loaded:
 def _source_behind(value: Any) -> Any:
     """Return the Source that an object's own `__toolcrib__()` returns, as of workbenches of dialects; else *value*."""
     offer = getattr(value, "__toolcrib__", None)
-    if offer is None or isinstance(value, type) or isinstance(offer, Definition) or is_source(value) or is_tool(value):
+    if offer is None or isinstance(value, type) or isinstance(offer, Definition) or is_source(value):
         return value
     return source_or_none if is_source(source_or_none := offer()) else value
 
@@ -251,8 +260,6 @@ def _source_behind(value: Any) -> Any:
 def _tools_of(source: Any) -> list[AnyTool]:
     if isinstance(source, ObjectSource) or Source in type(source).__mro__:
         return tools_of_source(source)
-    if is_tool(source):
-        return [as_tool(source)]
     offer = getattr(source, "__toolcrib__", None)
     if isinstance(offer, Definition):
         return [as_tool(source)]
@@ -282,7 +289,7 @@ def _from_plugin(value: Any) -> Any:
     if value is None or isinstance(value, type | ModuleType | functools.partial) or inspect.isroutine(value):
         return value
     packages = {f"{cls.__module__}." for cls in type(value).__mro__}
-    if packages <= {"builtins."} or hasattr(value, "__toolcrib__") or is_source(value) or is_tool(value):
+    if packages <= {"builtins."} or hasattr(value, "__toolcrib__") or is_source(value):
         return value
     for reader in _readers():
         if any(package.startswith(f"{reader.name}.") for package in packages):
@@ -427,7 +434,9 @@ def _scan(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
     """Return what a module itself defines and marks as tools, in its order, and a problem for each that cannot work."""
     result = Loaded(problems=[_problem(error, fn, place) for fn, error in errors])
     exported: Collection[str] = getattr(module, "__all__", ())
-    values = dict(vars(module))
+    values = {
+        name: value for name, value in vars(module).items() if not (name.startswith("__") and name.endswith("__"))
+    }
     done_ids: set[int] = set()
     no_instance: LoadProblem | None = None
     for name, value in values.items():

@@ -48,16 +48,11 @@ class Permissions:
     )
 
     def __post_init__(self) -> None:
-        from ..schema.declared import (
-            require_values,
-        )  # brings pydantic: with the first of these, and not with the package
+        from ..schema.declared import require_fields  # brings pydantic: with these, and not with the package
 
-        values = {name: getattr(self, name) for name in self.__slots__}
-        require_values(
-            Permissions, {name: value for name, value in values.items() if value is not None}, of="Permissions"
-        )
+        require_fields(self)
         for name in ("hosts", "private_hosts", "writable", "variables", "secrets", "providers"):
-            object.__setattr__(self, name, tuple(values[name]))
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "mounts", dict(self.mounts))
         self._require_mounts()
 
@@ -81,6 +76,9 @@ class Permitted:
 
     def __str__(self) -> str:
         return str(self.source)
+
+
+NOTHING_GRANTED = Permissions()
 
 
 def require(permissions: Permissions, manifest: "Manifest") -> None:

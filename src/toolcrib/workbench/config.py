@@ -14,8 +14,7 @@ from typing import Any
 
 from ..core import LoadError, ToolcribError
 from ..machinery import compile_globs
-from ..tools import LoadProblem, Permissions, Tool, load
-from ..tools.loading import Loaded
+from ..tools import Loaded, LoadProblem, Permissions, Tool, load
 from ..tools.lock import LOCK, Hold, Lock, read_lock
 from ..tools.mcp.targets import Target
 from ..tools.permissions import Permitted

@@ -394,11 +394,6 @@ def name_of(source: Any) -> str:
     return getattr(source, "__name__", type(source).__name__)
 
 
-def unique(sources: Iterable[Any]) -> list[Any]:
-    """Return *sources*, each once, in order."""
-    return list({id(source): source for source in sources}.values())
-
-
 # The saved state of sources
 
 

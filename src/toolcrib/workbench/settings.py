@@ -26,9 +26,9 @@ from ..record.redact import MIN_SECRET_CHARS
 from ..schema.declared import Keys, Strict, fields_of, mistakes_in, model_from_name, schema_of
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.toml import lines_of, parse_toml
-from ..tools import Permissions
 from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.mcp.targets import shown_words
+from ..tools.permissions import NOTHING_GRANTED, Permissions
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
 from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
@@ -507,7 +507,7 @@ class NamedSource:
     line: int | None = None
     view: Callable[[Any], Any] = lambda source: source
     required: bool = True
-    permissions: Permissions = field(default_factory=Permissions)
+    permissions: Permissions = NOTHING_GRANTED
     openapi: Mapping[str, Any] = field(default_factory=dict[str, Any])
     only: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
     server: Mapping[str, Any] = field(default_factory=dict[str, Any])

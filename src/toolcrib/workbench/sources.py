@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import DefinitionError, SetupError, Source, ToolcribError, UnknownToolError
 from ..machinery import in_thread
 from ..tools import Loaded, LoadProblem, Tool, as_tool, load, offered_by
-from .lifespan import name_of, unique
+from .lifespan import name_of
 from .registry import Registry, fold
 from .views import View, holds_of, joined, known_names, loaded_from, prefixes_of
 
@@ -92,11 +92,11 @@ class Sources:
 
     def order(self) -> list[Any]:
         """Return the sources that have a life, in the order in which they were given."""
-        return unique(
-            source
-            for entry in self._entries
-            for source in (*entry.dynamic, *(tool.source for tool in entry.tools if tool.source is not None))
-        )
+        by_id: dict[int, Any] = {}
+        for entry in self._entries:
+            for source in (*entry.dynamic, *(tool.source for tool in entry.tools if tool.source is not None)):
+                by_id.setdefault(id(source), source)
+        return [*by_id.values()]
 
     def follow(self) -> Callable[[], None]:
         """Take over what the sources offer now, and from now on. Returns a function that ends that.
@@ -330,7 +330,7 @@ class _Entry:
 
 
 class _Reading:
-    """Loads a source once. What cannot change becomes a list of tools; views and what can change stay."""
+    """Loads a source once. What cannot change stays as it was loaded; views and what can change are asked again."""
 
     def __init__(self, lock: "Lock | None") -> None:
         self._lock = lock
@@ -348,7 +348,7 @@ class _Reading:
         if isinstance(source, list | tuple):
             return joined(*map(self.view, source))
         if isinstance(source, Registry):
-            return _Fixed(list(source))
+            return Loaded(list(source))
         if self._lock is None:
             return self._offered(load(source))
         from .config import accepted, pinned
@@ -362,17 +362,9 @@ class _Reading:
     def _offered(self, loaded: Loaded) -> Any:
         self.problems += loaded.problems
         if loaded.source is None:
-            return _Fixed(loaded.tools)
+            return loaded
         self.dynamic.append(loaded.source)
         return _Offered(loaded.source)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    tools: Sequence[AnyTool]
-
-    def __toolcrib__(self) -> Sequence[AnyTool]:
-        return self.tools
 
 
 class _Offered:

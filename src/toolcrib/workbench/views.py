@@ -161,9 +161,11 @@ def joined(*sources: Any) -> View:
 
 
 def loaded_from(source: Any) -> Loaded:
-    """Load *source* as `toolcrib.tools.load` does, also views, registries and lists of sources."""
+    """Load *source* as `toolcrib.tools.load` does, also views, registries, lists of sources and what is loaded."""
     if isinstance(source, View):
         return source.load()
+    if isinstance(source, Loaded):
+        return source
     if isinstance(source, Registry):
         return Loaded(list(source))
     return joined(*source).load() if isinstance(source, list | tuple) else load(source)

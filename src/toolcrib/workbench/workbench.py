@@ -144,11 +144,12 @@ class Crib(Startable):
         redact_log(redactor)
         own_sources = () if isinstance(sources, Registry) else sources
         self._sources = Sources(own_sources, self.registry, self._replaced, self.options["lock"])
-        of_sources = [secret for source in self._sources.order() for secret in getattr(source, "secrets", ())]
+        with_life = self._sources.order()
+        of_sources = [secret for source in with_life for secret in getattr(source, "secrets", ())]
         for secret in of_sources:
             redactor.add(secret)
         self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
-        for source in self._sources.order():
+        for source in with_life:
             if hasattr(source, "redaction"):
                 source.redaction = self.redaction
         self.is_stopped = False
@@ -184,7 +185,7 @@ class Crib(Startable):
         self._program: Dependencies | None = None
         self._end_following: Callable[[], None] | None = None
         self._is_started = False
-        self._own = {id(source) for source in self._sources.order()}
+        self._own = {id(source) for source in with_life}
         self._unavailable: dict[int, LoadProblem] = {}
         self.lifespan = Lifespan(describe=self.describe, in_use=self._is_in_use, changed=self._source_changed)
         self.home = self._home = Home(self._ended)
