@@ -12,7 +12,6 @@ from toolcrib import Tool
 from toolcrib.cli.arguments import (
     Words,
     choices_of,
-    kinds_of,
     read_arguments,
     read_words,
     require_tool,
@@ -234,5 +233,5 @@ def test_what_may_be_typed_is_what_the_schema_lists() -> None:
     members = SchemaView(SCHEMA).members
     choices = {name: choices_of(members[name]) for name in ("on", "mode", "text", "maybe")}
     assert choices == {"on": ["true", "false"], "mode": ["soft", "1"], "text": [], "maybe": []}
-    assert "boolean" in kinds_of(members["anything"])
-    assert kinds_of(members["ratio"]) == {"number", "integer"}
+    assert "boolean" in members["anything"].admitted_kinds
+    assert members["ratio"].admitted_kinds == {"number", "integer"}

@@ -175,14 +175,6 @@ def _member(place: "SchemaView", name: str) -> "SchemaView | None":
     return next((view for view in views if not view.is_false), None)
 
 
-def kinds_of(place: "SchemaView") -> frozenset[str]:
-    """Return the JSON types that are admitted at *place*: all where it names none."""
-    from ..schema.view import KINDS
-
-    kinds = frozenset[str]().union(*(form.kinds or KINDS for form in place.alternatives))
-    return kinds | {"integer"} if "number" in kinds else kinds
-
-
 def read_value(texts: Sequence[str | FileContent], place: "SchemaView") -> Any:
     """Return the value of a key: several texts are the items of a list."""
     if len(texts) == 1:
@@ -195,7 +187,7 @@ def _value(text: str | FileContent, place: "SchemaView", *, is_item: bool = Fals
     from ..schema.view import kind
 
     text = text.text_for(place) if isinstance(text, FileContent) else text
-    kinds = kinds_of(place)
+    kinds = place.admitted_kinds
     try:
         value = parse_json(text)
     except JSONError:
@@ -229,7 +221,7 @@ def _item(place: "SchemaView", index: int) -> "SchemaView":
 
 def choices_of(place: "SchemaView") -> list[str]:
     """Return the values that are listed at *place*, as they are typed; none where any other is admitted too."""
-    if "boolean" in kinds_of(place):
+    if "boolean" in place.admitted_kinds:
         return ["true", "false"]
     if any(form.constants is None for form in place.alternatives if form.kinds != frozenset({"null"})):
         return []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending
 from ..machinery import current_deadline, escaped, named_approvers
-from .arguments import kinds_of, read_value
+from .arguments import read_value
 from .terminal import echo, indented_json, is_rich, is_terminal, one_line
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ async def _field(name: str, view: "SchemaView", *, required: bool) -> Any:
 
 def _read(line: str, view: "SchemaView") -> Any:
     value = read_value([line], view)
-    if isinstance(value, str) and "boolean" in kinds_of(view):
+    if isinstance(value, str) and "boolean" in view.admitted_kinds:
         return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO[1:], False)}.get(value.strip().lower(), value)
     return value
 

@@ -243,6 +243,12 @@ class SchemaView:
             return frozenset([types] if isinstance(types, str) else types)
         return frozenset(map(kind, self.constants or ()))
 
+    @property
+    def admitted_kinds(self) -> frozenset[str]:
+        """The JSON types of what may be valid here, references and unions followed: all where none is named."""
+        kinds = frozenset[str]().union(*(form.kinds or KINDS for form in self.alternatives))
+        return kinds | {"integer"} if "number" in kinds else kinds
+
     def admits_kind_of(self, value: Any) -> bool:
         """Return whether a value of this JSON type may be valid here."""
         of, kinds = kind(value), self.kinds
