@@ -23,8 +23,9 @@ from joserfc.jwk import import_key
 from joserfc.jws import JWSRegistry, extract_compact
 
 from ..core import ToolcribError
+from ..machinery import MIN_SECRET_CHARS
 from .catalogue import AUTH_METHODS, Client, OAuth2, document_urls, filled, require_endpoint, with_document
-from .grant import MIN_SECRET_CHARS, Grant
+from .grant import Grant
 
 _METHODS = {ours: name for name, ours in AUTH_METHODS.items()}
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"

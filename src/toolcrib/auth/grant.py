@@ -8,9 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..core import Caller, SetupError, StoreError
-
-MIN_SECRET_CHARS = 4
-"""A shorter text would be found in ordinary words, and cannot be redacted."""
+from ..machinery import MIN_SECRET_CHARS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from ..core import ToolError
+from ..machinery import MIN_SECRET_CHARS
 from ..net.client import challenge_of, scopes_in
 from .catalogue import (
     AUTH_METHODS,
@@ -26,7 +27,7 @@ from .catalogue import (
     require_endpoint,
     with_document,
 )
-from .grant import MIN_SECRET_CHARS, Grant, Owner
+from .grant import Grant, Owner
 from .vault import Vault
 
 PREFIX = "mcp:"

@@ -69,7 +69,7 @@ from .loops import (
     run_here,
     run_on,
 )
-from .redaction import redacted, redacted_content, redacted_data, redacted_json
+from .redaction import MIN_SECRET_CHARS, redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .shares import Shares, is_grant_of, require_grants_room, room_for, share
 from .threads import UNNAMED_THREAD, ThreadStore, fact_of_call, life_s
@@ -102,6 +102,7 @@ __all__ = [
     "LedgerEntry",
     "LoopEnded",
     "MIN_RESULT_CHARS",
+    "MIN_SECRET_CHARS",
     "MayAnswer",
     "Need",
     "Needs",

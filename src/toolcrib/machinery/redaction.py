@@ -11,6 +11,9 @@ from typing import Any
 
 from ..core import Content, Data, File, Redaction, Text
 
+MIN_SECRET_CHARS = 4
+"""A shorter text would be found in ordinary words, so it cannot be redacted."""
+
 _STRING, _OTHER = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', r'[^\s"{}\[\],:]++'
 _TOKEN = re.compile(f"({_STRING})|{_OTHER}", re.DOTALL)
 """A string of JSON; a number, or whatever else."""

@@ -20,9 +20,9 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from ..core import Credential, SetupError
+from ..machinery import MIN_SECRET_CHARS
 
 MARK = "[secret]"
-MIN_SECRET_CHARS = 4
 MAX_RECENT, MAX_RECENT_CHARS = 1_000, 4 * 1024 * 1024
 MAX_REDACTORS, KEPT_S = 1_000, 24 * 3600.0
 

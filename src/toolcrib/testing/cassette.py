@@ -31,13 +31,11 @@ from ..core import (
     content_from_dict,
     content_to_dict,
 )
-from ..machinery import Next, canonical, redacted_data
+from ..machinery import MIN_SECRET_CHARS, Next, canonical, redacted_data
 from ..record import Redactor
 
 VERSION = 1
 HIDDEN = "[secret]"
-MIN_SECRET_CHARS = 4
-"""How long a text is that a Redactor takes."""
 
 Record = Literal["once", "always", "never"]
 """Record if there is no file yet; record always; only replay."""

@@ -510,9 +510,6 @@ def _reload(file: Path, name: str = "") -> Loaded:
     return result
 
 
-# `.py` files, each imported as a module with a name of its own
-
-
 # Where what a source has is defined
 
 

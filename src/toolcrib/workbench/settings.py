@@ -20,9 +20,8 @@ from pydantic_settings import EnvSettingsSource, SettingsConfigDict
 
 from ..call import Retry
 from ..core import LoadError, SetupError, ToolcribError, ToolSpec
-from ..machinery import Do, compile_globs
+from ..machinery import MIN_SECRET_CHARS, Do, compile_globs
 from ..record import Redactor
-from ..record.redact import MIN_SECRET_CHARS
 from ..schema.declared import Keys, Strict, fields_of, mistakes_in, model_from_name, schema_of
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.toml import lines_of, parse_toml

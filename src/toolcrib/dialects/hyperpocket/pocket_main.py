@@ -28,7 +28,7 @@ from ...core import (
     ToolError,
     ToolSpec,
 )
-from ...machinery import Check
+from ...machinery import MIN_SECRET_CHARS, Check
 from ...tools import Tool as CoreTool
 from ...tools import from_work
 from ...workbench import Crib, Options, Registry, Workbench, sync
@@ -50,8 +50,6 @@ _LOCAL = Caller().principal
 
 
 _URL = re.compile(r"https?://\S+")
-MIN_SECRET_CHARS = 4
-"""A shorter one would be found in ordinary words, so it cannot be redacted."""
 
 
 @dataclass(frozen=True, slots=True)
