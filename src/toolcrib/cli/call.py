@@ -98,7 +98,8 @@ def call(
             if sources.has_servers and name not in bench.registry:
                 await _connect(bench, prompter, transcript)
             # `read_result` is not in the registry: there, what is no text is repaired.
-            schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
+            own = bench.registry.find(name)
+            schema = {} if own is None else own.spec.input_schema
             to_make = Call(name, to_json(arguments, schema), idempotency_key=key)
             result = await answered_call(bench, to_make, prompter, transcript)
             if not session.as_json:

@@ -93,7 +93,7 @@ def load_sources(
     """
     _let_import(settings)
     lock = lock or read_lock(lock_file(settings))
-    origins: dict[str, str] = {}
+    origins: dict[str, NamedSource] = {}
     unique_sources = {(single.written, single.place): single for single in named}.values()
     return [_load(single, settings, lock, origins, followed) for whole in unique_sources for single in _single(whole)]
 
@@ -139,7 +139,7 @@ def _load(
     named: NamedSource,
     settings: Settings,
     lock: Lock | None,
-    origins: dict[str, str],
+    origins: dict[str, NamedSource],
     followed: Callable[[Any, NamedSource], Any] | None,
 ) -> LoadedSource:
     source: Any = ()
@@ -202,7 +202,9 @@ def with_deadlines(source: Any, settings: Settings) -> Any:
     return View(str(source), (source,), change) if deadlines else source
 
 
-def _firsts(tools: Sequence[AnyTool], origins: dict[str, str], named: NamedSource) -> tuple[list[AnyTool], list[str]]:
+def _firsts(
+    tools: Sequence[AnyTool], origins: dict[str, NamedSource], named: NamedSource
+) -> tuple[list[AnyTool], list[str]]:
     """Return the *tools* whose names no source in *origins* has, with `-` and `_` as one, and a problem for each other
     one.
     """
@@ -211,13 +213,13 @@ def _firsts(tools: Sequence[AnyTool], origins: dict[str, str], named: NamedSourc
     for tool in tools:
         name = tool.spec.name.replace("-", "_")
         if name not in origins:
-            origins[name] = named.shown
+            origins[name] = named
             firsts.append(tool)
             continue
         way_out = '@tool(name="...")' if named.place is None else 'prefix = "..."'
         problems.append(
-            f"{named.shown}: a tool in {origins[name]} has the name '{tool.spec.name}' too, so this one is left out. "
-            f"Rename one of them: {way_out}."
+            f"{named.shown}: a tool in {origins[name].shown} has the name '{tool.spec.name}' too, so this one is left "
+            f"out. Rename one of them: {way_out}."
         )
     return firsts, problems
 

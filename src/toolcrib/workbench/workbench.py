@@ -117,9 +117,12 @@ class Crib(Startable):
     loaded, and DefinitionError or NameConflictError for tools that cannot work.
     """
 
+    _constructor = "Crib"
+    """Whose options they are, in the errors about them."""
+
     def __init__(self, sources: Iterable[Any] | Registry = (), **options: Unpack[Options]) -> None:
-        _require_sources(sources, of="Crib")
-        self.options: Mapping[str, Any] = {**require_options(options, of="Crib")}
+        _require_sources(sources, of=self._constructor)
+        self.options: Mapping[str, Any] = {**require_options(options, of=self._constructor)}
         self._own_store: Any = None
         if isinstance(store := self.options["store"], str | Path):
             from ..store import Store as Database
@@ -673,6 +676,12 @@ class Crib(Startable):
         return f"<Crib of {len(self.registry)} tools>"
 
 
+class _OwnCrib(Crib):
+    """The crib that a workbench makes of its sources and options."""
+
+    _constructor = "Workbench"
+
+
 class Workbench(Startable):
     """The tools of a crib, ready to be called for one caller.
 
@@ -707,8 +716,7 @@ class Workbench(Startable):
                     f"'{next(iter(options))}' is an option of the crib. A workbench takes ask and variables."
                 )
         else:
-            _require_sources(sources, of="Workbench")
-            self.crib = Crib(sources, **require_options(options, of="Workbench"))
+            self.crib = _OwnCrib(sources, **options)
         crib = self.crib
         caller = caller or Caller()
         self._home = crib.home
