@@ -12,8 +12,6 @@ from ..core import Content, Data, Repair, Result, Text, Tool, ToolError
 RESULT_CHARS = 20_000
 """How many characters of a result are shown, unless the host says otherwise."""
 
-"""Where processes with one store in PostgreSQL notify one another of a thread that has a new large result."""
-
 MIN_RESULT_CHARS = 1000
 """The least room that a preview of a large result needs."""
 

@@ -23,7 +23,6 @@ from .signature import (
 from .validate import (
     DocumentReader,
     Elicitation,
-    RawArguments,
     arguments_check,
     document_of,
     json_schema_check,
@@ -40,7 +39,6 @@ __all__ = [
     "Elicitation",
     "ModelReader",
     "Parameter",
-    "RawArguments",
     "SchemaNames",
     "SchemaView",
     "Signature",

@@ -204,11 +204,6 @@ def _home(value: Any) -> str | None:
     return value.__module__ if inspect.isfunction(value) else None
 
 
-def tools_of_source(source: Any) -> list[AnyTool]:
-    """Return what *source*, a Source, offers now, as Tools. Raises as `offered_by` does."""
-    return list(map(as_tool, offered_by(source)))
-
-
 def offered_by(source: Any) -> list[Any]:
     """Return what *source*, a Source, offers now. Raises LoadError for what is not a tool, and as its `tools` does."""
     answer: Any = source.tools()
@@ -259,7 +254,7 @@ def _source_behind(value: Any) -> Any:
 
 def _tools_of(source: Any) -> list[AnyTool]:
     if isinstance(source, ObjectSource) or Source in type(source).__mro__:
-        return tools_of_source(source)
+        return list(map(as_tool, offered_by(source)))
     offer = getattr(source, "__toolcrib__", None)
     if isinstance(offer, Definition):
         return [as_tool(source)]
@@ -275,7 +270,7 @@ def _tools_of(source: Any) -> list[AnyTool]:
     if (methods := tools_of_object(source)) is not None:
         return [*methods]
     if is_source(source):
-        return tools_of_source(source)
+        return list(map(as_tool, offered_by(source)))
     if callable(source):
         return [as_tool(source)]
     raise LoadError(f"A value of type {type(source).__name__} is not a source of tools. A source is {SOURCES}.")

@@ -89,6 +89,12 @@ class Home:
             self.loop = running
             return None
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call *callback* on the home, from any thread, if that runs."""
+        loop = self.loop
+        if loop is not None and loop.is_running():
+            loop.call_soon_threadsafe(callback)
+
     def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         return self.loop is loop
 

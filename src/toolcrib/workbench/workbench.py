@@ -649,9 +649,8 @@ class Crib(Startable):
             views = list(self._views)
         for view in views:
             view.invalidate()
-        loop = self._home.loop
-        if self._is_started and "tasks" not in self.__dict__ and loop is not None and loop.is_running():
-            loop.call_soon_threadsafe(lambda: keep(create_lasting_task(self._start_tasks())))
+        if self._is_started and "tasks" not in self.__dict__:
+            self._home.call_soon(lambda: keep(create_lasting_task(self._start_tasks())))
 
     def _ended(self) -> None:
         """Forget what was started, and has ended with its event loop."""

@@ -13,10 +13,8 @@ from typing import Any
 from ....core import Call, Content, Context, File, Hints, Image, Result, Text, ToolError, ToolSpec
 from ....formats import read_block
 from ....machinery import Work
-from ....schema import serialize_any
+from ....schema import SchemaView, serialize_any
 from ....tools import Tool, from_schema
-
-_TYPED = frozenset({"type", "anyOf", "oneOf", "allOf", "not", "enum", "const"})
 
 
 def schema_in(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,7 +49,7 @@ def _property(name: str, schema: Any) -> dict[str, Any]:
         return schema
     if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
         return normalize_schema(schema)
-    kind = {} if schema.keys() & _TYPED else {"type": "string"}
+    kind = {} if SchemaView(schema).is_typed else {"type": "string"}
     return {**schema, **kind, "description": schema.get("description", f"Property {name}")}
 
 
