@@ -125,19 +125,10 @@ class Plan:
         kind, items = plan["type"], plan.get("items_schema")
         if kind == "definition-ref" and plan["schema_ref"] in self._definitions:
             yield self._definitions[plan["schema_ref"]], value
-        elif kind == "tagged-union":
-            choices: Any = plan["choices"]
-            tag = plan["discriminator"]
-            if isinstance(tag, str) and isinstance(value, dict):
-                choices = [choices[value[tag]]] if isinstance(value.get(tag), str) and value[tag] in choices else ()
-            yield from (
-                (choice, value) for choice in (choices if isinstance(choices, list | tuple) else choices.values())
-            )
-        elif kind == "union":
-            yield from ((choice[0] if isinstance(choice, tuple) else choice, value) for choice in plan["choices"])
+        elif kind in ("union", "tagged-union"):
+            yield from ((choice, value) for choice in _choices(plan, value))
         elif kind in _OBJECTS and isinstance(value, dict):
-            entries: Any = plan["fields"]
-            for name, field in entries.items() if isinstance(entries, Mapping) else ((e["name"], e) for e in entries):
+            for name, field in _entries(plan):
                 names = {name, *(str(path[0]) for path in _alias_paths(field.get("validation_alias")))}
                 yield from ((field["schema"], value[name]) for name in names if name in value)
         elif kind in _MANY and isinstance(value, list) and items:
@@ -185,7 +176,7 @@ class Plan:
     def _tagged(self, plan: dict[str, Any]) -> dict[str, Any]:
         """Return *plan*, of a union; of models that are told apart by a text in each, so that one of them is read."""
         tags: dict[str, dict[Any, Any]] = {}
-        choices: list[Any] = [choice[0] if isinstance(choice, tuple) else choice for choice in plan["choices"]]
+        choices = _choices(plan)
         for choice in choices:
             model = self._definitions.get(choice.get("schema_ref"), choice)
             fields = model["schema"].get("fields", {}) if model["type"] == "model" else {}
@@ -281,13 +272,27 @@ def inner_plan(plan: Mapping[str, Any]) -> Mapping[str, Any]:
     return plan
 
 
+def _choices(plan: Mapping[str, Any], value: Any = None) -> list[Any]:
+    """Return the plans that a union tries with *value*: where a tag tells them apart, the one that *value* names."""
+    choices, tag = plan["choices"], plan.get("discriminator")
+    if isinstance(tag, str) and isinstance(value, dict):
+        return [choices[value[tag]]] if isinstance(value.get(tag), str) and value[tag] in choices else []
+    choices = choices.values() if isinstance(choices, Mapping) else choices
+    return [choice[0] if isinstance(choice, tuple) else choice for choice in choices]
+
+
+def _entries(plan: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Return the fields of an object in *plan*, by name: in a mapping, or each with its name."""
+    fields: Any = plan["fields"]
+    return fields.items() if isinstance(fields, Mapping) else ((field["name"], field) for field in fields)
+
+
 def _read_fields(plan: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Field]:
     """Return the fields of an object in pydantic's *plan*."""
-    entries: Any = plan["fields"]
     config = plan.get("config") or config
     by_alias = config.get("validate_by_alias") is not False
     by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
-    for name, field in entries.items() if isinstance(entries, Mapping) else ((part["name"], part) for part in entries):
+    for name, field in _entries(plan):
         paths = _alias_paths(field.get("validation_alias")) if by_alias else []
         paths += [[name]] if by_name or not paths else []
         paths = [] if field.get("init") is False else paths
