@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
-from pydantic_settings import EnvSettingsSource, SettingsConfigDict
 
 from ..call import Retry
 from ..core import LoadError, SetupError, ToolcribError, ToolSpec
@@ -48,7 +47,6 @@ _SECRETS = (("tasks", "webhook_secret"), ("pending", "webhook_secret"), ("server
 """Texts that are secrets of the server itself. The variables that override them are the secrets."""
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
 _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
-_PATHS = frozenset({"toolcrib_store_url", "toolcrib_store_key", "toolcrib_providers"})
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
 _AT = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -444,32 +442,6 @@ def variables() -> dict[str, tuple[str, ...]]:
     return {f"TOOLCRIB_{name.upper()}": keys for name, keys in keys_by_name.items()}
 
 
-class _Variables(File):
-    """The same settings, with how variables name them."""
-
-    model_config = SettingsConfigDict(env_prefix="TOOLCRIB_", env_nested_delimiter="_", env_nested_max_split=1)
-
-
-class Environment(EnvSettingsSource):
-    """The variables that set one value, of any environment."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = {name.lower(): environ[name].strip() for name in variables() if environ.get(name, "").strip()}
-        for name in _PATHS & self._environ.keys():
-            # Unlike those in the file, they are relative to the current folder.
-            if "://" not in (path := self._environ[name]) and not path.startswith("${"):
-                self._environ[name] = str(Path(path).expanduser().absolute())
-        fields: Any = _Variables
-        super().__init__(fields)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return self._environ
-
-    def explode_env_vars(self, field_name: str, field: Any, env_vars: Mapping[str, str | None]) -> dict[str, Any]:
-        own = {name: value for name, value in env_vars.items() if variables()[name.upper()][0] == field_name}
-        return super().explode_env_vars(field_name, field, own)  # `pending_timeout_s` is not a key of [pending]
-
-
 # How it is read
 
 
@@ -672,7 +644,7 @@ class _Reader:
 
     def settings(self) -> Settings:
         data = {} if self._file is None else self._parse(self._file)
-        values = self._validate(self._resolve(_merged(data, Environment(self._environ)()), ()))
+        values = self._validate(self._resolve(_merged(data, self._of_variables()), ()))
         sources = self._environment_sources()
         settings: Settings | None = None
         if values is not None:
@@ -696,6 +668,14 @@ class _Reader:
         if self._problems or settings is None:
             raise SettingsError(sorted(self._problems, key=lambda problem: problem.line or 0))
         return settings
+
+    def _of_variables(self) -> Mapping[str, Any]:
+        """Return what variables set, as it would be in the file."""
+        if not any(self._environ.get(name, "").strip() for name in variables()):
+            return {}
+        from .variables import Environment  # here: pydantic-settings takes a while, and most set none
+
+        return Environment(File, variables(), self._environ)()
 
     def _parse(self, file: Path) -> dict[str, Any]:
         data: Any
