@@ -14,7 +14,6 @@ import traceback
 import weakref
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from html import escape
 from math import inf
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -290,6 +289,8 @@ def _url(text: str) -> set[str]:
 
 
 def _html(text: str) -> set[str]:
+    from html import escape  # 2,000 names of characters, which a program without secrets needs not have
+
     html = escape(text)
     return {html, escape(text, quote=False), html.replace("&#x27;", "&#39;"), html.replace("&#x27;", "'")}
 

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, SetupError, Source
+from ..machinery import defer_package
 from ..sandbox import content_hash
 from .function import Tool
 from .git import DOCUMENT
@@ -155,7 +156,8 @@ class _FileSource(Source):
 
     def _events(self, stop: threading.Event) -> Iterator[None]:
         """Yield when files may have changed: at events, and now and then, since some file systems have none."""
-        from watchfiles import watch  # here, so that importing toolcrib does not load it
+        defer_package("watchfiles")  # which imports multiprocessing, for what restarts processes
+        from watchfiles.main import watch  # here, so that importing toolcrib does not load it
 
         looked_at = -_RECHECK_INTERVAL_S  # at once: what changed before the watch began sends no event
         events = watch(
