@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,8 @@ def add(a: int, b: int) -> int:
 def loaded(code: str) -> set[str]:
     """The packages that a fresh interpreter has loaded after *code*."""
     show = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{show}"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", f"{code}\n{show}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -69,3 +71,12 @@ def test_the_help_loads_neither_what_checks_arguments_nor_a_terminal() -> None:
     found = loaded("from toolcrib.cli import main\nmain(['--help'])")
     assert "typer" in found
     assert found & ({*HEAVY} - {"typer"}) == set()
+
+
+def test_a_server_over_stdio_loads_nothing_of_http_and_no_reader_of_variables_that_are_not_set(tmp_path: Path) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(DEFINE)
+    command = ["serve", str(file), "--stdio", "--store", str(tmp_path / "store.db")]
+    found = loaded(f"from toolcrib.cli import main\nmain({command})")
+    assert "mcp_types" in found
+    assert found & {"http", "httpx2", "pydantic_settings", "multiprocessing"} == set()

@@ -9,11 +9,11 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from typing import BinaryIO
 
-from anyio.to_thread import run_sync
-
 from ..core import Caller
+from ..machinery import in_thread
 from ..workbench import Crib
 from .mcp.server import server
 
@@ -56,7 +56,7 @@ async def _write(unsent: "asyncio.Queue[bytes | None]", stdout: int) -> None:
     """Write messages until there is None, or the client has gone."""
     while (message := await unsent.get()) is not None:
         try:
-            await run_sync(_write_line, stdout, message, abandon_on_cancel=True)
+            await in_thread(partial(_write_line, stdout, message), is_cleanup=True)
         except OSError:
             return  # it has gone without closing its end of the other pipe first
 

@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from pydantic_core import from_json, to_json
-from starlette._utils import get_route_path
 from starlette.types import Receive, Scope
 
 from ..core import Content, Data, Result, Text, content_to_dict
@@ -49,6 +48,8 @@ def encoded_path(scope: Scope) -> str:
     """Return the path of a request under its root path as it was sent: only there a `/` in a name differs from one
     between names.
     """
+    from starlette._utils import get_route_path  # not over stdio
+
     path: str = get_route_path(scope)
     raw_path: str = scope.get("raw_path", b"").decode("latin-1")
     at = raw_path.find("/")

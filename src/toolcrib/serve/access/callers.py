@@ -8,10 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import isawaitable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
-from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from ...call import require_key
@@ -21,6 +20,9 @@ from ...workbench import Crib, Right, Role, Workbench
 from ..mcp.pending import asking
 from ..wire import header
 from .hosts import is_loopback
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
 Identify = Callable[[Mapping[str, str]], Caller | Awaitable[Caller]]
 """The caller of a request, by its HTTP headers (names in lower case; none over stdio). Raises where there is none."""
@@ -136,14 +138,18 @@ def require_key_for(bench: Workbench, key: object) -> str:
     return require_key(key)
 
 
-async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify: Identify) -> Caller:
+async def caller_of(request: "HTTPConnection | Mapping[str, str] | None", identify: Identify) -> Caller:
     """Return who made *request*, or a request with these headers.
 
     A caller that `Authentication` has identified is not identified again. Raises what *identify* and `require_local`
     raise, and SetupError.
     """
+    if request is None:  # over stdio
+        return await identified(identify, ())
+    from starlette.requests import HTTPConnection
+
     if not isinstance(request, HTTPConnection):
-        return await identified(identify, (request or {}).items())
+        return await identified(identify, request.items())
     if (caller := request.scope.get(CALLER)) is not None:
         return cast(Caller, caller)
     require_local(request.scope, identify)
@@ -171,7 +177,7 @@ class Callers:
         self._benches: Shares[Caller, tuple[Workbench, WeakSet[asyncio.Task[Any]]]] = Shares()
         self._stopping: set[asyncio.Task[None]] = set()
 
-    async def workbench(self, request: HTTPConnection | Mapping[str, str] | None) -> Workbench:
+    async def workbench(self, request: "HTTPConnection | Mapping[str, str] | None") -> Workbench:
         """Return the workbench of the caller of *request*, for the running task. Raises what `caller_of` raises."""
         caller, task = await caller_of(request, self.identify), asyncio.current_task()
         assert task is not None

@@ -6,12 +6,14 @@ A web page can have its own name lead to this computer. Its requests then name i
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..problems import problem
 from ..wire import header
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 LOOPBACK = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
@@ -24,11 +26,13 @@ class Hosts:
         self._exact = frozenset(names)
         self._any_port = frozenset(name.removesuffix(":*") for name in names if name.endswith(":*"))
 
-    def refusal(self, scope: Scope) -> Response | None:
+    def refusal(self, scope: Scope) -> "Response | None":
         """Return the answer to a request that is for another name, or from a page of another one.
 
         None for any other.
         """
+        from ..problems import problem  # here: over stdio there are neither hosts nor answers of HTTP
+
         if not self._has(header(scope, b"host")):
             return problem(
                 421,
@@ -64,7 +68,7 @@ class Guarded:
         await (self._app(scope, receive, send) if refusal is None else refuse(refusal, scope, receive, send))
 
 
-async def refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(answer: "Response", scope: Scope, receive: Receive, send: Send) -> None:
     """Send *answer*, or to a WebSocket, which has none before it is accepted, the end of it (RFC 6455, 7.4.1)."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})

@@ -14,17 +14,14 @@ from functools import partial
 from typing import Any
 
 import mcp_types as wire
-from anyio import CancelScope
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
     ToolsListChanged,
 )
-from mcp.shared.exceptions import MCPError
 
 from ...core import Caller, Result
 from ...core.source import OffersChange
@@ -144,9 +141,8 @@ class Changes:
             streams.count -= 1
             if not streams.count and self._streams.get(bench.caller) is streams:
                 del self._streams[bench.caller]
-            with CancelScope(shield=True):
-                for uri in open_uris:
-                    await self._unfollow(bench, uri)
+            for uri in open_uris:
+                await self._unfollow(bench, uri)
 
     def check(self) -> None:
         """Notify the clients, soon, if a list of tools is another now. From any thread."""
@@ -212,6 +208,9 @@ class _Streams:
     """The streams of one caller who listens."""
 
     def __init__(self) -> None:
+        # Here: a client of the older era, which most still are, never listens.
+        from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+
         self.bus = InMemorySubscriptionBus()
         self.handler = ListenHandler(self.bus)
         self.count = 0

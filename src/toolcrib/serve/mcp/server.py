@@ -17,10 +17,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from ...call import UNTRUSTED, marked
 from ...core import Call, CancellationToken, Pending, Progress, Result, Text, Tool, ToolError, ToolSpec
@@ -29,15 +25,10 @@ from ...machinery import current_client
 from ...workbench import Crib, Workbench
 from ...workbench.results import READERS
 from ...workbench.search import FINDERS
-from ..access.authentication import Authentication
 from ..access.callers import Callers, Identify, local_caller, log_unidentified, require_key_for
-from ..access.hosts import Guarded
 from ..protocol.connection import Write
 from ..protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
-from ..protocol.http import Stateless
-from ..protocol.memory import in_memory
 from ..protocol.pipe import Pipe
-from ..protocol.sessions import ProcessKeys, Sessions
 from . import resources as offered
 from .app import URI as APP_URI
 from .app import ApprovalApp
@@ -48,6 +39,11 @@ from .tasks import EXTENSION, TaskMethods, TaskParams, UpdateParams
 
 if TYPE_CHECKING:
     from mcp.server.request_state import RequestStateBoundary
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
+
+    from ..protocol.http import Stateless
+    from ..protocol.sessions import Sessions
 
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
 ListT = TypeVar("ListT", bound=wire.CacheableResult)
@@ -453,18 +449,31 @@ class McpServer:
         answer, greet = partial(self.answer, changes=changes), partial(self.greet, changes=changes)
         return Pipe(answer, greet, write, self.handlers.redaction)
 
-    def sessions(self, *, can_ask: bool = True) -> Sessions:
+    # Over HTTP, and in memory: imported here, for a server over stdio has neither
+
+    def sessions(self, *, can_ask: bool = True) -> "Sessions":
         """Return what answers the older era over HTTP."""
+        from ..protocol.sessions import ProcessKeys, Sessions
+
         store = self.handlers.callers.crib.database
         keys = ProcessKeys() if store is None else store.keys
         return Sessions(self.answer, self.greet, self.handlers.redaction, keys, can_ask=can_ask)
 
-    def stateless(self, app: ASGIApp) -> Stateless:
+    def stateless(self, app: "ASGIApp") -> "Stateless":
         """Return *app* behind one that answers the stateless era."""
+        from ..protocol.http import Stateless
+
         return Stateless(app, self.answer, self.handlers.headed_schema, self.handlers.redaction)
 
-    def streamable_http_app(self, *, streamable_http_path: str = "/mcp") -> Starlette:
+    def streamable_http_app(self, *, streamable_http_path: str = "/mcp") -> "Starlette":
         """Return an ASGI application of this server alone, for requests by names of this computer."""
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.routing import Route
+
+        from ..access.authentication import Authentication
+        from ..access.hosts import Guarded
+
         sessions = self.sessions()
 
         @asynccontextmanager
@@ -477,9 +486,9 @@ class McpServer:
         routes = [Route(streamable_http_path, self.stateless(sessions))]
         return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guarded), entered])
 
-    # In memory
-
     async def __aenter__(self) -> tuple[Any, Any]:
+        from ..protocol.memory import in_memory
+
         stack = AsyncExitStack()
         changes = await stack.enter_async_context(following(self.handlers.callers))
         streams = await stack.enter_async_context(in_memory(partial(self.pipe, changes=changes)))

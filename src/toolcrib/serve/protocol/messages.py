@@ -8,13 +8,13 @@ import json
 import re
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import jiter
 import mcp_types as wire
-from anyio.to_thread import run_sync
 
-from ...machinery import LONG_CHARS
+from ...machinery import LONG_CHARS, in_thread
 from ...schema.json_text import JSONError, parse_exact, refuse_repeated_names, write_json
 
 _LONG_NUMBER = re.compile(rb"\d[\d.]{15}|\d[eE]")
@@ -52,7 +52,7 @@ def read(data: bytes) -> Any:
 
 async def read_soon(data: bytes) -> Any:
     """Return what `read` does; of a long message it is done in a thread."""
-    return read(data) if len(data) <= LONG_CHARS else await run_sync(read, data)
+    return read(data) if len(data) <= LONG_CHARS else await in_thread(partial(read, data))
 
 
 def _read_again(data: bytes) -> Any:
