@@ -80,3 +80,14 @@ def test_a_server_over_stdio_loads_nothing_of_http_and_no_reader_of_variables_th
     found = loaded(f"from toolcrib.cli import main\nmain({command})")
     assert "mcp_types" in found
     assert found & {"http", "httpx2", "pydantic_settings", "multiprocessing"} == set()
+
+
+def test_a_server_builds_the_models_of_the_messages_that_it_has_had() -> None:
+    code = """
+import toolcrib.serve.mcp.server
+from mcp_types.methods import CLIENT_REQUESTS, validate_client_request
+validate_client_request("tools/call", "2025-11-25", {"name": "add"})
+print({model.__name__ for model in CLIENT_REQUESTS.values() if model.__pydantic_complete__})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "{'CallToolRequest'}\n"
