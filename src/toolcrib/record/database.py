@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -59,14 +59,17 @@ _ROW_BYTES = 300
 _NAMES = ("id", "call_id", "tool", "principal", "profile", "thread")
 _TEXTS = ("status", "code", "pending", "decision", "rule", "answered_by", "traceparent")
 _NUMBERS = ("repairs", "arguments_bytes", "result_bytes")
-_COLUMNS = (
-    *(*_NAMES, *_TEXTS, *_NUMBERS),
-    *("read_only", "repeated", "started_at", "duration_us", "owner", "lost_after", "size_bytes", "content"),
-    "repaired",
-)
+_CONSTANT = (*_NAMES, "read_only", "started_at", "owner", "lost_after")
+_STATE = (*_TEXTS, *_NUMBERS, "repeated", "repaired", "duration_us")
+"""What the end of a call changes."""
+_COLUMNS = (*_CONSTANT, *_STATE, "size_bytes", "content")
+_STATUS = len(_CONSTANT)
+_STATE_PART = slice(_STATUS, _STATUS + len(_STATE))
 
 CALLS = table("toolcrib_calls", "number", *_COLUMNS, key=("number",))
 _t = CALLS.c
+Row = tuple[Any, ...]
+"""The values of `_COLUMNS`."""
 
 
 _SPARE = f"(read_only = 1 OR code IN {NEVER_RAN} OR pending IN {ASKED_FIRST})"
@@ -106,11 +109,16 @@ RECORD = Schema(
 )
 
 _CHANGING = [name for name in _COLUMNS if name not in _NAMES]
+_MARKS = (("sqlite", "?"), ("postgresql", "%s"))
 # What is there already is the start of a call, or a commit whose answer was lost.
 _PUT = {
-    dialect: f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(map(mark.format, _COLUMNS))}) "  # noqa: S608
+    dialect: f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join([mark] * len(_COLUMNS))}) "  # noqa: S608
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
-    for dialect, mark in (("sqlite", ":{}"), ("postgresql", "%({})s"))
+    for dialect, mark in _MARKS
+}
+_END = {
+    dialect: f"UPDATE toolcrib_calls SET {', '.join(f'{name} = {mark}' for name in _STATE)} WHERE id = {mark}"  # noqa: S608
+    for dialect, mark in _MARKS
 }
 _STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
 
@@ -152,40 +160,42 @@ _LOOK_SHARE = 32
 """All sizes are summed again once this part of what the log may take was added."""
 
 
-def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, lost_after: int) -> dict[str, Any]:
+def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, lost_after: int) -> Row:
     """Return *record* as a row; where it *is_start*, as it is before the work, whatever became of it meanwhile."""
     caller = record.caller
     names = (record.id, record.call_id, record.tool, caller.principal, caller.profile, caller.thread)
-    row: dict[str, Any] = dict(zip(_NAMES, map(encode_name, names), strict=True))
-    texts = {name: getattr(record, name) for name in _TEXTS}
-    row |= {name: value and encode_name(value) for name, value in texts.items()}
-    row |= {name: getattr(record, name) for name in _NUMBERS}
-    row |= {
-        "read_only": int(record.read_only),
-        "repeated": int(record.repeated),
-        "repaired": encode_name(json.dumps(record.repaired)) if record.repaired else None,
-        "started_at": encode_time(record.started_at),
-        "duration_us": round(record.duration_s * 1e6),
-        "owner": owner,
-        "lost_after": lost_after,
-        "size_bytes": _ROW_BYTES,
-        "content": None,
-    }
-    if is_start:
-        row |= {"status": "started", "code": None, "pending": None, "result_bytes": None, "duration_us": None}
+    end = ("started", None, None) if is_start else (record.status, record.code, record.pending)
+    texts = (*end, record.decision, record.rule, record.answered_by, record.traceparent)
+    row = (
+        *[encode_name(name) for name in names],
+        int(record.read_only),
+        encode_time(record.started_at),
+        owner,
+        lost_after,
+        *[text and encode_name(text) for text in texts],
+        record.repairs,
+        record.arguments_bytes,
+        None if is_start else record.result_bytes,
+        int(record.repeated),
+        encode_name(json.dumps(record.repaired)) if record.repaired else None,
+        None if is_start else round(record.duration_s * 1e6),
+    )
     content = {"arguments": record.arguments, "result": None if is_start else record.result}
     if record.sent is not None:
         content["sent"] = record.sent
     if record.grant is not None:
         content["grant"] = record.grant
-    if any(value is not None for value in content.values()):
-        row["content"] = store.keys.seal(json.dumps(content).encode(), *_of_content(row))
-        row["size_bytes"] += len(row["content"])
-    return row
+    if all(value is None for value in content.values()):
+        return (*row, _ROW_BYTES, None)
+    # The columns of the content come last.
+    binding = _of_content(dict(zip(_COLUMNS, row, strict=False)))
+    sealed = store.keys.seal(json.dumps(content).encode(), *binding)
+    return (*row, _ROW_BYTES + len(sealed), sealed)
 
 
-def _event(row: Mapping[str, Any], record: CallRecord, store: Store) -> Event:
-    """Return the event of what *row* says of *record*."""
+def _event(values: Row, record: CallRecord, store: Store) -> Event:
+    """Return the event of what a row of these *values* says of *record*."""
+    row = dict(zip(_COLUMNS, values, strict=True))
     caller, digest, is_start = record.caller, record.digest, row["status"] == "started"
     fields: dict[str, Any] = {
         "id": record.id,
@@ -234,7 +244,7 @@ Waiter = asyncio.Future[None]
 
 def _release(waiters: Iterable[Waiter | None]) -> None:
     """Let *waiters* go on, from any thread: waking a loop costs more than what it does then, so each is woken once."""
-    by_loop = defaultdict[Any, list[Waiter]](list)
+    by_loop: defaultdict[Any, list[Waiter]] = defaultdict(list)
     for waiter in waiters:
         if waiter is not None:
             by_loop[waiter.get_loop()].append(waiter)
@@ -246,6 +256,11 @@ def _settle(waiters: Iterable[Waiter]) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)
+
+
+def _expire(waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
 
 
 @dataclass(slots=True)
@@ -317,7 +332,7 @@ class _Writer:
                 thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
                 thread.start()  # where that fails, the next record tries again
                 self._thread = thread
-            elif waiter is not None or self._is_resting:
+            elif waiter is None and self._is_resting:
                 self._changed.notify()
         return item
 
@@ -342,10 +357,20 @@ class _Writer:
     async def written(self, record: CallRecord | None, timeout_s: float, *, is_start: bool = True) -> bool:
         """Have *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
         waiter: Waiter = asyncio.Future()
+        loop = waiter.get_loop()
+        timer = loop.call_later(timeout_s, _expire, waiter)  # `asyncio.timeout` takes five times as long
         item = self.put(record, is_start=is_start, waiter=waiter)
-        async with asyncio.timeout(timeout_s):
+        # When this task has taken its step: until then the thread could only wait for the interpreter.
+        loop.call_soon(self._wake)
+        try:
             await waiter
+        finally:
+            timer.cancel()
         return not (self.failing or item.is_left_out)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
 
     def fail(self, reason: str) -> None:
         """Let no call wait from now on, until something is written again. Log that once."""
@@ -450,7 +475,7 @@ class _Writer:
         beat = {"owner": self._owner, "until": lost_after} if is_beat else None
 
         def put(connection: Connection, *, one_by_one: bool = False) -> dict[str, str]:
-            refusals = (_put_each if one_by_one else _put_all)(connection, [*rows.items()], beat)
+            refusals = (_put_each if one_by_one else _put_all)(connection, [*rows.items()], beat, self._open)
             self._store.events.add_batch(connection, [events[key] for key in rows if key not in refusals])
             return refusals
 
@@ -469,15 +494,16 @@ class _Writer:
         except Exception as error:
             self.fail(str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__)
             return False
-        self._open = (self._open - rows.keys()) | {key for key, row in rows.items() if row["status"] == "started"}
+        for key, row in rows.items():
+            (self._open.add if row[_STATUS] == "started" else self._open.discard)(key)
         if self.failing:
             self.failing = False
             _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
         return True
 
-    def _rows(self, items: list[_Item], lost_after: int) -> tuple[dict[str, dict[str, Any]], dict[str, Event]]:
+    def _rows(self, items: list[_Item], lost_after: int) -> tuple[dict[str, Row], dict[str, Event]]:
         """Return the rows of *items*, and the events, by the ids of their calls: of a start and an end the end."""
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, Row] = {}
         events: dict[str, Event] = {}
         for item in items:
             if (record := item.record) is None:
@@ -580,29 +606,36 @@ class _Writer:
 
 
 def _put_all(
-    connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
+    connection: Connection, rows: Sequence[tuple[str, Row]], beat: dict[str, Any] | None, begun: Container[str]
 ) -> dict[str, str]:
-    """Write *rows*, all or none; with *beat*, also that the started calls of its owner still run."""
-    execute_many(connection, _PUT, [row for _, row in rows])
+    """Write *rows*, all or none; with *beat*, also that the started calls of its owner still run.
+
+    The rows of calls that have *begun* are there: of those without content, only the state is written.
+    """
+    ends = {key: row for key, row in rows if key in begun and row[_STATUS] != "started" and row[-1] is None}
+    states = [(*row[_STATE_PART], row[0]) for row in ends.values()]
+    if execute_many(connection, _END, states) < len(states):
+        ends = {}  # some were deleted meanwhile
+    execute_many(connection, _PUT, [row for key, row in rows if key not in ends])
     if beat is not None:
         connection.execute(_STILL_RUNS, beat)
     return {}
 
 
 def _put_each(
-    connection: Connection, rows: Sequence[tuple[str, dict[str, Any]]], beat: dict[str, Any] | None
+    connection: Connection, rows: Sequence[tuple[str, Row]], beat: dict[str, Any] | None, begun: Container[str]
 ) -> dict[str, str]:
     """Write *rows* one by one, and *beat*. Return the keys of those that the database refuses, with the reasons."""
     refusals: dict[str, str] = {}
     for key, row in rows:
         try:
             with connection.begin_nested():
-                _put_all(connection, [(key, row)], None)
+                _put_all(connection, [(key, row)], None, begun)
         except Exception as error:
             if (reason := refusal(error)) is None:
                 raise
             refusals[key] = reason
-    return _put_all(connection, (), beat) | refusals
+    return _put_all(connection, (), beat, ()) | refusals
 
 
 def _now() -> datetime:

@@ -66,10 +66,16 @@ Event = tuple[str, str]
 """The principal that it is about, encoded, and the fields, as JSON."""
 
 
-def execute_many(connection: Connection, statements: Mapping[str, str], rows: Sequence[Any]) -> None:
-    """Execute the one of *statements* for this database, by the driver: SQLAlchemy takes as long as all the rest."""
-    if rows:
-        connection.connection.cursor().executemany(statements[connection.dialect.name], rows)
+def execute_many(connection: Connection, statements: Mapping[str, str], rows: Sequence[Any]) -> int:
+    """Execute the one of *statements* for this database, by the driver: SQLAlchemy takes as long as all the rest.
+
+    Return how many rows it has changed.
+    """
+    if not rows:
+        return 0
+    cursor = connection.connection.cursor()
+    cursor.executemany(statements[connection.dialect.name], rows)
+    return cursor.rowcount
 
 
 def event_hash(previous: str, chain: str, position: int, at: int, principal: str | None, fields: str) -> str:
