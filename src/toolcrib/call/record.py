@@ -18,6 +18,7 @@ from ..machinery import (
     Deadline,
     in_thread,
     in_thread_if_long,
+    is_long,
     log_failure,
     redacted,
     redacted_json,
@@ -38,6 +39,7 @@ RECORDER_TIMEOUT_S = 5.0
 
 _START_FAILED = "The start of a call of '{}' could not be recorded"
 _FAILED = "A call of '{}' could not be recorded"
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, 3.2
 
@@ -48,16 +50,14 @@ async def record_started(
     """Record that the work of *call* is about to begin, once for the *outer* run."""
     try:
         record = outer.record = outer.record or _new(call, call.tool, runtime, started_at, outer)
-        if record.arguments_bytes is None:
-            record.arguments_bytes = await in_thread_if_long(partial(_size_of, call.arguments), call.arguments)
         record.read_only = tool.spec.hints.read_only is True
         if (decision := trail.decision) is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
             record.grant = decision.grant
         if trail.questions is not None:
             record.digest = trail.questions.digest
-        if runtime.records_content or runtime.digest is not None:
-            await in_thread_if_long(partial(_add_arguments, record, call, runtime, outer), call.arguments)
+        if record.arguments_bytes is None or runtime.records_content or runtime.digest is not None:
+            await _add_arguments(record, call, runtime, outer)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
         for recorder in runtime.start_recorders:
@@ -80,8 +80,6 @@ async def record_finished(
                 is_limited = error is not None and error.code != "unknown_tool"
                 name = "tools/call" if is_limited else _bounded(name, runtime, MAX_NAME_CHARS)
             record = _new(call, name, runtime, started_at, trail)
-        if record.arguments_bytes is None:
-            record.arguments_bytes = await in_thread_if_long(partial(_size_of, call.arguments), call.arguments)
         record.status = "error" if error is not None else "success" if pending is None else "pending"
         duration_s = time() - started_at  # type: ignore[operator]  # as `moment` says
         record.duration_s = duration_s if duration_s > 0 else 0.0  # the clock may have been set back
@@ -102,8 +100,9 @@ async def record_finished(
         record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         if trail.digest is not None:
             record.digest = trail.digest or None
-        if runtime.records_content or (runtime.digest is not None and record.arguments_digest is None):
-            await in_thread_if_long(partial(_add_arguments, record, call, runtime, trail), call.arguments)
+        lacks_digest = runtime.digest is not None and record.arguments_digest is None
+        if record.arguments_bytes is None or runtime.records_content or lacks_digest:
+            await _add_arguments(record, call, runtime, trail)
         if runtime.records_content:
             record.result = await in_thread_if_long(partial(_bounded, result.text, runtime), result.text)
         if runtime.digest is not None:
@@ -207,8 +206,19 @@ def _require_failure_of_recorder(error: BaseException) -> None:
         raise error
 
 
-def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
-    """Add to *record* what ran, as it is asked for."""
+async def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
+    """Add to *record* the size of the arguments, and what ran, as it is asked for."""
+    if is_long(call.arguments):
+        await in_thread(partial(_add_arguments_now, record, call, runtime, trail))
+    else:
+        _add_arguments_now(record, call, runtime, trail)
+
+
+def _add_arguments_now(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
+    if record.arguments_bytes is None:
+        record.arguments_bytes = _size_of(call.arguments)
+    if not runtime.records_content and runtime.digest is None:
+        return
     text = _arguments(call, runtime, trail)
     if runtime.records_content:
         record.arguments = _bounded(text, runtime)
@@ -239,7 +249,7 @@ def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:
 
 def _written(sent: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(sent, ensure_ascii=False)
+        return _encode(sent)
     except TypeError:
         from ..schema import written
 
