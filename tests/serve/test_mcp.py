@@ -14,6 +14,8 @@ from toolcrib import Approve, Crib, __version__, tool
 from toolcrib.serve import server
 from toolcrib.workbench import Rule, Rules
 
+from .serving import served
+
 SECRET = "1234567890123"
 STORED = {
     "type": "object",
@@ -217,6 +219,24 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(connect) -> None:
         await until("began")
         hanging.cancel()
         await until("was cancelled")
+
+
+@pytest.mark.parametrize("how", ["at once", "in the next round of the loop"])
+async def test_a_tool_that_cancels_the_task_it_runs_in_keeps_no_answer_back(how: str) -> None:
+    @tool
+    async def cancel_itself() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        if how == "at once":
+            task.cancel()
+        else:
+            asyncio.get_running_loop().call_soon(task.cancel)
+        return "done"
+
+    async with asyncio.timeout(60), Crib([cancel_itself]) as crib, served(crib) as url:
+        for door in (server(crib), url):
+            async with Client(door) as client:
+                assert (await client.call_tool("cancel_itself")).content
 
 
 async def test_a_large_argument_arrives_whole(connect_http) -> None:

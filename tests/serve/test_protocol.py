@@ -1,7 +1,9 @@
 """The stateless era as this server answers it itself: as the SDK would, with streams, and for clients that leave."""
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,6 +15,7 @@ from pydantic import Field
 from starlette.types import ASGIApp, Message
 
 from toolcrib import Caller, Context, Crib, tool
+from toolcrib.machinery import current_client
 from toolcrib.serve import local_caller, server
 from toolcrib.serve.protocol import http, reply
 
@@ -258,6 +261,22 @@ async def test_a_client_that_leaves_cancels_its_call() -> None:
     async with answering(wait) as (own, _), asyncio.timeout(60):
         assert await ask(own, request("tools/call", {"name": "wait"}), leaves=began) == []
         await ended.wait()
+
+
+async def test_a_request_that_is_over_leaves_nothing_to_the_garbage_collector() -> None:
+    requests: list[Any] = []
+
+    @tool
+    async def note() -> None:
+        requests.append(weakref.ref(current_client.get()))
+
+    async with answering(note) as (own, _):
+        gc.disable()
+        try:
+            await ask(own, request("tools/call", {"name": "note"}))
+            assert requests[0]() is None
+        finally:
+            gc.enable()
 
 
 async def test_a_server_that_stops_cancels_a_call() -> None:

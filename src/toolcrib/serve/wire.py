@@ -39,9 +39,13 @@ def part_bytes(part: Content) -> bytes:
 
 def header(scope: Scope, name: bytes) -> str:
     """Return the first header called *name*, in lower case; empty where there is none. (Starlette's Headers take
-    longer.)
+    longer, and so does a generator.)
     """
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+    value: bytes
+    for key, value in scope["headers"]:
+        if key == name:
+            return value.decode("latin-1")
+    return ""
 
 
 def encoded_path(scope: Scope) -> str:

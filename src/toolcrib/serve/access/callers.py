@@ -34,6 +34,7 @@ CALLER = "toolcrib.caller"
 
 DEFAULT_WORKBENCHES = 1000
 _MAX_THREAD_CHARS = 128
+_THREAD = Caller().thread
 _ONCE = ("authorization", "mcp-session-id", "toolcrib-thread")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 
@@ -81,7 +82,7 @@ def thread_of(headers: Mapping[str, str]) -> str:
     A session is named by what its id begins with, up to a dot. Raises AuthenticationError for a name that is too long,
     or that is not plain ASCII.
     """
-    thread = headers.get("mcp-session-id", "").partition(".")[0] or headers.get("toolcrib-thread") or Caller().thread
+    thread = headers.get("mcp-session-id", "").partition(".")[0] or headers.get("toolcrib-thread") or _THREAD
     if len(thread) > _MAX_THREAD_CHARS or not (thread.isascii() and thread.isprintable()):
         raise _invalid(f"A thread is named by at most {_MAX_THREAD_CHARS} printable ASCII characters.")
     return thread
@@ -94,7 +95,8 @@ def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     second `X-User` to that of a proxy is neither of the two.
     """
     result: dict[str, str] = {}
-    for name, value in ((name.lower(), value) for name, value in headers):
+    for name, value in headers:
+        name = name.lower()
         if name in result and name in _ONCE:
             raise _invalid(f"The header '{name}' is there more than once.")
         result[name] = f"{result[name]}{'; ' if name == 'cookie' else ', '}{value}" if name in result else value
@@ -118,8 +120,9 @@ async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> 
 
     Raises what it raises, and SetupError where that is not a Caller.
     """
-    identity = identify(single_headers(headers))
-    caller: object = await identity if isawaitable(identity) else identity
+    caller: object = identify(single_headers(headers))
+    if isawaitable(caller):
+        caller = await caller
     if not isinstance(caller, Caller):
         # Such as the None of a lookup without a match: that is not the person at this computer.
         raise SetupError(

@@ -5,6 +5,7 @@ A web page can have its own name lead to this computer. Its requests then name i
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ async def refuse(answer: "Response", scope: Scope, receive: Receive, send: Send)
         await answer(scope, receive, send)
 
 
+@lru_cache(maxsize=256)  # each request asks it of an address
 def is_loopback(host: str) -> bool:
     address = address_of(host)
     return host == "localhost" if address is None else address.is_loopback

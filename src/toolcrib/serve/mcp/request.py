@@ -48,6 +48,7 @@ _LEVELS: Mapping[wire.LoggingLevel, int] = {
 class ClientRequest:
     """A request for *bench*, with the *responses* that came with it, by the names of what was asked (2026-07-28).
 
+    It is open for a block, in which whatever runs finds it by `current_request`.
     `questions` are those that it ends with, for the client to answer before it makes the request again; `missing` is
     what the client would have to be capable of; `was_dismissed` where its person will not answer now.
     """
@@ -68,12 +69,23 @@ class ClientRequest:
         self.was_dismissed = False
         self.is_open = True
         self.close_stream = context.close_sse_stream
-        self._wake_soon = from_any_thread(self._wake)
+        self._wake_soon = from_any_thread(ClientRequest._wake)  # with `self` it would keep itself alive
         # Of 2026-07-28 a client that names no level in its request is sent nothing.
         self._wanted: Any = context.meta.get(wire.LOG_LEVEL_META_KEY) if self.is_modern else None
         self._lines: deque[tuple[wire.LoggingLevel, str, str]] = deque(maxlen=_MAX_LINES)
         self._sending = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> None:
+        self._before = current_client.set(self)
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self.is_open = False
+            current_client.reset(self._before)
 
     @property
     def capabilities(self) -> wire.ClientCapabilities:
@@ -173,7 +185,7 @@ class ClientRequest:
             return
         text = redacted(record.getMessage(), self.bench.offers.redaction)
         self._lines.append((level, record.name.removeprefix("toolcrib.tool."), text))
-        self._wake_soon()
+        self._wake_soon(self)
 
     async def flush(self) -> None:
         """Send what was logged and has not been sent yet, before the answer."""

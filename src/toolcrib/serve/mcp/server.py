@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from ...call import UNTRUSTED, marked
 from ...core import Call, CancellationToken, Pending, Progress, Result, Text, Tool, ToolError, ToolSpec
 from ...formats import mcp as form
-from ...machinery import current_client
 from ...workbench import Crib, Workbench
 from ...workbench.results import READERS
 from ...workbench.search import FINDERS
@@ -174,7 +173,8 @@ class _Handlers:
     async def call_tool(
         self, context: Exchange, params: wire.CallToolRequestParams
     ) -> dict[str, Any] | wire.InputRequiredResult:
-        async with self._request(context, params) as (request, state):
+        request, state = await self._request(context, params)
+        async with request:
             bench = request.bench
             key = _idempotency_key(bench, params)
             # Before the call: a tool may be replaced while it runs.
@@ -182,8 +182,9 @@ class _Handlers:
             waits = tool is not None and tool.is_task and (state.task or not self.tasks.require_for(context, tool))
 
             def call() -> Any:
-                # By its token the call has a task of its own: one that is cancelled later ends no server.
-                own_task, trace = CancellationToken(), _traceparent(context, params)
+                # A call over a pipe has a task of its own, by its token: who cancels that one keeps no answer back.
+                own_task = CancellationToken() if context.request is None else None
+                trace = _traceparent(context, params)
                 arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
                 call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
                 return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
@@ -247,7 +248,8 @@ class _Handlers:
         uri = str(params.uri)
         if self.app is not None and uri == APP_URI:
             return self.app.contents()
-        async with self._request(context, params) as (request, state):
+        request, state = await self._request(context, params)
+        async with request:
             result = await settled(request, self._crib, lambda: request.bench.offers.read(uri), state)
             return self._read(request, result, {"uri": uri}, offered.contents)
 
@@ -276,7 +278,8 @@ class _Handlers:
 
     async def get_prompt(self, context: Exchange, params: wire.GetPromptRequestParams) -> Any:
         name, arguments = params.name, params.arguments or {}
-        async with self._request(context, params) as (request, state):
+        request, state = await self._request(context, params)
+        async with request:
             result = await settled(request, self._crib, lambda: request.bench.offers.get_prompt(name, arguments), state)
             return self._read(request, result, {"name": name}, offered.messages)
 
@@ -327,19 +330,12 @@ class _Handlers:
             log_unidentified(error)
             raise MCPError(wire.INVALID_REQUEST, "The caller of this request could not be identified.") from None
 
-    @asynccontextmanager
-    async def _request(self, context: Exchange, params: _Input) -> AsyncGenerator[tuple[ClientRequest, State]]:
-        """Set the request, as what runs in the block can find it, and its state."""
+    async def _request(self, context: Exchange, params: _Input) -> tuple[ClientRequest, State]:
+        """Return the request, to be open for a block, and its state."""
         bench = await self._bench(context)
         state = State.read(params.request_state, bench.caller)
         responses = {**state.answers, **(params.input_responses or {})}
-        request = ClientRequest(context, bench, responses)
-        current_client.set(request)  # of this request alone: each is answered in a task of its own
-        try:
-            yield request, state
-            await request.flush()
-        finally:
-            request.is_open = False
+        return ClientRequest(context, bench, responses), state
 
     def _read(
         self,

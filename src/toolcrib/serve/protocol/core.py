@@ -229,8 +229,8 @@ def shaped(method: str, version: str, answer: Any, server_info: Mapping[str, Any
 
 def result(request_id: wire.RequestId, data: Mapping[str, Any]) -> bytes:
     """Return the answer with the result *data*."""
-    lists = [b"%b:%b" % (to_json(name), value.json) for name, value in data.items() if isinstance(value, Encoded)]
-    others = {name: value for name, value in data.items() if not isinstance(value, Encoded)}
+    lists = [b"%b:%b" % (to_json(name), value.json) for name, value in data.items() if type(value) is Encoded]
+    others = {name: value for name, value in data.items() if type(value) is not Encoded} if lists else data
     members = b",".join([*lists, to_bytes(others)[1:-1]] if others else lists)
     return b'{"jsonrpc":"2.0","id":%b,"result":{%b}}' % (to_bytes(request_id), members)
 

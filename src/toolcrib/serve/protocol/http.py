@@ -4,13 +4,11 @@ An answer is JSON unless something is sent before it, or it takes long: then it 
 leaves cancels its request.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types as wire
 from starlette._utils import get_route_path
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -58,7 +56,11 @@ class Stateless:
             return
         reply = Reply(send)
         # Of the white space around a value httptools leaves what is behind it.
-        pairs = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
+        pairs = [
+            (name.decode("latin-1"), value.decode("latin-1").strip())
+            for name, value in scope["headers"]
+            if name.startswith(b"mcp-")
+        ]
         headers = dict(reversed(pairs))
         try:
             request = core.read_request(await read_soon(body), headers, pairs)
@@ -66,23 +68,23 @@ class Stateless:
                 await Response(status_code=202)(scope, receive, send)
                 return
             connection = HTTPConnection(scope)
-            self._require_headers(request, connection.headers)
+            self._require_headers(request, connection)
         except Refusal as refused:
             await reply.end(core.status_of(refused.error.code), core.error(refused.request_id, refused.error))
             return
-        if request.method == core.LISTEN and not accepts(headers.get("accept", ""), b"text/event-stream"):
+        if request.method == core.LISTEN and not accepts(header(scope, b"accept"), b"text/event-stream"):
             await Response(status_code=406)(scope, receive, send)
             return
         exchange = core.Exchange.of(request, reply.send_event, connection)
-        await until_gone(asyncio.create_task(self._respond(exchange, reply)), receive, reply)
+        await until_gone(self._respond(exchange, reply), receive, reply)
 
-    def _require_headers(self, request: core.Request, headers: Headers) -> None:
+    def _require_headers(self, request: core.Request, connection: HTTPConnection) -> None:
         """Raise Refusal where headers of arguments say something else than the body."""
         name: Any = request.params.get("name")
         if request.method == "tools/call" and isinstance(name, str):
             schema = self._input_schema(name)
             if schema is not None:
-                core.require_param_headers(request, schema, headers)
+                core.require_param_headers(request, schema, connection.headers)
 
     async def _respond(self, exchange: core.Exchange, reply: "Reply") -> None:
         result = await outcome(self._answer, exchange, self._redaction)

@@ -1,7 +1,8 @@
 """What a client is sent over HTTP in answer to one request: one JSON message, or a stream of events."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from starlette.responses import Response
@@ -89,36 +90,50 @@ def _event(message: bytes, number: int | None) -> bytes:
     return b"%bevent: message\r\ndata: %b\r\n\r\n" % (place, message)
 
 
-async def until_gone(work: "asyncio.Future[Any]", receive: Receive, reply: Reply, slow: Any = None) -> None:
+async def until_gone(work: Awaitable[object], receive: Receive, reply: Reply, slow: Any = None) -> None:
     """Wait until *work*, which answers a request, is done, or its client leaves: then *work* is cancelled.
 
     The client is pinged meanwhile, and where it takes long, *slow* is called first.
     """
-    is_gone = False
+    task, watching, is_gone = asyncio.current_task(), None, False
+    assert task is not None
+
+    def begin() -> None:
+        nonlocal watching
+        watching = asyncio.create_task(watch())
 
     async def watch() -> None:
         nonlocal is_gone
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        if slow is not None:
+            await slow()
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            while not (await asyncio.wait((leaving,), timeout=_PING_INTERVAL_S))[0]:
+                await reply.ping()
+        finally:
+            leaving.cancel()
         is_gone = True
-        work.cancel()
+        task.cancel()
 
-    watching = None
+    # In this task, and watched by another one only where it takes long: a task costs more than most answers.
+    timer = asyncio.get_running_loop().call_later(_QUICK_S, begin)
     try:
-        if not (await asyncio.wait((work,), timeout=_QUICK_S))[0]:
-            watching = asyncio.create_task(watch())
-            if slow is not None:
-                await slow()
-        while not work.done() and not (await asyncio.wait((work,), timeout=_PING_INTERVAL_S))[0]:
-            await reply.ping()
+        await work
+    except asyncio.CancelledError:
+        if not is_gone:
+            raise
     finally:
+        timer.cancel()
         if watching is not None:
             watching.cancel()
-        if not work.done():
-            work.cancel()
-            await asyncio.wait((work,))
-    if not (is_gone and work.cancelled()):
-        work.result()
+        if is_gone:
+            task.uncancel()
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_post(scope: Scope, receive: Receive, send: Send) -> bytes | None:
@@ -135,6 +150,7 @@ async def read_post(scope: Scope, receive: Receive, send: Send) -> bytes | None:
         return None  # the rest of the message never comes
 
 
+@lru_cache(maxsize=64)
 def accepts(accept: str, media_type: bytes) -> bool:
     whole = media_type.decode()
     kinds = {kind.partition(";")[0].strip().lower() for kind in accept.split(",")}
