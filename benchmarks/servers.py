@@ -39,7 +39,8 @@ def toolcrib(count: int, door: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "tools.py").write_text("\n".join(lines))
         at = ["--stdio"] if door == "stdio" else ["--port", door]
-        main(["serve", f"{folder}/tools.py", *at, "--store", f"{folder}/store.db"])
+        # In the folder of a project's own store: beside the file, each write would wake what watches that for changes.
+        main(["serve", f"{folder}/tools.py", *at, "--store", f"{folder}/.toolcrib/store.db"])
 
 
 def storeless(count: int, door: str) -> None:
