@@ -53,6 +53,11 @@ def _require_size(data: bytes) -> None:
         raise JSONTooLong(f"{len(data)} bytes of JSON are over the limit of {LIMIT_BYTES} bytes")
 
 
+def most_names(text: str) -> int:
+    """Return how many names JSON *text* has at most: before the colon of each is its quote, or white space."""
+    return text.count('":') + sum(text.count(f"{space}:") for space in " \n\r\t" if space in text)
+
+
 def refuse_repeated_names(data: bytes) -> None:
     """Raise JSONError where a name stands twice in an object of *data*, which is JSON in UTF-8.
 

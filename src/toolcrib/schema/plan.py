@@ -10,6 +10,7 @@ a person would be shown what the tool never gets. Where a class takes any other 
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from pydantic import VERSION, ValidationError
@@ -31,6 +32,14 @@ _NO_PLAN = frozenset(
     {"cls", "config", "function", "metadata", "default", "default_factory", "serialization", "expected", "ref"}
 )
 """Keys of a plan whose values are not plans."""
+
+_READ_BY_PYDANTIC = frozenset(
+    {"str", "int", "float", "bool", "decimal", "bytes", "date", "time", "datetime", "timedelta", "uuid", "url", "enum"}
+    | {"none", "literal", "list", "set", "frozenset", "tuple", "dict", "nullable", "union", "tagged-union", "default"}
+    | {"model", "model-fields", "model-field", "typed-dict", "typed-dict-field", "dataclass", "dataclass-args"}
+    | {"dataclass-field", "definitions", "definition-ref"}
+)
+"""Kinds of a plan that let no NaN through where numbers are finite."""
 
 
 class Field(NamedTuple):
@@ -59,8 +68,9 @@ class Plan:
 
     `may_multiply`: unions may be inside themselves, and pydantic reads each branch of each again.
 
-    *finite*: NaN and infinities are refused wherever a number is read. *closed*: other members are refused in the
-    outermost object too.
+    *finite*: NaN and infinities are refused wherever a number is read; `is_finite`, whether nothing else lets them in:
+    not where anything at all is read, or by a user's code. *closed*: other members are refused in the outermost object
+    too.
     """
 
     def __init__(self, plan: Mapping[str, Any], validator: Any, *, finite: bool = True, closed: bool = True) -> None:
@@ -69,6 +79,7 @@ class Plan:
         self.names: dict[frozenset[str], None] = {}
         self.code: list[Any] = []
         self.decimals = False
+        self.is_finite = True
         self._finite, self._closed = finite, closed
         self._changes = 0
         self._built: set[type] = set()
@@ -95,7 +106,32 @@ class Plan:
         try:
             return _validator_of(plan, self._built)
         except Exception:  # a plan that only pydantic itself can build
+            self.is_finite = False
             return self.validator
+
+    def name_counts(self) -> list[tuple[str, Callable[[Any], int]]]:
+        """Return by argument what counts the names that were surely read from the text into its value, or some of them.
+
+        Those of lists of models, and of models: of what only pydantic sets, each was read from a name of its own.
+        """
+        fields: Mapping[str, Any] = inner_plan(self._strict)["fields"]
+        plans = [(name, self._target(field["schema"])) for name, field in fields.items()]
+        return [(name, _names_of_one) for name, plan in plans if self._is_plain_model(plan)] + [
+            (name, _names_of_all)
+            for name, plan in plans
+            if plan["type"] == "list" and self._is_plain_model(self._target(plan.get("items_schema") or plan))
+        ]
+
+    def _target(self, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return *plan*, or what it refers to."""
+        return self._definitions.get(plan.get("schema_ref"), plan)
+
+    def _is_plain_model(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether *plan* is of a model in which each field is read by its own name, and no code sets others."""
+        if plan["type"] != "model" or any(plan.get(key) for key in ("root_model", "custom_init", "post_init")):
+            return False
+        inner = plan["schema"]
+        return inner["type"] == "model-fields" and not any("validation_alias" in of for of in inner["fields"].values())
 
     def is_bounded(self, value: Any) -> bool:
         """Return whether pydantic reads the JSON *value* in at most `MAX_LOOKS` steps, by its branches.
@@ -151,6 +187,8 @@ class Plan:
         kind, config, owner = plan.get("type"), plan.get("config") or config or {}, plan.get("cls") or owner
         is_root = is_root and kind in ("definitions", "typed-dict")
         extra = plan.get("extra_behavior") or config.get("extra_fields_behavior") or "ignore"
+        if isinstance(kind, str) and (extra == "allow" or kind not in _READ_BY_PYDANTIC):
+            self.is_finite = False
         self.decimals = self.decimals or kind == "decimal"
         if kind in ("model", "dataclass") and vars(plan["cls"]).get("__pydantic_complete__"):
             self._built.add(plan["cls"])
@@ -315,6 +353,19 @@ def _alias_paths(alias: Any) -> list[Any]:
     if isinstance(alias, str):
         return [[alias]]
     return [*alias] if isinstance(alias[0], list | tuple) else [alias]
+
+
+# Each name once
+
+_fields_set = attrgetter("__pydantic_fields_set__")
+
+
+def _names_of_all(models: Any) -> int:
+    return sum(map(len, map(_fields_set, models)))
+
+
+def _names_of_one(model: Any) -> int:
+    return len(_fields_set(model))
 
 
 # One name a member

@@ -15,7 +15,16 @@ from ..core import DefinitionError, Repair, ToolError
 from ..machinery import LONG_CHARS, Check, Checked
 from .errors import Path, Problem, error_details, locate, problems, refusal
 from .from_python import Arguments, SchemaGenerator, clean_schema, first_line, type_name
-from .json_text import JSONError, JSONTooLong, parse_exact, parse_json, refuse_repeated_names, require_size, write_json
+from .json_text import (
+    JSONError,
+    JSONTooLong,
+    most_names,
+    parse_exact,
+    parse_json,
+    refuse_repeated_names,
+    require_size,
+    write_json,
+)
 from .plan import ABSENT, Plan, with_names_told
 from .reading import Document, restored, with_exact_decimals
 from .repair import Repaired, repair, with_integers
@@ -54,6 +63,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     validate = validating(plan.validator)
     validate_long = functools.cache(lambda: validating(plan.quick_validator))  # few tools get long arguments
     always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
+    name_counts = plan.name_counts()
 
     def accept(value: Any) -> dict[str, Any] | None:
         text = write_json(value) if plan.decimals else pydantic_core.to_json(value)
@@ -81,9 +91,14 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
             else:
                 require_size(text)
                 values = validate_long()(text, strict=True)
-            if always_read or "NaN" in text or "Infinity" in text:
+            if always_read or (not plan.is_finite and ("NaN" in text or "Infinity" in text)):
                 parse_json(text)  # perhaps a key appears twice, or a number is none, or too large
-            elif len(values) != text.count(":"):  # each key has its colon
+                return values, ()
+            names = len(values)
+            for name, count in name_counts:
+                if name in values:
+                    names += count(values[name])
+            if names != text.count(":") and names != most_names(text):  # each name has its colon
                 refuse_repeated_names(text.encode())
             return values, ()
         except ValidationError as error:
