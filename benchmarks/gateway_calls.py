@@ -5,11 +5,13 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from cases import Loop
 from mcp import Client, StdioServerParameters
 from report import BARE, FLOOR
 from servers import NAME
+from serving_calls import http_process
 
 from toolcrib import MCPSource, Workbench
 
@@ -18,11 +20,26 @@ _TEXT = '{"a": 1, "b": 2}'
 
 
 @asynccontextmanager
-async def calls() -> AsyncGenerator[Mapping[str, Loop]]:
-    """The same server twice, over stdio: a process for each of the two."""
-    name = NAME.format(0)
+async def over_stdio() -> AsyncGenerator[Mapping[str, Loop]]:
+    """The same server twice: a process for each of the two."""
     server = StdioServerParameters(command=sys.executable, args=_SERVER)
-    async with Client(server) as client, Workbench([MCPSource(command=[sys.executable, *_SERVER])]) as bench:
+    async with _calls(server, MCPSource(command=[sys.executable, *_SERVER])) as loops:
+        yield loops
+
+
+@asynccontextmanager
+async def over_http() -> AsyncGenerator[Mapping[str, Loop]]:
+    """One server in a process of its own."""
+    with http_process("sdk", 4) as (_, port):
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with _calls(url, MCPSource(url=url)) as loops:
+            yield loops
+
+
+@asynccontextmanager
+async def _calls(server: Any, source: MCPSource) -> AsyncGenerator[Mapping[str, Loop]]:
+    name = NAME.format(0)
+    async with Client(server) as client, Workbench([source]) as bench:
 
         async def by_sdk(times: int) -> str:
             text = ""

@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import agent_calls
@@ -48,6 +48,7 @@ from report import (
     DBOS,
     DEFINED,
     GATEWAY,
+    GATEWAY_HTTP,
     HELD,
     HELP,
     IN_SESSION,
@@ -135,8 +136,10 @@ def _ratio(one: Sequence[float], other: Sequence[float]) -> float:
     return median(mine / theirs for mine, theirs in zip(one, other, strict=True))
 
 
-async def in_turns(subjects: Mapping[str, Work], rounds: int, batch_s: float) -> dict[str, list[float]]:
-    """Seconds for one piece of work of each subject, round by round."""
+async def in_turns(
+    subjects: Mapping[str, Work], rounds: int, batch_s: float, *, clock: Callable[[], float] = perf_counter
+) -> dict[str, list[float]]:
+    """Seconds by *clock* for one piece of work of each subject, round by round."""
     sizes = {name: await _batch_size(work, batch_s) for name, work in subjects.items()}
     found: dict[str, list[float]] = {name: [] for name in subjects}
     order = list(subjects)
@@ -146,9 +149,9 @@ async def in_turns(subjects: Mapping[str, Work], rounds: int, batch_s: float) ->
         shuffled.shuffle(order)
         for name in order:
             work, size = subjects[name], sizes[name]
-            began = perf_counter()
+            began = clock()
             await work(size)
-            found[name].append((perf_counter() - began) / size)
+            found[name].append((clock() - began) / size)
     return found
 
 
@@ -321,8 +324,11 @@ async def credentials(effort: Effort) -> None:
 async def gateway(effort: Effort) -> None:
     """The floor is the SDK's own client."""
     say(event="doing", what=GATEWAY)
-    async with gateway_calls.calls() as loops:
+    async with gateway_calls.over_stdio() as loops:
         report(GATEWAY, await in_turns(loops, effort.peer_rounds, 0.02), loops)
+    say(event="doing", what=GATEWAY_HTTP)
+    async with gateway_calls.over_http() as loops:
+        report(GATEWAY_HTTP, await in_turns(loops, effort.peer_rounds, 0.02, clock=process_time), loops)
 
 
 async def http(effort: Effort) -> None:
