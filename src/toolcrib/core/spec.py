@@ -147,7 +147,7 @@ class ToolSpec:
     def requirements(self) -> tuple[Requirement, ...]:
         """What `auth` asks for, one after the other."""
         auth = self.auth
-        return () if auth is None else (auth,) if isinstance(auth, ToolAuth | Secret) else tuple(auth)
+        return () if auth is None else (auth,) if isinstance(auth, Requirement) else tuple(auth)
 
     def defaults(self) -> dict[str, Any]:
         """Return the default values of arguments, by name, as far as the input schema has them."""
