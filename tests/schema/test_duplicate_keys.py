@@ -7,7 +7,17 @@ from typing import Annotated, Any, NotRequired, Optional
 
 import pytest
 from annotated_types import Len
-from pydantic import AliasChoices, BaseModel, Field, Json
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Json,
+    RootModel,
+    model_validator,
+)
 from typing_extensions import TypedDict, Unpack
 
 from toolcrib import Tool, ToolError
@@ -22,6 +32,85 @@ class Defaults(BaseModel):
     x: int
     y: int = 1
     z: list[int] = Field(default_factory=list)
+
+
+class Counted(BaseModel):
+    """Says, as those below, that more was read than stood there."""
+
+    x: int = 0
+    y: int = 0
+
+    @model_validator(mode="after")
+    def fill(self) -> "Counted":
+        self.y = 7
+        return self
+
+
+class Initialized(BaseModel):
+    x: int
+    y: int = 0
+
+    def model_post_init(self, context: Any) -> None:
+        self.y = 7
+
+
+class OwnInit(BaseModel):
+    x: int
+    y: int = 0
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**{"y": 7, **arguments})
+
+
+class Before(BaseModel):
+    x: int
+    y: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def fill(cls, data: Any) -> Any:
+        return _more(data)
+
+
+class Wrapped(BaseModel):
+    x: int
+    y: int = 0
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def fill(cls, data: Any, handler: Any) -> Any:
+        return handler(_more(data))
+
+
+class OneNameTwice(BaseModel):
+    a: int = Field(validation_alias="x")
+    b: int = Field(validation_alias="x")
+    c: int = 0
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    a: int = Field(alias="b")
+    b: int
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    x: int
+
+
+class Root(RootModel[dict[str, int]]):
+    pass
+
+
+def _more(value: Any) -> Any:
+    return {"y": 7, **value} if isinstance(value, dict) else value
+
+
+def _twice(values: list[Any]) -> list[Any]:
+    return [*values, *values]
 
 
 class Node(BaseModel):
@@ -53,6 +142,10 @@ class Point:
 KINDS: list[Any] = [
     int, Any, dict[str, int], dict[str, Plain], list[dict[str, int]], list[Plain], tuple[Plain, Defaults], Nested,
     Record, Point, Json[Plain], Node, Plain | Defaults, Plain | None, Annotated[dict[str, int], Len(1, 9)],
+    *[wrapped for kind in (
+        Plain, Defaults, Counted, Initialized, OwnInit, Before, Wrapped, OneNameTwice, ByName, Open, Root, Node,
+    ) for wrapped in (kind, list[kind])],
+    list[Annotated[Plain, BeforeValidator(_more)]], Annotated[list[Plain], AfterValidator(_twice)],
 ]  # fmt: skip
 
 VALUES: list[Any] = [

@@ -109,20 +109,20 @@ class Plan:
             self.is_finite = False
             return self.validator
 
-    def name_counts(self) -> list[tuple[str, Callable[[Any], int]]]:
-        """Return by argument what counts the names that were surely read from the text into its value, or some of them.
+    def models(self) -> dict[str, bool]:
+        """Return the arguments that are models of which only pydantic sets the fields, or, with True, lists of them.
 
-        Those of lists of models, and of models: of what only pydantic sets, each was read from a name of its own.
+        In their values, each field that is set was read from a name of its own in the text.
         """
-        fields: Mapping[str, Any] = inner_plan(self._strict)["fields"]
-        plans = [(name, self._target(field["schema"])) for name, field in fields.items()]
-        return [(name, _names_of_one) for name, plan in plans if self._is_plain_model(plan)] + [
-            (name, _names_of_all)
-            for name, plan in plans
-            if plan["type"] == "list" and self._is_plain_model(self._target(plan.get("items_schema") or plan))
-        ]
+        models: dict[str, bool] = {}
+        for name, field in inner_plan(self._strict)["fields"].items():
+            plan = self._target(field["schema"])
+            is_list = plan["type"] == "list" and "items_schema" in plan
+            if self._is_plain_model(self._target(plan["items_schema"]) if is_list else plan):
+                models[name] = is_list
+        return models
 
-    def _target(self, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _target(self, plan: Any) -> Any:
         """Return *plan*, or what it refers to."""
         return self._definitions.get(plan.get("schema_ref"), plan)
 
@@ -360,12 +360,9 @@ def _alias_paths(alias: Any) -> list[Any]:
 _fields_set = attrgetter("__pydantic_fields_set__")
 
 
-def _names_of_all(models: Any) -> int:
+def count_names(models: Iterable[Any]) -> int:
+    """Return how many names *models* were read from."""
     return sum(map(len, map(_fields_set, models)))
-
-
-def _names_of_one(model: Any) -> int:
-    return len(_fields_set(model))
 
 
 # One name a member

@@ -25,7 +25,7 @@ from .json_text import (
     require_size,
     write_json,
 )
-from .plan import ABSENT, Plan, with_names_told
+from .plan import ABSENT, Plan, count_names, with_names_told
 from .reading import Document, restored, with_exact_decimals
 from .repair import Repaired, repair, with_integers
 from .serialize import NotWritten, is_plain, written
@@ -63,7 +63,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     validate = validating(plan.validator)
     validate_long = functools.cache(lambda: validating(plan.quick_validator))  # few tools get long arguments
     always_read = not arguments.countable or SchemaView(arguments.schema).takes_anything
-    name_counts = plan.name_counts()
+    models = plan.models()
 
     def accept(value: Any) -> dict[str, Any] | None:
         text = write_json(value) if plan.decimals else pydantic_core.to_json(value)
@@ -95,9 +95,9 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
                 parse_json(text)  # perhaps a key appears twice, or a number is none, or too large
                 return values, ()
             names = len(values)
-            for name, count in name_counts:
+            for name, is_list in models.items():
                 if name in values:
-                    names += count(values[name])
+                    names += count_names(values[name] if is_list else [values[name]])
             if names != text.count(":") and names != most_names(text):  # each name has its colon
                 refuse_repeated_names(text.encode())
             return values, ()
