@@ -172,9 +172,9 @@ def _become(wanted: dict[str, object], streams: list[int]) -> None:
     arguments: list[str] = wanted["arguments"]  # type: ignore[assignment]
     sys.argv = ["toolcrib", *arguments]
     sys.path[0] = os.getcwd()
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape")  # type: ignore[misc]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="surrogateescape")  # type: ignore[misc]  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace")  # type: ignore[misc]  # noqa: SIM115
 
 
 if __name__ == "__main__":
