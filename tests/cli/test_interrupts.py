@@ -244,3 +244,18 @@ Cancelled.
 def test_each_signal_is_answered_as_the_moment_wants_it(environment: dict[str, str]) -> None:
     done = subprocess.run([sys.executable, "-c", CASES], capture_output=True, text=True, env=environment, timeout=60)
     assert (done.stdout, done.stderr) == (ENDS, "")
+
+
+@pytest.mark.full
+def test_a_tool_that_changes_the_terminal_after_ctrl_c_leaves_it_as_it_was(
+    alone_at_terminal: AtTerminal, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    late = "\n\n@tool\nasync def late() -> None:\n    print('runs', flush=True)\n    try:\n        "
+    late += "await asyncio.sleep(600)\n    finally:\n        hide_the_keyboard()\n"
+    (tmp_path / "tools.py").write_text(TOOLS + late)
+    with alone_at_terminal(tmp_path, environment, "call", "tools.py", "late") as session:
+        before = session.settings()
+        session.read_to(b"runs\r\n")
+        session.press(b"\x03")
+        status, _ = session.read_to_end()
+        assert (status, session.settings()) == (130, before)

@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = _run(arguments, interrupts)
             sys.stdout.flush()
         except Interrupted as interrupted:
+            interrupts.restore_terminal()  # again: work goes on after the signal until it is cancelled
             return end_threads(interrupted.status)
         except SystemExit as ended:
             if not isinstance(ended.__context__, BrokenPipeError):

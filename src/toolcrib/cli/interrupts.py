@@ -123,7 +123,7 @@ class Interrupts:
         line_break = "\n" if is_terminal(2) else ""  # the terminal shows ^C where the cursor is
         with suppress(OSError):
             os.write(2, f"{line_break}{self.messages[signal.Signals(number)]}\n".encode())
-        self._restore_terminal()
+        self.restore_terminal()
         self.leave_within(self.grace_s, 128 + number)
         if self._cancel is None:
             raise Interrupted(number)
@@ -139,10 +139,11 @@ class Interrupts:
         sys.__unraisablehook__(unraisable)
 
     def _leave(self, status: int) -> None:
-        self._restore_terminal()
+        self.restore_terminal()
         os._exit(status)
 
-    def _restore_terminal(self) -> None:
+    def restore_terminal(self) -> None:
+        """Let the terminal be as it was at the start: a tool may have hidden what is typed."""
         if sys.platform != "win32" and self._terminal is not None and _terminal() != self._terminal:
             with suppress(OSError, termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._terminal)
