@@ -6,9 +6,10 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from toolcrib.core import StoreError, ToolError
 from toolcrib.machinery import LedgerEntry
@@ -52,6 +53,22 @@ async def test_what_is_due_is_taken_once_by_who_has_its_tool(make_store: MakeSto
     ]
     assert sorted(entry.id for entry in taken) == ["a", "b"]
     assert all(entry.is_own and entry.call == {"arguments": "{}"} and entry.fence == 2 for entry in taken)
+
+
+async def test_a_task_whose_start_could_not_be_committed_begins_once(make_store: MakeStore) -> None:
+    store = make_store()
+    await store.ledger.submit(task("a"))
+
+    def break_off(connection: Connection) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        raw.close()
+
+    event.listen(store._process()._engine, "commit", break_off, once=True)
+    with pytest.raises(StoreError):
+        await store.ledger.take([{"dig": ""}], 8)
+    (entry,) = await store.ledger.take([{"dig": ""}], 8)  # at once, as where another task has woken its process
+    assert (entry.id, entry.fence) == ("a", 2)
+    assert await store.ledger.take([{"dig": ""}], 8) == ()
 
 
 async def test_who_floods_the_places_of_tasks_leaves_half_of_the_rest_to_others(make_store: MakeStore) -> None:

@@ -219,7 +219,10 @@ class DatabaseLedger:
             return await asyncio.shield(beginning)
         except BaseException:
             is_given_up.set()
-            beginning.add_done_callback(release)
+            if beginning.done():
+                release(beginning)  # at once: a callback would come after what the caller begins next
+            else:
+                beginning.add_done_callback(release)
             raise
 
     def _claim(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry:
