@@ -611,8 +611,8 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await call_log(effort)
     await limits()
     await keyed(bool(peers))
+    await loop_held(effort)  # before what leaves a large heap, whose collection would be counted
     await waiting()
-    await loop_held(effort)
     await sandbox(effort)
     serving(effort, peers=bool(peers))
     await openapi(effort)
