@@ -263,6 +263,27 @@ async def test_a_client_that_leaves_cancels_its_call() -> None:
         await ended.wait()
 
 
+async def test_a_ping_that_does_not_arrive_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply, "_QUICK_S", 0.0)
+    monkeypatch.setattr(reply, "_PING_INTERVAL_S", 0.01)
+    ended = asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def sent(part: Message) -> None:
+        if part["type"] == "http.response.body":
+            raise OSError("the client has left")
+
+    async with answering(wait) as (own, _), asyncio.timeout(60):
+        await ask(own, request("tools/call", {"name": "wait"}), sent=sent)
+        await ended.wait()
+
+
 async def test_a_request_that_is_over_leaves_nothing_to_the_garbage_collector() -> None:
     requests: list[Any] = []
 

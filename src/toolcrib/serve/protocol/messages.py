@@ -1,4 +1,4 @@
-"""The JSON of messages as they come, read once: each name once in an object, and the numbers of a call with all digits.
+"""Messages as JSON, each read once: every name once in an object, and the numbers of a call with all their digits.
 
 Of a name that stands twice one reader takes the last, and another of the same message, such as a proxy that decides
 what may be called, the first: such a message is refused.
@@ -52,7 +52,8 @@ def read(data: bytes) -> Any:
 
 async def read_soon(data: bytes) -> Any:
     """Return what `read` does; of a long message it is done in a thread."""
-    return read(data) if len(data) <= LONG_CHARS else await in_thread(partial(read, data))
+    # Also where the calls of tools hold every thread: the message may be what cancels one.
+    return read(data) if len(data) <= LONG_CHARS else await in_thread(partial(read, data), is_cleanup=True)
 
 
 def _read_again(data: bytes) -> Any:

@@ -104,12 +104,14 @@ async def until_gone(work: Awaitable[object], receive: Receive, reply: Reply, sl
 
     async def watch() -> None:
         nonlocal is_gone
-        if slow is not None:
-            await slow()
         leaving = asyncio.create_task(_left(receive))
         try:
+            if slow is not None:
+                await slow()
             while not (await asyncio.wait((leaving,), timeout=_PING_INTERVAL_S))[0]:
                 await reply.ping()
+        except OSError:
+            pass  # what is sent does not arrive: so says a server whose client has left (ASGI 2.4)
         finally:
             leaving.cancel()
         is_gone = True
