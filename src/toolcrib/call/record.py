@@ -18,7 +18,6 @@ from ..machinery import (
     Deadline,
     in_thread,
     in_thread_if_long,
-    is_long,
     log_failure,
     redacted,
     redacted_json,
@@ -57,7 +56,7 @@ async def record_started(
         if trail.questions is not None:
             record.digest = trail.questions.digest
         if record.arguments_bytes is None or runtime.records_content or runtime.digest is not None:
-            await _add_arguments(record, call, runtime, outer)
+            await in_thread_if_long(partial(_add_arguments, record, call, runtime, outer), call.arguments)
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
         for recorder in runtime.start_recorders:
@@ -102,7 +101,7 @@ async def record_finished(
             record.digest = trail.digest or None
         lacks_digest = runtime.digest is not None and record.arguments_digest is None
         if record.arguments_bytes is None or runtime.records_content or lacks_digest:
-            await _add_arguments(record, call, runtime, trail)
+            await in_thread_if_long(partial(_add_arguments, record, call, runtime, trail), call.arguments)
         if runtime.records_content:
             record.result = await in_thread_if_long(partial(_bounded, result.text, runtime), result.text)
         if runtime.digest is not None:
@@ -206,15 +205,8 @@ def _require_failure_of_recorder(error: BaseException) -> None:
         raise error
 
 
-async def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
+def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
     """Add to *record* the size of the arguments, and what ran, as it is asked for."""
-    if is_long(call.arguments):
-        await in_thread(partial(_add_arguments_now, record, call, runtime, trail))
-    else:
-        _add_arguments_now(record, call, runtime, trail)
-
-
-def _add_arguments_now(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
     if record.arguments_bytes is None:
         record.arguments_bytes = _size_of(call.arguments)
     if not runtime.records_content and runtime.digest is None:

@@ -357,9 +357,9 @@ class _Writer:
     async def written(self, record: CallRecord | None, timeout_s: float, *, is_start: bool = True) -> bool:
         """Have *record* written, and whatever came before. Return whether it is. Raises TimeoutError."""
         waiter: Waiter = asyncio.Future()
+        item = self.put(record, is_start=is_start, waiter=waiter)
         loop = waiter.get_loop()
         timer = loop.call_later(timeout_s, _expire, waiter)  # `asyncio.timeout` takes five times as long
-        item = self.put(record, is_start=is_start, waiter=waiter)
         # When this task has taken its step: until then the thread could only wait for the interpreter.
         loop.call_soon(self._wake)
         try:

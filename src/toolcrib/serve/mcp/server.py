@@ -1,6 +1,6 @@
 """A crib as an MCP server: it answers the requests of identified callers, and notifies of changes.
 
-There is no wire here, which `protocol` has, and no shape of a tool or a result: those are in `formats.mcp`.
+The wire is in `protocol`, the shapes of tools and results in `formats.mcp`.
 """
 
 import asyncio

@@ -187,7 +187,7 @@ def is_handshake(version: str) -> bool:
 
 
 def _require_request(message: Any) -> None:
-    """Raise Refusal where *message* is no request or notification."""
+    """Raise Refusal unless *message* is a request or a notification."""
     is_object = isinstance(message, dict) and isinstance(message.get("params", {}), dict | None)
     if not is_object or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
         raise Refusal(wire.INVALID_REQUEST, _BODY)
