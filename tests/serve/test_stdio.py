@@ -70,8 +70,8 @@ def refusal(code: int, message: str) -> dict[str, Any]:
 
 def test_what_is_no_message_is_answered_and_the_server_lives(wire: Wire) -> None:
     assert wire.server["name"] == "toolcrib"
-    no_json = refusal(-32700, "Parse error")
-    no_message = refusal(-32600, "This is not a JSON-RPC 2.0 message.")
+    no_json = refusal(-32700, "This line is not valid JSON. A message is one line of UTF-8.")
+    no_message = refusal(-32600, "This line is not a JSON-RPC 2.0 message.")
     for line in [b'{"jsonrpc": "2.0", "id": 1, "method":', b"hello", b"", b"\xff\xfe{", b"[" * 100_000]:
         wire.send(line)
         assert wire.receive() == no_json, line[:40]

@@ -15,6 +15,7 @@ from .connection import Answer, Connection, Write, outcome
 from .messages import Refusal, read_soon
 from .session import Cancelled, Initialized, Reply, Session, Stray
 
+_NO_JSON = "This line is not valid JSON. A message is one line of UTF-8."
 _CLOSED = wire.ErrorData(code=wire.CONNECTION_CLOSED, message="Connection closed")
 
 
@@ -56,7 +57,8 @@ class Pipe:
         try:
             event = self._session.receive(await read_soon(message))
         except Refusal as refused:
-            event = refused
+            is_json = refused.error.code != wire.PARSE_ERROR
+            event = refused if is_json else Refusal(wire.PARSE_ERROR, _NO_JSON)
         match event:
             case core.Request() as request:
                 task = self._requests[request.id] = self._start(self._respond(request))

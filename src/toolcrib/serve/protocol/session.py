@@ -209,7 +209,7 @@ def _refused(request_id: wire.RequestId, code: int, message: str, data: Any = No
 
 
 _MAX_CAPABILITIES_BYTES = 1000
-_NO_MESSAGE = "This is not a JSON-RPC 2.0 message."
+_NO_MESSAGE = "This line is not a JSON-RPC 2.0 message."
 _OTHER_ERA = (
     "This connection has begun with a handshake. Requests that carry their version in _meta need one of their own."
 )
