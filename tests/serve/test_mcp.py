@@ -219,6 +219,9 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(connect) -> None:
         await until("began")
         hanging.cancel()
         await until("was cancelled")
+        # In a session such a call has an answer, and the SDK's client breaks where one comes while it leaves.
+        while any(task.get_name().endswith("._run_request_post") for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("how", ["at once", "in the next round of the loop"])
