@@ -359,7 +359,7 @@ def served(url: str) -> None:
     def identify(headers: Any) -> Caller:
         return Caller(headers["x-principal"])
 
-    asyncio.run(_serve(asgi_app(crib_of(url, task_concurrency=0), identify=identify)))
+    asyncio.run(_serve(asgi_app(crib_of(url, tasks=0), identify=identify)))
 
 
 async def worked(url: str) -> None:

@@ -173,7 +173,7 @@ async def toolcrib(folder: Path, url: str) -> AsyncGenerator[Subject]:
     (folder / "tools.py").write_text(TOOLS)
     (folder / "toolcrib.toml").write_text("")
     store = Store(url, key=lambda: [KEY])
-    async with Crib([tiny], store=store, task_concurrency=0) as crib:
+    async with Crib([tiny], store=store, tasks=0) as crib:
         benches = [crib.workbench(Caller(f"caller-{number}")) for number in range(8)]
 
         async def submit(times: Sequence[float]) -> None:

@@ -139,7 +139,7 @@ async def bench(tmp_path: Path, environment: dict[str, str], url: str) -> AsyncG
     (tmp_path / "toolcrib.toml").write_text(SETTINGS)
     store = Store(url, key=lambda: [KEY])
     try:
-        async with Crib([work, other], store=store, task_concurrency=0) as crib:
+        async with Crib([work, other], store=store, tasks=0) as crib:
             yield Bench(crib, tmp_path, environment | {"TOOLCRIB_KEY": b64encode(KEY).decode()}, url)
     finally:
         store.close()
@@ -204,7 +204,7 @@ async def test_workers_of_two_versions_leave_the_tasks_of_one_another_alone(benc
 
     for name, version in (("a", "old"), ("b", "new"), ("c", "old"), ("d", "new")):
         bench.go(name, version)
-    async with Crib([new_work], store=bench.crib.store, task_concurrency=0) as new_crib:
+    async with Crib([new_work], store=bench.crib.store, tasks=0) as new_crib:
 
         async def submit_new(name: str) -> str:
             pending = (await new_crib.workbench(Caller("ann")).call("work", {"name": name, "depth": 1})).pending

@@ -32,7 +32,7 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.record import CallLog
 from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
-from toolcrib.workbench import LogLine, Rule, Rules, UnknownTaskError
+from toolcrib.workbench import LogLine, Rule, Rules, TaskLimits, UnknownTaskError
 
 WAIT_S = 60
 KEY = b"k" * 32
@@ -599,10 +599,10 @@ async def test_the_log_says_which_task_no_process_has_taken_for_a_minute(
     async def dig() -> None:
         """Dig."""
 
-    async with Crib([dig], store=path, task_concurrency=0) as crib:
+    async with Crib([dig], store=path, tasks=0) as crib:
         await submitted(crib, "dig")
         await crib.store.transact(lambda connection: connection.execute(text("UPDATE toolcrib_ledger SET run_at = 0")))
-    async with Crib([dig], store=path, task_concurrency=0) as crib:
+    async with Crib([dig], store=path, tasks=0) as crib:
 
         async def is_noted() -> bool:
             return bool(crib.unclaimed_tasks)
@@ -617,10 +617,10 @@ async def test_the_log_says_which_task_no_process_has_taken_for_a_minute(
 
 
 def test_how_many_tasks_run_is_a_number() -> None:
-    with pytest.raises(SetupError, match="'task_concurrency' is a number from 0"):
-        Crib([], task_concurrency=-1)
-    with pytest.raises(SetupError, match="'tasks_per_principal' is a number from 1"):
-        Crib([], tasks_per_principal=0)
+    with pytest.raises(SetupError, match="'concurrency' is a number from 0, not -1"):
+        Crib([], tasks=-1)
+    with pytest.raises(SetupError, match="'per_principal' is a number from 1, not 0"):
+        TaskLimits(per_principal=0)
     with pytest.raises(DefinitionError, match=r"priority is a whole number, as in priority=10"):
         Tool(state, task=True, priority=True)
 
@@ -632,7 +632,7 @@ async def test_a_task_that_was_approved_of_a_definition_that_is_gone_asks_anew(p
         return depth
 
     policy = Rules([Rule(tools="dig", do="ask")])
-    async with Crib([dig], store=path, policy=policy, task_concurrency=0) as crib:
+    async with Crib([dig], store=path, policy=policy, tasks=0) as crib:
         await crib.workbench(Caller("ann")).call("dig", {"depth": 3})
         await crib.answer((await question(crib)).id, Approve(), by="bob")
         id = await submitted(crib, "dig", {"depth": 3})
@@ -660,11 +660,11 @@ async def test_the_tasks_of_a_tool_with_a_higher_priority_run_first(path: Path) 
         order.append(name)
 
     tools = [low, high]
-    async with Crib(tools, store=path, task_concurrency=0) as crib:
+    async with Crib(tools, store=path, tasks=0) as crib:
         ids = [
             await submitted(crib, name, {"name": f"{name}{number}"}) for number in (1, 2) for name in ("low", "high")
         ]
-    async with Crib(tools, store=path, task_concurrency=1) as crib:
+    async with Crib(tools, store=path, tasks=1) as crib:
         for id in ids:
             await crib.tasks.wait(id, timeout_s=WAIT_S)
     assert order == ["high1", "high2", "low1", "low2"]

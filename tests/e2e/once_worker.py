@@ -368,7 +368,7 @@ async def run(url: str, key: str, folder: Path, lease_s: float, command: list[st
     longest_s = lease_s * 1.5 if is_wild else 0
     if command[0] in ("tasks", "finish", "serve", "run"):
         places = 0 if command[0] == "serve" else 32
-        async with Crib(task_tools(log, ledger, dice, longest_s), store=store, task_concurrency=places) as crib:
+        async with Crib(task_tools(log, ledger, dice, longest_s), store=store, tasks=places) as crib:
             is_maker = is_wild or command[0] == "serve"
             await (make_tasks(crib, log, dice, begun_at) if is_maker else asyncio.Event().wait())
     else:

@@ -29,7 +29,7 @@ class Places:
     def __init__(self, url: str, folder: Path, stack: AsyncExitStack) -> None:
         self.key, self.stack, self.journeys = folder / "store.key", stack, Journeys()
         self.store = self.opened(url)
-        self.server = Crib(self.journeys.tools(), store=self.store, task_concurrency=0)
+        self.server = Crib(self.journeys.tools(), store=self.store, tasks=0)
 
     def opened(self, url: str) -> Store:
         store = Store(url, key=self.key)

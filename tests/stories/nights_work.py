@@ -12,7 +12,7 @@ from toolcrib.serve import serve_http
 
 
 async def main() -> None:
-    crib = Crib([travel], store=os.environ["DATABASE"], task_concurrency=int(os.environ.get("TASKS", "32")))
+    crib = Crib([travel], store=os.environ["DATABASE"], tasks=int(os.environ.get("TASKS", "32")))
     async with crib, Agent("openai:gpt-5-mini", crib.workbench(), name="clerk") as agent:
         if prompt := sys.argv[1:]:
             outcome = await agent.run(*prompt)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,12 +44,12 @@ def worker(
     Start any number of them, on any number of machines: each takes up tasks of the tools that it has. At SIGTERM a
     worker takes up no more, and gives what does not end within the grace_s of the settings to others.
     """
-    from ..workbench.options import DEFAULT_TASK_CONCURRENCY
+    from ..workbench import TaskLimits
 
     values = session.settings.values
-    session.call_options["task_concurrency"] = (
-        concurrency or values.tasks.concurrency or DEFAULT_TASK_CONCURRENCY  # 0 is for those who leave them to workers
-    )
+    limits = values.tasks.limits()  # its 0 is for those who leave them to workers
+    places = concurrency or limits.concurrency or TaskLimits().concurrency
+    session.call_options["tasks"] = replace(limits, concurrency=places)
     example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"
     report = set_up_log(session)
     crib = opened(session, sources or (), tool or (), report=report, follow=True, example=example).crib

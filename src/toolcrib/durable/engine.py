@@ -54,7 +54,7 @@ from ..machinery import (
     promise_digest,
     raise_missing_extra,
 )
-from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, UnknownTaskError
+from ..workbench import Crib, GoOn, LogLine, StoredRun, Task, TaskEvent, TaskLimits, UnknownTaskError
 from ..workbench.sync import value_at_home
 from ..workbench.tasks import TaskState
 
@@ -410,12 +410,12 @@ class EmbeddedTasks:
     async def _take(self) -> None:
         if self._levels is None:
             self._levels = self._levels_now()
-        places = self.crib.options["task_concurrency"]  # a principal has at most half of what the others leave
+        limits = TaskLimits.of(self.crib.options["tasks"])
+        places = limits.concurrency  # a principal has at most half of what the others leave
         if not self._levels or self._is_draining or len(self._running) >= places:
             return
         running = Counter(principal for *_, principal in self._running.values())
-        per_principal = self.crib.options["tasks_per_principal"]
-        for entry in await self._rows.take(self._levels, places, running, per_principal=per_principal):
+        for entry in await self._rows.take(self._levels, places, running, per_principal=limits.per_principal):
             token = CancellationToken()
             if entry.is_cancelled:
                 token.cancel()

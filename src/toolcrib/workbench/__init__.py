@@ -9,7 +9,7 @@ from ..machinery import Next, PendingStore, ResultStore, StoredPending, StoredRe
 from . import sync
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
 from .memory import MemoryPendings, MemoryResults
-from .options import Options, Stores
+from .options import Options, Stores, TaskLimits
 from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search
@@ -53,6 +53,7 @@ __all__ = [
     "Stores",
     "Task",
     "TaskEvent",
+    "TaskLimits",
     "Tasks",
     "UnknownTaskError",
     "View",

@@ -28,7 +28,26 @@ else:
 
 Seconds = Annotated[float, Gt(0)]
 
-DEFAULT_TASK_CONCURRENCY = 32
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLimits:
+    """How many tasks run at a time, for `tasks=`. Raises SetupError."""
+
+    concurrency: int = 32
+    """In this process. 0 leaves them to other processes with the same store, such as `toolcrib worker`."""
+    per_principal: int | None = None
+    """Of one principal, in all processes with the store. None is no limit."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 0), ("per_principal", 1)):
+            number = getattr(self, name)
+            if not (type(number) is int and number >= least) and (name, number) != ("per_principal", None):
+                raise SetupError(f"TaskLimits: '{name}' is a number from {least}, not {number!r:.60}.")
+
+    @classmethod
+    def of(cls, option: "int | TaskLimits") -> "TaskLimits":
+        """Return what the option `tasks` stands for."""
+        return option if isinstance(option, TaskLimits) else cls(concurrency=option)
 
 
 class Stores:
@@ -146,16 +165,12 @@ class Options(_PlainOptions, total=False):
             "`Stores`. In memory by default. A database survives a restart, and is shared by all processes that use it."
         ),
     ]
-    task_concurrency: Annotated[
-        int,
+    tasks: Annotated[
+        int | TaskLimits,
         Doc(
-            "How many tasks run in this process at a time. 0 leaves them to other processes with the same store, such "
-            "as `toolcrib worker`."
+            "How many tasks run in this process at a time: 32, a number, or `TaskLimits`. 0 leaves them to other "
+            "processes with the same store, such as `toolcrib worker`."
         ),
-    ]
-    tasks_per_principal: Annotated[
-        int | None,
-        Doc("How many tasks of one principal run at a time, in all processes with the store. None is no limit."),
     ]
     lock: Annotated[
         str | Path | None,
@@ -185,8 +200,7 @@ DEFAULTS: Options = {
     "ask": None,
     "may_answer": None,
     "store": None,
-    "task_concurrency": DEFAULT_TASK_CONCURRENCY,
-    "tasks_per_principal": None,
+    "tasks": TaskLimits(),
     "lock": None,
 }
 
@@ -197,6 +211,8 @@ RENAMED = {
     "results": "store=Stores(results=...)",
     "always_shown": "search=Search(always_shown=...)",
     "embed": "search=Search(embed=...)",
+    "task_concurrency": "tasks",
+    "tasks_per_principal": "tasks=TaskLimits(per_principal=...)",
     "overrides": "toolcrib.testing.doubles(overrides=...)",
     "clock": "toolcrib.testing.doubles(clock=...)",
 }
@@ -240,9 +256,7 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
             values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
     _require_store(values["store"], of)
     values["recorder"] = _recorders(values["recorder"], of)
-    for name, least in (("task_concurrency", 0), ("tasks_per_principal", 1)):
-        if (number := values[name]) is not DEFAULTS[name] and not (isinstance(number, int) and number >= least):  # type: ignore[literal-required]
-            raise SetupError(f"{of}: '{name}' is a number from {least}, not {number!r:.60}.")
+    values["tasks"] = TaskLimits.of(values["tasks"])
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None

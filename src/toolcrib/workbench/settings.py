@@ -29,7 +29,7 @@ from ..tools.mcp.targets import shown_words
 from ..tools.permissions import NOTHING_GRANTED, Permissions
 from ..tools.remote import MCPSource, is_remote, placed
 from .limits import Limit
-from .options import DEFAULT_TASK_CONCURRENCY, DEFAULTS, FileOptions, Seconds
+from .options import DEFAULTS, FileOptions, Seconds, TaskLimits
 from .rules import Hint, Names, Role, Rule, Rules, unknown_of_limit
 from .views import filtered, labelled, only_named, prefixed, renamed
 
@@ -343,13 +343,17 @@ class TasksTable(WebhookTable):
     """Tasks: how many run at a time, and who learns that they have ended."""
 
     concurrency: int = Field(
-        default=DEFAULT_TASK_CONCURRENCY,
+        default=TaskLimits().concurrency,
         ge=0,
         description="How many run in a process at a time. 0 leaves them to `toolcrib worker`.",
     )
     per_principal: int | None = Field(
         default=None, ge=1, description="How many of one principal run at a time, in all processes with the store."
     )
+
+    def limits(self) -> TaskLimits:
+        """Return them as the option `tasks`."""
+        return TaskLimits(concurrency=self.concurrency, per_principal=self.per_principal)
 
 
 class NetTable(Strict):
@@ -536,8 +540,7 @@ class Settings:
             "policy": self.rules if values.rule or values.policy != PolicyTable() else None,
             "variables": values.variables,
             "secrets": self.secrets,
-            "task_concurrency": values.tasks.concurrency,
-            "tasks_per_principal": values.tasks.per_principal,
+            "tasks": values.tasks.limits(),
         }
         return (
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}
