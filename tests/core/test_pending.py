@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Approve, Deny, Input, Pending, ToolAuth, ToolError, ToolSpec
-from toolcrib.core import AnswerError, Hints, Secret, answer_from
+from toolcrib.core import AnswerError, Hints, Secret
+from toolcrib.machinery import answer_from
 
 
 def test_a_pending_as_data_has_no_empty_members() -> None:

@@ -17,11 +17,11 @@ from typing import Annotated, Any, cast
 
 from pydantic import NonNegativeInt, PlainValidator, TypeAdapter
 
-from ..core import Answer, AnswerError, Pending, Result, SetupError, ToolError, answer_from
+from ..core import Answer, AnswerError, Pending, Result, SetupError, ToolError
 from ..formats import Reply, Results, Usage, turn_from_dict, turn_to_dict
 from ..formats.reading import json_data
 from ..formats.turn_data import checked
-from ..machinery import canonical
+from ..machinery import answer_from, canonical
 from ..workbench import Workbench
 from .outcome import Outcome, RunStatus
 from .run import Run, RunOptions, checked_turns

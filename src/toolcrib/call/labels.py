@@ -7,8 +7,8 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
-from ..core import Call, Content, Data, Decision, Result, Text, Tool, ToolError, text_of_file
-from ..machinery import log_failure
+from ..core import Call, Content, Data, Decision, Result, Text, Tool, ToolError
+from ..machinery import log_failure, text_of_file
 from .execute import may_be_repeated
 from .runtime import Runtime, Trail
 

@@ -37,7 +37,6 @@ from ..core import (
     content_of,
     has_parts,
     moment,
-    raw_id,
 )
 from ..machinery import (
     LONG_CHARS,
@@ -50,6 +49,7 @@ from ..machinery import (
     in_thread_if_long,
     is_long,
     log_failure,
+    raw_id,
     redacted,
     redacted_content,
     redacted_json,

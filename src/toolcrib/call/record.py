@@ -12,13 +12,14 @@ from time import time
 from types import CoroutineType
 from typing import Any, Literal
 
-from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError, raw_id
+from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError
 from ..machinery import (
     LONG_CHARS,
     Deadline,
     in_thread,
     in_thread_if_long,
     log_failure,
+    raw_id,
     redacted,
     redacted_json,
 )

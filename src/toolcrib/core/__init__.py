@@ -5,7 +5,7 @@ Floor 0: standard library only, no I/O, no other room. What a lower floor needs 
 
 from typing import Any
 
-from .call import Call, Caller, raw_id
+from .call import Call, Caller
 from .cancel import CancellationToken
 from .content import (
     Audio,
@@ -19,7 +19,6 @@ from .content import (
     Text,
     content_from_dict,
     content_to_dict,
-    text_of_file,
 )
 from .context import Context, Depends, Handle, Redaction, Variables
 from .errors import (
@@ -35,10 +34,10 @@ from .errors import (
     ToolError,
     UnknownToolError,
 )
-from .pending import Answer, Approve, Approvers, Deny, Grant, Input, Pending, PendingKind, answer_from
+from .pending import Answer, Approve, Approvers, Deny, Grant, Input, Pending, PendingKind
 from .protocols import Ask, Broker, Decision, Middleware, Policy, Recorder, Tool
 from .result import CallRecord, Repair, Result, Status, content_of, has_parts, moment
-from .source import Source, is_source
+from .source import Source
 from .spec import Auth, Credential, Hints, Requirement, Secret, ToolAuth, ToolSpec
 
 __all__ = [
@@ -97,15 +96,11 @@ __all__ = [
     "ToolcribError",
     "UnknownToolError",
     "Variables",
-    "answer_from",
     "content_from_dict",
     "content_of",
     "content_to_dict",
-    "text_of_file",
     "has_parts",
-    "is_source",
     "moment",
-    "raw_id",
 ]
 
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core import Audio, Call, Content, Data, File, Image, Result, Text
+from ..machinery import text_of_file
 from . import history, reading
 from .accepts import ANTHROPIC
-from .content import arguments_object, arguments_of, text_of_file
+from .content import arguments_object, arguments_of
 from .format import BlockFormat, BlockStream, Object, ReplyStream
 from .offer import Offer, Offered
 from .turns import Reply, Stop, Usage

@@ -18,9 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core import Audio, Call, Content, Data, File, Image, Result, SetupError, Text, ToolError
+from ..machinery import text_of_file
 from . import history, reading
 from .accepts import BEDROCK
-from .content import arguments_object, arguments_of, decoded, json_text, json_value, text_of_file
+from .content import arguments_object, arguments_of, decoded, json_text, json_value
 from .format import BlockFormat, BlockStream, Entry, Object, ReadableFormat, ReplyStream
 from .history import ToolOutput
 from .offer import Offer, Offered

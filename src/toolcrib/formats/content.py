@@ -8,7 +8,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..core import Audio, Call, Data, File, Image
-from ..core import text_of_file as text_of_file
 from . import reading
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from typing import Any
 from uuid import uuid4
 
 from ..core import Audio, Call, Content, Data, File, Image, Result, ToolSpec
+from ..machinery import text_of_file
 from . import history, reading
 from .accepts import GEMINI
-from .content import arguments_of, json_value, text_of_file
+from .content import arguments_of, json_value
 from .format import BlockFormat, Object, ReplyStream
 from .offer import Offer, Offered
 from .turns import Reply, Stop, text_of

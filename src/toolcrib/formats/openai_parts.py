@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..core import Audio, Call, Content, File, Image, Result
+from ..machinery import text_of_file
 from ..schema.json_text import JSONError, parse_json
 from . import reading
-from .content import arguments_of, text_of_file
+from .content import arguments_of
 from .offer import Offer
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

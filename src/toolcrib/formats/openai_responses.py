@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
+from ..machinery import text_of_file
 from . import openai_parts as shared
 from . import reading
 from .accepts import RESPONSES
-from .content import text_of_file
 from .format import Format, Object, ReplyStream
 from .offer import Offer, Offered
 from .turns import Reply, Stop

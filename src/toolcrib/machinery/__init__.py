@@ -3,6 +3,7 @@
 Standard library only. A program needs none of these names; a new kind of tool, a store or a room of ours does.
 """
 
+from ..core.call import raw_id
 from ..core.cancel import (
     Deadline,
     create_lasting_task,
@@ -11,6 +12,7 @@ from ..core.cancel import (
     current_deadline,
     from_any_thread,
 )
+from ..core.content import text_of_file
 from ..core.context import (
     COUNTED_UNITS,
     HOST_VARIABLES,
@@ -26,7 +28,7 @@ from ..core.context import (
 )
 from ..core.display import escaped, one_line
 from ..core.engine import Ledger, LedgerEntry, Steps
-from ..core.pending import StillPending, StoredPending, Suspended, approvers_from, named_approvers
+from ..core.pending import StillPending, StoredPending, Suspended, answer_from, approvers_from, named_approvers
 from ..core.protocols import (
     Asker,
     AtDeadline,
@@ -42,6 +44,7 @@ from ..core.protocols import (
     PendingStore,
     Work,
 )
+from ..core.source import is_source
 from .digest import call_digest, canonical, definition_digest, key_digest, promise_digest, text_digest
 from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
@@ -125,6 +128,7 @@ __all__ = [
     "Steps",
     "StillPending",
     "StoredPending",
+    "answer_from",
     "approvers_from",
     "named_approvers",
     "StoredResult",
@@ -150,6 +154,7 @@ __all__ = [
     "is_grant_of",
     "is_handle",
     "is_long",
+    "is_source",
     "key_digest",
     "lazy_names",
     "leaves",
@@ -157,6 +162,7 @@ __all__ = [
     "new_handle",
     "one_line",
     "raise_missing_extra",
+    "raw_id",
     "redacted",
     "redacted_content",
     "redacted_data",
@@ -168,6 +174,7 @@ __all__ = [
     "share",
     "share_permits",
     "text_digest",
+    "text_of_file",
     "to_tool_error",
     "translate_glob",
 ]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Update, bindparam, func, select
 
-from ..core import Answer, AnswerError, Grant, Pending, PendingKind, SetupError, StoreError, ToolError, answer_from
-from ..machinery import StoredPending, room_for
+from ..core import Answer, AnswerError, Grant, Pending, PendingKind, SetupError, StoreError, ToolError
+from ..machinery import StoredPending, answer_from, room_for
 from .grants import DatabaseGrants
 from .ledger import wake
 from .tables import (

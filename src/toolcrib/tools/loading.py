@@ -12,7 +12,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
+from ..core import DefinitionError, LoadError, Source, ToolcribError
+from ..machinery import is_source
 from .function import Definition, Tool, as_tool, definition_errors, is_tool, run_nowhere
 from .modules import (
     LoadFailed,

@@ -51,10 +51,9 @@ from ..core import (
     ToolError,
     ToolSpec,
     UnknownToolError,
-    answer_from,
 )
 from ..core import Tool as AnyTool
-from ..machinery import Asker, Semaphore, create_lasting_task, log_failure, redacted
+from ..machinery import Asker, Semaphore, answer_from, create_lasting_task, log_failure, redacted
 from ..record.redact import CallerRedactors, Redactor, redact_log
 from ..sandbox import Processes
 from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool, as_tool, offered_by
