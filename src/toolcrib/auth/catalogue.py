@@ -19,8 +19,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..core import SetupError, ToolcribError
 from ..net import Guard
+from ..schema import closest_match, did_you_mean, display_name
 from ..schema.declared import Keys, Strict, mistakes_in
-from ..schema.describe import closest_match, did_you_mean, display_name
 from ..schema.toml import line_at, lines_of, parse_toml
 
 HandlerName = Literal["oauth2", "token", "basic", "keypair"]

@@ -14,7 +14,7 @@ import httpx2
 
 from ..core import Caller, Credential, SetupError, ToolAuth, ToolcribError, ToolError
 from ..net import client
-from ..schema.describe import closest_match, did_you_mean, display_name
+from ..schema import closest_match, did_you_mean, display_name
 from .catalogue import (
     Basic,
     Client,

@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core import StoreError
 from ..machinery import log_failure
-from ..schema.describe import display_name
+from ..schema import display_name
 from ..store import Lease, Leases, Store
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, encode_name, encode_time, table
 from .grant import Grant, Owner

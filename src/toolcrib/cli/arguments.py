@@ -183,7 +183,7 @@ def read_value(texts: Sequence[str | FileContent], place: "SchemaView") -> Any:
 
 
 def _value(text: str | FileContent, place: "SchemaView", *, is_item: bool = False) -> Any:
-    from ..schema.json_text import JSONError, parse_json
+    from ..schema import JSONError, parse_json
     from ..schema.view import kind
 
     text = text.text_for(place) if isinstance(text, FileContent) else text
@@ -314,7 +314,7 @@ def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
     """Return the specs of the tools of *sources* and of the options of the command line, by name."""
     try:
         with silenced():
-            from ..tools.git import is_git_address
+            from ..tools import is_git_address
 
             sources = [*sources, *(context.params.get("source") or ())]
             if any(map(is_git_address, sources)):  # a fetch takes too long for a key press

@@ -20,8 +20,7 @@ from ..call import may_be_repeated
 from ..core import Secret, SetupError, StoreError, ToolAuth, ToolcribError, ToolSpec
 from ..machinery import compile_globs
 from ..schema import SchemaView, display_name
-from ..tools import Permissions, Tool
-from ..tools.git import is_git_address
+from ..tools import Permissions, Tool, is_git_address
 from ..workbench import Workbench
 from ..workbench.config import LoadedSource, has_all, load_sources
 from ..workbench.credentials import CALLBACK_PATH, store_of, vault_store

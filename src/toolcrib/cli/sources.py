@@ -251,7 +251,7 @@ def _followed(source: Any, named_source: "NamedSource") -> Any:
         document = Path(str(source).removeprefix(DOCUMENT)).expanduser()
         if is_remote(source) or not document.is_file():
             return source
-        from ..tools.openapi import openapi_source
+        from ..tools import openapi_source
 
         read = partial(openapi_source, document, permissions=named_source.permissions, **named_source.openapi)
         return WatchedDocument(document, read)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..core import Audio, Call, Content, File, Image, Result
 from ..machinery import text_of_file
-from ..schema.json_text import JSONError, parse_json
+from ..schema import JSONError, parse_json
 from . import reading
 from .content import arguments_of
 from .offer import Offer

@@ -3,7 +3,7 @@
 from .describe import closest_match, did_you_mean, display_name
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
-from .json_text import parse_json, write_json
+from .json_text import JSONError, parse_exact, parse_json, write_json
 from .models import ModelReader, arguments_model, model_check, model_from_schema, read_arguments
 from .reading import Document
 from .required import require_schema
@@ -36,6 +36,7 @@ __all__ = [
     "Arguments",
     "Doc",
     "DocumentReader",
+    "JSONError",
     "Elicitation",
     "ModelReader",
     "Parameter",
@@ -57,20 +58,21 @@ __all__ = [
     "json_schema_check",
     "model_check",
     "model_from_schema",
-    "parse_json",
-    "write_json",
     "object_members",
+    "parse_exact",
+    "parse_json",
+    "read_back",
     "read_arguments",
     "read_docstring",
     "read_signature",
     "require_schema",
     "return_serializer",
     "returns_awaitable",
-    "read_back",
     "scalar_schema",
     "serialize_any",
     "unwrap_partials",
     "with_documents",
     "with_handles",
+    "write_json",
     "written",
 ]

@@ -493,7 +493,7 @@ def _caller() -> str:
 
 
 def _mark(fn: Any, options: ToolOptions, home: str) -> Any:
-    from ..schema.signature import enclosing_names
+    from ..schema import enclosing_names
 
     if isinstance(fn, staticmethod | classmethod):
         _mark(fn.__func__, options, home)

@@ -113,7 +113,7 @@ def is_git_address(source: object) -> bool:
 
 def parse_git_address(text: str) -> GitAddress:
     """Return the address in *text*. Raises LoadError for one that is not valid, or whose transport is not safe."""
-    from ..schema.describe import display_name  # brings pydantic: with the first address, and not with the package
+    from ..schema import display_name  # brings pydantic: with the first address, and not with the package
 
     label = display_name(_CREDENTIALS.sub("//", text))
     if not text.isprintable():
@@ -403,7 +403,7 @@ class _Git:
         return LoadError(f"{self._address} is larger than {limit} MiB. Name the folder of the tools in it.")
 
     def _refused(self, path: str, why: str) -> LoadError:
-        from ..schema.describe import display_name
+        from ..schema import display_name
 
         return LoadError(f"{self._address} is refused for '{display_name(path)}': {why}.")
 

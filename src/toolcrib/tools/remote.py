@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from ..core import LoadError, SetupError
 from ..machinery import raise_missing_extra
-from ..schema.describe import closest_match, did_you_mean, display_name
+from ..schema import closest_match, did_you_mean, display_name
 from .content import MAX_TEXT_BYTES, bytes_of
 from .mcp.targets import Target, shown_url
 

@@ -28,9 +28,8 @@ from pydantic import Field, TypeAdapter
 from ..call import CheckedArguments, caller_names, is_approver
 from ..core import Approvers, Caller, Decision, Hints, SetupError, ToolError, ToolSpec
 from ..machinery import Do, approvers_from, fact_of_call, named_approvers, text_digest, translate_glob
-from ..schema import SchemaView, closest_match, display_name, written
+from ..schema import SchemaView, closest_match, did_you_mean, display_name, written
 from ..schema.declared import Strict, from_rows, require_fields
-from ..schema.describe import did_you_mean
 from ..schema.view import kind, steps
 from .limits import Limit
 from .results import READERS

@@ -497,7 +497,7 @@ class NamedSource:
         SetupError.
         """
         if self.openapi and isinstance(source, str):
-            from ..tools.openapi import openapi_source
+            from ..tools import openapi_source
 
             source = openapi_source(source, permissions=self.permissions, **self.openapi)
         return self.permissions.to(source)

@@ -1329,7 +1329,7 @@ class Workbench(Startable):
             details = {**error.details, "unknown_tool": True}
             raise ToolError(error.message, error.code, retry=error.retry, details=details) from None
         if down := self.crib.lifespan.unlisted():
-            from ..schema.describe import display_name  # brings pydantic
+            from ..schema import display_name  # brings pydantic
 
             raise ToolError(
                 f"There is no tool '{display_name(name)}' now, and {', '.join(map(name_of, down))} is not available, "

@@ -22,7 +22,7 @@ from ...core.source import (
     ResourceTemplate,
 )
 from ...machinery import create_lasting_task
-from ...schema.describe import display_name
+from ...schema import display_name
 from .session import Session
 from .streams import PROMPTS, RESOURCES, TEMPLATES, List
 from .tools import MAX_TITLE, MEDIA_TYPE, bounded, content_of_block, meta_of, without_secrets

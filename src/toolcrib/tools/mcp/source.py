@@ -23,7 +23,7 @@ from mcp.shared.subscriptions import ServerEvent, ToolsListChanged
 from ...core import Caller, Context, Credential, LoadError, Source, ToolAuth, ToolcribError, ToolError, ToolSpec
 from ...machinery import in_thread
 from ...net.client import challenge_of, scopes_in
-from ...schema.describe import display_name
+from ...schema import display_name
 from ..function import Tool, from_work
 from ..modules import LoadProblem
 from .offers import MCPOffers, offers_change

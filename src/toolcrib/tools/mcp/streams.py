@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from ...core import ToolError
 from ...machinery import create_lasting_task
-from ...schema.describe import display_name
+from ...schema import display_name
 from .questions import withheld
 from .targets import MAX_BYTES
 

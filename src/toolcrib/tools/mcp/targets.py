@@ -11,7 +11,7 @@ from pathlib import PurePath
 from urllib.parse import parse_qsl, urlsplit
 
 from ...core import LoadError
-from ...schema.describe import display_name
+from ...schema import display_name
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile(r"key|token|secret|passw|auth(?!or(?!iz))|credential|cookie|bearer", re.IGNORECASE)

@@ -371,7 +371,7 @@ def _promise(operation: Operation, schemas: Schemas) -> Mapping[str, Any] | None
 
 def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
     """Return what writes a result that is as *output_schema* has it. Its validator is made with the first result."""
-    from ...schema.serialize import serialize_any
+    from ...schema import serialize_any
 
     @functools.cache
     def check() -> Any:

@@ -10,9 +10,8 @@ from typing import Any
 from starlette.responses import Response
 
 from ....call import MASKS
-from ....schema import SchemaView
+from ....schema import JSONError, SchemaView, parse_exact, parse_json
 from ....schema.errors import problems
-from ....schema.json_text import JSONError, parse_exact, parse_json
 from ..forms import MISSING, Draft, draft_of, mark, value_of, visible_json
 from ..visit import Answer, Page, Problem, Visit, redirect, render
 
