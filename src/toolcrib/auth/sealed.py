@@ -188,7 +188,7 @@ class DatabaseVault:
             connection.execute(AUTHORIZATIONS.insert(), row)
             return authorization
 
-        return await self._store.transact(insert, lock=int.from_bytes(_digest(authorization.owner.binding)[:7]))
+        return await self._store.transact(insert, lock=_digest(authorization.owner.binding)[:7])
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
         rows = await self._store.read(_BY_STATE, {"state": state_digest(state), "now": encode_time(now)})

@@ -38,7 +38,7 @@ from ..core import SetupError, StoreError
 from ..machinery import log_failure
 from .events import LOG, Events
 from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
-from .tables import STORE, Schema, Sealed, decode_bytes, migrate, missing
+from .tables import STORE, Schema, Sealed, decode_bytes, hold_lock, migrate, missing
 from .webhook import Topic, Webhook
 
 T = TypeVar("T")
@@ -61,7 +61,6 @@ _THREADS = 8
 _LOOK_INTERVAL_S = 10.0
 """How often a process that has the database open looks for a migration by a newer Toolcrib."""
 _BATCH = 200
-_LOCK = 0x746F6F6C63726962  # "toolcrib": the advisory lock of PostgreSQL under which tables are migrated
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 _NOTHING: Mapping[str, Any] = {}
 _NAMED = sqlite_dialect(paramstyle="named")
@@ -140,11 +139,12 @@ class Database:
             )
         return process.look_up(statement, values)
 
-    async def transact(self, work: Callable[[Connection], T], *, write: bool = True, lock: int | None = None) -> T:
+    async def transact(self, work: Callable[[Connection], T], *, write: bool = True, lock: bytes = b"") -> T:
         """Return the value of *work* in a transaction, which is rolled back if it raises. Raises StoreError.
 
         *work* runs in a thread, must not wait for anything else, and, where the task is cancelled, runs to its end. On
-        SQLite one may *write* at a time; on PostgreSQL those exclude each other that have the same *lock*.
+        SQLite one may *write* at a time; on PostgreSQL those exclude each other that have the same *lock*, a name
+        of at most seven bytes or of eight letters.
         """
         process = self._process()
 
@@ -330,7 +330,7 @@ class _Process:
             schemas = list(self._schemas.values())
             self._connect()
             if self._transact(lambda connection: missing(connection, schemas, self._place)):
-                self._transact(lambda connection: migrate(connection, schemas), lock=_LOCK, write=True)
+                self._transact(lambda connection: migrate(connection, schemas), lock=b"toolcrib", write=True)
             self.migrated = len(schemas)
 
     def missing(self) -> Sequence[str]:
@@ -374,13 +374,13 @@ class _Process:
                 raise
 
     def transact(
-        self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False, is_durable: bool = True
+        self, work: Callable[[Connection], T], *, lock: bytes = b"", write: bool = False, is_durable: bool = True
     ) -> T:
         self._require_same()
         return self._transact(work, lock=lock, write=write, is_durable=is_durable)
 
     def _transact(
-        self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False, is_durable: bool = True
+        self, work: Callable[[Connection], T], *, lock: bytes = b"", write: bool = False, is_durable: bool = True
     ) -> T:
         assert self._engine is not None
         # SQLite has one writer at a time, and lets others wait by looking again and again.
@@ -398,8 +398,8 @@ class _Process:
                     connection.begin()
                     if not is_durable:
                         raw.execute("SET LOCAL synchronous_commit = off")
-                    if lock is not None:
-                        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
+                    if lock:
+                        hold_lock(connection, lock)
                 value = work(connection)
                 with self._events.committed(connection):
                     connection.commit()

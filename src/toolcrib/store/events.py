@@ -16,10 +16,10 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, text
+from sqlalchemy import Connection, bindparam, func, select
 
 from .keys import Keys, ciphers
-from .tables import Schema, encode_name, table
+from .tables import Schema, encode_name, hold_lock, table
 
 EVENTS = table(
     "toolcrib_events",
@@ -50,7 +50,6 @@ CHECKPOINT_INTERVAL_S = 1.0
 REST_S = 3600.0
 """After which time without an event a chain has ended, and the next event begins another one."""
 
-_LINE = 0x6C696E65  # of those who add a checkpoint, on PostgreSQL
 _t = EVENTS.c
 _INSERT = {
     dialect: "INSERT INTO toolcrib_events (chain, position, at, principal, fields, hash, signature) "  # noqa: S608
@@ -330,8 +329,7 @@ class _Chain:
 
     def _add_checkpoint(self, connection: Connection, position: int, head: str) -> tuple[int, str]:
         """Add a checkpoint of this chain. Return its own place and hash."""
-        if connection.dialect.name == "postgresql":  # elsewhere one writes at a time
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LINE})
+        hold_lock(connection, b"line")
         newest = connection.execute(_NEWEST_CHECKPOINT).first()
         # Its own, where those after it were deleted: so there is a gap.
         last, previous = self._line

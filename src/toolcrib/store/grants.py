@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolcrib")
 
-_LOCK = 0x6772616E  # of those who add, on PostgreSQL
 _OPERATOR = "the operator"
 """Who revokes a grant by the command, as events name them: no principal of a key or an issuer has a space."""
 _t = APPROVALS.c
@@ -39,7 +38,7 @@ class DatabaseGrants:
         self._now = datetime.min.replace(tzinfo=UTC)
 
     async def add(self, grant: Grant, /, *, now: datetime) -> None:
-        await self._store.transact(lambda connection: self.insert(connection, grant, now), lock=_LOCK)
+        await self._store.transact(lambda connection: self.insert(connection, grant, now), lock=b"gran")
 
     def insert(self, connection: Connection, grant: Grant, now: datetime) -> None:
         """Do the same as `add`, in a transaction."""

@@ -196,7 +196,7 @@ class DatabaseLedger:
             heartbeat.stop()
 
     async def _begin(
-        self, work: Callable[[Connection], T], give_back: Callable[[bool], object], *, lock: int | None = None
+        self, work: Callable[[Connection], T], give_back: Callable[[bool], object], *, lock: bytes = b""
     ) -> T:
         """Return the value of *work*, in a transaction after which something runs here.
 

@@ -39,7 +39,6 @@ _REMEMBERED = timedelta(hours=1)
 """How long what has expired is still known, so that a late answer gets the reason."""
 _AT_ONCE = timedelta(seconds=1)
 MAX_PLACE_CHARS = 18
-_LOCK = 0x70656E64  # of those who open, on PostgreSQL
 
 _t = PENDINGS.c
 _BY_ID = PENDINGS.select().where(_t.id == bindparam("id"))
@@ -103,7 +102,7 @@ class DatabasePendings:
             self._add_event(connection, "asked", pending)
             return pending, sums
 
-        stored, self._sums = await self._store.transact(insert, lock=_LOCK)
+        stored, self._sums = await self._store.transact(insert, lock=b"pend")
         return stored
 
     async def get(self, id: str, /) -> StoredPending | None:  # noqa: A002
@@ -169,7 +168,7 @@ class DatabasePendings:
             if not connection.execute(PENDINGS.update().where(_t.id == row["id"]).values(row)).rowcount:
                 connection.execute(PENDINGS.insert(), row)
 
-        await self._store.transact(put, lock=_LOCK)
+        await self._store.transact(put, lock=b"pend")
 
     async def waiting(self, *, now: datetime, principal: str | None = None) -> Sequence[Pending]:
         query = _WAITING.where(_t.expires_at > encode_time(await self._see(now)))

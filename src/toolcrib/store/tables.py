@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Column, Connection, MetaData, Table, inspect
+from sqlalchemy import Column, Connection, MetaData, Table, inspect, text
 
 from ..core import StoreError
 
@@ -102,6 +102,12 @@ def migrate(connection: Connection, schemas: Iterable[Schema]) -> None:
 
 
 # Values
+
+
+def hold_lock(connection: Connection, lock: bytes) -> None:
+    """Wait for *lock*, and hold it until the transaction ends: on PostgreSQL, for SQLite has one writer at a time."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": int.from_bytes(lock)})
 
 
 def encode_name(name: str) -> str:

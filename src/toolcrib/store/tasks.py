@@ -88,7 +88,6 @@ _TAKE = (
     .values(state="running", owner=bindparam("process"), fence=_t.fence + 1, lease_until=Now() + bindparam("lease"))
     .values(attempts=_t.attempts + case((_t.state == "running", 1), else_=0))
 )
-_TURN = 0x746F6F6C7475726E  # "toolturn": the advisory lock of PostgreSQL under which those take who count the running
 _RUNNING_OF = (
     select(_t.principal, func.count())
     .where(_t.state == literal_column("'running'"), _t.is_task == 1, ~IS_LATE)
@@ -243,7 +242,7 @@ class DatabaseTasks(DatabaseLedger):
                 heartbeat.begin(run)
                 heartbeat.end(run, state="released")
 
-        await self._begin(take, give_back, lock=None if per_principal is None else _TURN)
+        await self._begin(take, give_back, lock=b"" if per_principal is None else b"toolturn")
         self._unsure.difference_update(unsure)
         entries = [_begun(entry) for entry in entries]
         for entry in entries:

@@ -32,7 +32,6 @@ _LETTERS = string.ascii_letters + string.digits
 _KEY = re.compile(r"toolcrib_(?P<id>[a-z0-9]{12})_[A-Za-z0-9]{43}")  # 43 letters have 256 bits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _NOTED_EVERY = timedelta(minutes=1)
-_LOCK = 0x6B657973  # of those who add and revoke, on PostgreSQL
 
 _TABLE = table(
     "toolcrib_keys",
@@ -154,7 +153,7 @@ class AccessKeys:
             connection.execute(_TABLE.insert(), row | {"envelope": envelope})
             return _decoded(row)
 
-        return text, await self._store.transact(insert, lock=_LOCK)
+        return text, await self._store.transact(insert, lock=b"keys")
 
     async def all(self) -> Sequence[AccessKey]:
         """Return the keys that there are, the oldest first. A damaged row is logged and left out."""
@@ -179,7 +178,7 @@ class AccessKeys:
                 connection.execute(_RETIRED.insert(), {"name": name})
             return bool(names)
 
-        return await self._store.transact(delete, lock=_LOCK)
+        return await self._store.transact(delete, lock=b"keys")
 
     async def find(self, text: str) -> AccessKey | None:
         """Return the key that *text* is; None where it is none, was revoked or has expired. Raises StoreError."""
