@@ -74,7 +74,7 @@ async def test_what_a_program_wrote_is_its_result_its_log_or_its_error(caplog: p
 # Programs of an interpreter of their own: what they are given, what they give, and how they are ended
 
 
-LIMITS = {"memory_bytes": 0, "input_bytes": 4 * 2**20, "output_bytes": 1000, "error_bytes": 100}
+LIMITS = {"memory_bytes": 0, "output_bytes": 1000, "error_bytes": 100}
 
 
 def place(folder: Path, code: str, **more: Any) -> dict[str, Any]:

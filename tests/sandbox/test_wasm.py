@@ -211,7 +211,7 @@ def test_the_cache_of_programs_is_bounded(cached_at: Path) -> None:
 
 # Folders of Python, with a small component in the place of Python
 
-LIMITS = {"memory_bytes": 3 * 2**20, "input_bytes": 10, "output_bytes": 10, "error_bytes": 10}
+LIMITS = {"memory_bytes": 3 * 2**20, "output_bytes": 10, "error_bytes": 10}
 
 
 def python(ends: int | str) -> None:
@@ -239,7 +239,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-async def outcome(folder: Path, *, after: Any = None, arguments: str = "{}") -> tuple[str, str]:
+async def outcome(folder: Path, *, after: Any = None) -> tuple[str, str]:
     """How the program in *folder* ends, where *after* is done once it was loaded."""
     nothing: dict[str, Any] = {"variables": [], "mounts": [], "hosts": [], "private_hosts": []}
     where = {**nothing, "folder": str(folder), "program": "tool.py", "sha256": folder_digest(folder), "limits": LIMITS}
@@ -249,7 +249,7 @@ async def outcome(folder: Path, *, after: Any = None, arguments: str = "{}") -> 
 
     @tool
     async def use(ctx: Context) -> dict[str, Any]:
-        return await run(arguments, ctx)
+        return await run("{}", ctx)
 
     result = await Workbench([use]).call("use")
     return (result.status, result.unwrap()["text"]) if result.error is None else (result.error.code, result.text)
@@ -261,8 +261,6 @@ async def test_how_python_ends_is_how_its_call_ends(folder: Path, caplog: pytest
     assert await outcome(folder, after=lambda: python_file().unlink()) == ("success", "")  # it was loaded before
     python(3)
     assert await outcome(folder) == ("failed", "Tool 'use' ended with status 3.")
-    over = ("too_large", "The arguments of 'use' are larger than 10 bytes, its limit.")
-    assert await outcome(folder, arguments="x" * 11) == over
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     python("ValueError: no such city")
     assert await outcome(folder) == ("failed", "Tool 'use' failed: ValueError: no such city")

@@ -228,16 +228,6 @@ async def test_bytecode_in_its_folder_does_not_run(make: Callable[..., Made], ki
         assert await outcome(bench) == "success"
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-async def test_arguments_over_its_limit_are_too_large(make: Callable[..., Made], kind: str) -> None:
-    made = make(kind, "ends well")
-    manifest = made.file.parent / "tool.toml"
-    manifest.write_text(manifest.read_text() + "input_mb = 1\n")
-    async with Workbench([made.source]) as bench:
-        assert await outcome(bench, {"text": "x" * 2**20}) == "too_large"
-        assert await outcome(bench, {"text": "x" * 2**19}) == "success"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_as_many_processes_are_kept_as_may_serve(make: Callable[..., Made], kind: str) -> None:
     """Callers come and go, and leave no process behind each."""

@@ -173,17 +173,6 @@ async def test_a_program_ends_cleanly_right_after_a_call(module: Module, tmp_pat
 TRUSTED = Permissions(trusted=True)
 
 
-async def test_arguments_over_its_own_limit_are_refused(module: Module) -> None:
-    made = folder(module, ECHO, "input_mb = 1")
-    async with Workbench([TRUSTED.to(made)]) as bench:
-        result = await bench.call("guest", {"text": "x" * 2_000_000})
-    assert result.error is not None
-    assert (result.error.code, result.text) == (
-        "too_large",
-        "The arguments of 'guest' are larger than 1048576 bytes, its limit.",
-    )
-
-
 # Before it runs, and beside files
 
 SOCKETS = """

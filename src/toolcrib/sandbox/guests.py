@@ -9,7 +9,7 @@ from ..core import Context, LoadError, ToolError
 from ..machinery import raise_missing_extra
 from .guest_http import GuestHttp
 from .links import refuse_links
-from .programs import ProgramFolder, ProgramLimits, RunProgram, environment_of, input_of, value_of
+from .programs import ProgramFolder, ProgramLimits, RunProgram, environment_of, value_of
 from .python_build import BUILD_COMMAND, is_built, python_file
 
 try:
@@ -72,12 +72,11 @@ async def _run_guest(
     program: Program, where: Mapping[str, Any], name: str, arguments: str, context: Context
 ) -> dict[str, Any]:
     limits = ProgramLimits(**where["limits"])
-    data = input_of(arguments, name, limits)
     environment = environment_of(name, where["variables"], context)
     http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()), context.run_on_loop)
     grant = Granted(environment, http.fetch, where["mounts"], where.get("program"))
     try:
-        end = await program.run(data, grant, limits)
+        end = await program.run(arguments.encode(), grant, limits)
     finally:
         await http.aclose()
     return value_of(end, name, limits, context)

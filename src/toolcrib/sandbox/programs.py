@@ -28,10 +28,9 @@ RunProgram = Callable[[str, Context], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """What one run may use, in bytes: memory, standard input and output, and how much of standard error is kept."""
+    """What one run may use, in bytes: memory, standard output, and how much of standard error is kept."""
 
     memory_bytes: int = 64 * 1024**2
-    input_bytes: int = 4 * 1024**2
     output_bytes: int = 8 * 1024**2
     error_bytes: int = 16 * 1024
 
@@ -66,16 +65,6 @@ class ProgramFolder:
         """Raise ToolError where the folder, of the tool *name*, is not what it was."""
         if folder_stamp(self.path) != self._stamp and folder_digest(self.path) != self._sha256:
             raise ToolError(f"The folder of tool '{name}' has changed since it was loaded.", "unavailable")
-
-
-def input_of(arguments: str, name: str, limits: ProgramLimits) -> bytes:
-    """Return what the program of the tool *name* reads. Raises ToolError for more than its limit."""
-    data = arguments.encode()
-    if len(data) > limits.input_bytes:
-        raise ToolError(
-            f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
-        )
-    return data
 
 
 def environment_of(name: str, variables: Sequence[str], context: Context) -> dict[str, str]:
@@ -176,7 +165,7 @@ class NativePrograms:
             environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": _GUEST}
             environment |= environment_of(name, where["variables"], context)
             command = (where["python"], source_imports.__file__, str(folder.path / where["program"]))
-            end = await _run(command, input_of(arguments, name, limits), limits, cwd=folder.path, env=environment)
+            end = await _run(command, arguments.encode(), limits, cwd=folder.path, env=environment)
             if end.status > 0 and _TRACEBACK in end.error_output:
                 last = end.error_output.decode(errors="replace").rstrip().splitlines()[-1]
                 end = replace(end, exception=last[:500])

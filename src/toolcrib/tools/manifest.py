@@ -19,7 +19,6 @@ from .content import MAX_TEXT_BYTES, bytes_of
 MANIFEST = "tool.toml"
 MEMORY_MB, OUTPUT_MB, TIMEOUT_S = 64, 8, 30.0
 """What a tool may have of memory, output and time without a grant."""
-_INPUT_MB = 4  # no call has more: see `schema.json_text`
 _ANYTHING: Mapping[str, Any] = {"type": "object"}
 
 Mebibytes = Annotated[int, Field(ge=1, le=4096)]
@@ -78,7 +77,6 @@ class Manifest(Strict):
     mounts: list[Mount] = Field(default_factory=list[Mount], description="The folders that it reads or writes.")
     memory_mb: Mebibytes = Field(default=MEMORY_MB, description="How much memory it may have, in MiB.")
     output_mb: Mebibytes = Field(default=OUTPUT_MB, description="How much it may write to standard output, in MiB.")
-    input_mb: int = Field(default=_INPUT_MB, ge=1, le=_INPUT_MB, description="How large its arguments may be, in MiB.")
     timeout_s: float = Field(default=TIMEOUT_S, gt=0, description="How long a call may take, in seconds.")
     read_only: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")
     destructive: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")

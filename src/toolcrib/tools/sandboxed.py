@@ -132,9 +132,8 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
     if manifest.language == "node":
         raise LoadError(f"{file} is a program for Node, which the sandbox does not have. Build it as a component.")
     code = bytes_of(file, MAX_BYTES)
-    megabytes = {"memory": manifest.memory_mb, "input": manifest.input_mb, "output": manifest.output_mb}
     where: dict[str, Any] = {
-        "limits": {f"{kind}_bytes": size * 1024**2 for kind, size in megabytes.items()},
+        "limits": {"memory_bytes": manifest.memory_mb * 1024**2, "output_bytes": manifest.output_mb * 1024**2},
         "variables": manifest.variables,
         "mounts": mounted(permissions, manifest),
     }
