@@ -128,12 +128,9 @@ class MemoryPendings:
 
     def _require_room(self, new: StoredPending) -> None:
         self._keep(lambda entry: entry.pending.expires_at > self._now - _REMEMBERED)
-        if not self._has_room(new):
+        if self._going(new) != []:
             self._keep(lambda entry: entry.pending.expires_at > self._now and entry.state in ("open", "answered"))
-        principal, stored = new.pending.principal, self._stored.items()
-        rows = ((id, entry.pending.principal, _bytes(entry), entry.state == "open") for id, entry in stored)  # noqa: A001
-        going = room_for(principal, _bytes(new), rows, max_count=self._size, max_size=self._size_bytes)
-        if going is None or self._count(principal) >= self._per_principal:
+        if (going := self._going(new)) is None:
             raise ToolError(
                 "Too many calls wait for an answer, and no more may wait. Try again when they have been answered.",
                 "limited",
@@ -143,13 +140,13 @@ class MemoryPendings:
     def _keep(self, condition: Callable[[StoredPending], bool]) -> None:
         self._stored = {id: entry for id, entry in self._stored.items() if condition(entry)}  # noqa: A001
 
-    def _has_room(self, new: StoredPending) -> bool:
-        size_bytes = sum(map(_bytes, self._stored.values())) + _bytes(new)
-        is_small = len(self._stored) < self._size and size_bytes <= self._size_bytes
-        return is_small and self._count(new.pending.principal) < self._per_principal
-
-    def _count(self, principal: str) -> int:
-        return sum(entry.pending.principal == principal for entry in self._stored.values())
+    def _going(self, new: StoredPending) -> list[str] | None:
+        """Return the ids of those that make room for *new* when they go; None where none can."""
+        principal, stored = new.pending.principal, self._stored.items()
+        if sum(entry.pending.principal == principal for _, entry in stored) >= self._per_principal:
+            return None
+        rows = ((id, entry.pending.principal, _bytes(entry), entry.state == "open") for id, entry in stored)  # noqa: A001
+        return room_for(principal, _bytes(new), rows, max_count=self._size, max_size=self._size_bytes)
 
 
 class MemoryGrants:
