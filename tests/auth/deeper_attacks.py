@@ -277,7 +277,7 @@ async def running_tool(world: "World") -> None:
         assert [one.secret for one in context.credentials.values()] == ["bobs-own-key"]
         world.see(context.call, context.variables, context.credentials, context.deadline_at, context.cancellation)
         world.see(context.deadline, context.time_left_s, context.log, context.host, context.port)
-        world.see(context.loop, context.run_on_loop)
+        world.see(context.run_on_loop)
         context.progress(1, 2, "x")
         await context.emit("x")
         begun.append("pry")

@@ -612,7 +612,7 @@ async def runtime(world: World) -> None:
 
 @door(
     *("Context.ask", "Context.call", "Context.caller", "Context.cancellation", "Context.credentials", "Context.http"),
-    *("Context.deadline", "Context.deadline_at", "Context.emit", "Context.host", "Context.log", "Context.loop"),
+    *("Context.deadline", "Context.deadline_at", "Context.emit", "Context.host", "Context.log"),
     *(
         "Context.run_on_loop",
         "Context.port",

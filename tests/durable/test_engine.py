@@ -498,13 +498,16 @@ async def test_an_answer_is_not_lost_where_its_run_is_interrupted_before_it_is_s
 async def test_what_a_task_logs_is_stored_and_shown_without_secrets(path: Path) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
+    async def pause() -> None:
+        begun.set()
+        await go_on.wait()
+
     @tool(task=True)
     def dig(context: Context) -> str:
         """Dig, in a thread."""
         context.log.warning("depth %d", 3)
         context.log.error("the key is %s", "canary-secret-1")
-        context.loop.call_soon_threadsafe(begun.set)
-        asyncio.run_coroutine_threadsafe(go_on.wait(), context.loop).result()
+        context.wait(pause())
         return "dug"
 
     @tool

@@ -105,7 +105,7 @@ def execute(
     steps = None if outer.task is None else outer.task.steps
     port = CallPort(tool, call, runtime, events, trail, steps, outer.account)
     deadline = current_deadline.get()
-    context = Context(call, runtime, port, deadline, cancellation, credentials, *run_here(), steps)
+    context = Context(call, runtime, port, deadline, cancellation, credentials, run_here(), steps)
     return _with_context(tool, arguments, context)
 
 

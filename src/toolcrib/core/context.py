@@ -103,7 +103,7 @@ class Context:
     `variables` are the host's, for all tools of the workbench. `credentials` are those that the tool requires, by
     provider. `cancellation` is cancelled when the caller gives up or the deadline has passed: what blocks in a thread
     should look at it. `log` is the tool's own logger, `toolcrib.tool.<name>`.
-    (`deadline`, `host`, `port`, `loop`, `run_on_loop` and `steps` are for kinds of tools.)
+    (`deadline`, `host`, `port`, `run_on_loop` and `steps` are for kinds of tools.)
     """
 
     call: Call
@@ -112,7 +112,6 @@ class Context:
     deadline: Deadline | None
     cancellation: CancellationToken
     credentials: Mapping[str, Credential]
-    loop: asyncio.AbstractEventLoop
     run_on_loop: Callable[[Coroutine[Any, Any, Any]], Any]
     steps: Steps | None = None
 

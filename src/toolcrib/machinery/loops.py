@@ -358,10 +358,9 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
             work.close()
 
 
-def run_here() -> tuple[asyncio.AbstractEventLoop, Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Return the running loop, and what runs work on it from other threads."""
-    loop = asyncio.get_running_loop()
-    return loop, partial(run_on, loop)
+def run_here() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Return what runs work on the running loop, from other threads."""
+    return partial(run_on, asyncio.get_running_loop())
 
 
 class Handed(Generic[T]):

@@ -210,7 +210,7 @@ class _Worker:
             deadline,
             cancellation,
             {credential.provider: credential for credential in credentials},
-            *run_here(),
+            run_here(),
             _Steps(port) if message["has_steps"] else None,
         )
         current_deadline.set(deadline)
