@@ -151,10 +151,8 @@ def content_from_dict(data: Mapping[str, Any]) -> Content:
             return Data(json.dumps(data["data"], ensure_ascii=False, separators=(",", ":")))
         case "data":
             raise ValueError("Content of type 'data' has no 'data'.")
-        case "image":
-            return Image(_bytes(data), _string(data, "media_type"))
-        case "audio":
-            return Audio(_bytes(data), _string(data, "media_type"))
+        case "image" | "audio":
+            return (Image if kind == "image" else Audio)(_bytes(data), _string(data, "media_type"))
         case "file":
             return File(_bytes(data), _string(data, "media_type"), _string(data, "name") if data.get("name") else None)
         case _:

@@ -5,6 +5,7 @@ A call gets the tool's own name, and arguments as the tool's own schema describe
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -173,11 +174,10 @@ def _within_limits(pairs: Sequence[tuple[ToolSpec, Lowered]], accepts: Accepts) 
 
 def _names(tools: Sequence[str], accepts: Accepts) -> dict[str, str]:
     """Return a provider's name for each of *tools*: its own where the provider accepts it, else a unique one."""
-    names: dict[str, str] = {}
-    for tool in tools:
-        if tool in names:
-            raise NameConflictError(f"Two tools are called '{tool}'. A model cannot distinguish them: rename one.")
-        names[tool] = tool
+    names = {tool: tool for tool in tools}
+    if len(names) < len(tools):
+        ((tool, _),) = Counter(tools).most_common(1)
+        raise NameConflictError(f"Two tools are called '{tool}'. A model cannot distinguish them: rename one.")
     unavailable = {tool for tool in tools if re.fullmatch(accepts.names, tool)}
     for tool in [tool for tool in tools if tool not in unavailable]:
         candidates = (_fitting(tool, accepts, salt) for salt in count())

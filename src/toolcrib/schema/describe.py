@@ -139,21 +139,21 @@ LIMITS: Mapping[str, Callable[[Any], str]] = {
 }
 """Keywords that hold a limit, and how each is worded."""
 
+_PHRASES: Mapping[str, Callable[[Any], str]] = {
+    **LIMITS,
+    "pattern": lambda pattern: f"text that matches `{pattern}`",
+    "format": lambda name: f"format `{name}`",
+    "enum": one_of,
+}
+
 
 def in_words(keyword: str, value: Any) -> list[str]:
     """Return a demand as sentences for the description of a schema that cannot make it; none if they would be long."""
-    match keyword:
-        case "pattern":
-            phrases = [f"text that matches `{value}`"]
-        case "format":
-            phrases = [f"format `{value}`"]
-        case "enum":
-            phrases = [one_of(value)]
-        case "dependentRequired":
-            groups = [(name, names) for name, names in value.items() if isinstance(names, list) and names]
-            phrases = [f"if '{name}' is given, {' and '.join(map(repr, names))} must be too" for name, names in groups]
-        case _:
-            phrases = [LIMITS[keyword](value)] if keyword in LIMITS else []
+    if keyword == "dependentRequired":
+        groups = [(name, names) for name, names in value.items() if isinstance(names, list) and names]
+        phrases = [f"if '{name}' is given, {' and '.join(map(repr, names))} must be too" for name, names in groups]
+    else:
+        phrases = [_PHRASES[keyword](value)] if keyword in _PHRASES else []
     return [f"{words[0].upper()}{words[1:]}." for words in phrases if len(words) <= 300]
 
 

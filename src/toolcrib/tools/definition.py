@@ -269,10 +269,10 @@ def spec_of(
         name=name,
         output_schema=output_schema,
         title=options.get("title"),
-        hints=Hints(**hints) if hints else _NO_HINTS,
+        hints=Hints(**hints),
         auth=options.get("auth"),
-        tags=frozenset(tags) if (tags := options.get("tags")) else _EMPTY,
-        labels=frozenset(labels) if (labels := options.get("labels")) else _EMPTY,
+        tags=frozenset(options.get("tags") or ()),
+        labels=frozenset(options.get("labels") or ()),
         version=options.get("version"),
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
@@ -284,10 +284,6 @@ def spec_of(
     if not is_later:
         spec.input_schema  # noqa: B018
     return spec
-
-
-_NO_HINTS = Hints()
-_EMPTY: frozenset[str] = frozenset()
 
 
 def output_of(
