@@ -160,7 +160,7 @@ async def test_a_grant_that_was_revoked_while_the_store_was_closed_is_not_given(
 
 
 async def test_the_cache_of_a_vault_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealed, "_MAX_CACHED", 5)
+    monkeypatch.setattr(sealed, "MAX_CACHED", 5)
     vault, owners = DatabaseVault(store), [replace(ALICES, principal=f"user-{number}") for number in range(12)]
     for owner in owners:
         await vault.put(owner, GRANT, version=None)

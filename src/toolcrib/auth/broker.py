@@ -37,6 +37,7 @@ from .grant import Grant, Owner
 from .providers import OPERATOR, Needed, Providers, came_to, secret_owner
 from .servers import client_metadata
 from .vault import (
+    MAX_CACHED,
     Authorization,
     CallbackError,
     Completed,
@@ -52,8 +53,6 @@ from .vault import (
 
 _log = logging.getLogger("toolcrib")
 
-_MAX_CACHED = 10_000
-"""So many credentials are kept as they were last given."""
 _SETTLE_TIMEOUT_S, _SETTLE_INTERVAL_S = 35.0, 0.1
 _WRITE_AGAIN_S = (0.1, 0.5, 2.0, 5.0)
 
@@ -332,7 +331,7 @@ class CredentialBroker(Providers, Broker):
         answer = await self._credential(self.needed(required, tool), caller, tool)
         if isinstance(answer, Pending):
             return answer
-        if len(self._cached) >= _MAX_CACHED:
+        if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
         self._cached[key] = answer
         return answer.credential

@@ -24,14 +24,13 @@ from ..schema import display_name
 from ..store import Lease, Leases, Store
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, encode_name, encode_time, table
 from .grant import Grant, Owner
-from .vault import Authorization, StoredGrant, state_digest
+from .vault import MAX_CACHED, Authorization, StoredGrant, state_digest
 
 _log = logging.getLogger("toolcrib")
 
 _OWNER = ("principal", "profile", "provider", "handler")
 _REFRESH_TIMEOUT_S = 90.0
 """How long others wait for a refresh."""
-_MAX_CACHED = 10_000
 
 GRANTS = table("toolcrib_grants", *_OWNER, "version", "envelope", key=_OWNER)
 AUTHORIZATIONS = table(
@@ -113,7 +112,7 @@ class DatabaseVault:
             self._cached.pop(owner, None)
             return None
         stored_grant = self._opened(rows[0])
-        if len(self._cached) >= _MAX_CACHED:
+        if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
         self._cached[owner] = stored_grant, at
         return stored_grant

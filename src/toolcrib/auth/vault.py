@@ -19,6 +19,8 @@ from ..core import Caller, Pending, ToolcribError
 from ..machinery import Semaphore
 from .grant import Grant, Owner
 
+MAX_CACHED = 10_000
+"""How many credentials a process keeps as they were last opened, or given."""
 _REFRESH_BEFORE = timedelta(seconds=60)
 """How long before its end a token counts as expired."""
 _WITHIN = timedelta(minutes=10)

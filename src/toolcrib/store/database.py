@@ -38,7 +38,7 @@ from ..core import SetupError, StoreError
 from ..machinery import log_failure
 from .events import LOG, Events
 from .keys import VARIABLE, KeyFile, Keys, KeySource, environment_keys
-from .tables import STORE, Schema, Sealed, decode_bytes, hold_lock, migrate, missing
+from .tables import BATCH, STORE, Schema, Sealed, decode_bytes, hold_lock, migrate, missing
 from .webhook import Topic, Webhook
 
 T = TypeVar("T")
@@ -60,7 +60,6 @@ MAX_IDLE_MS = 5_000
 _THREADS = 8
 _LOOK_INTERVAL_S = 10.0
 """How often a process that has the database open looks for a migration by a newer Toolcrib."""
-_BATCH = 200
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 _NOTHING: Mapping[str, Any] = {}
 _NAMED = sqlite_dialect(paramstyle="named")
@@ -271,7 +270,7 @@ class Database:
         table, column = sealed.table, sealed.table.c[sealed.column]
         key = list(table.primary_key)
         old = column.is_not(None) & (func.substr(column, 1, len(header)) != header)
-        rows = table.select().where(old).order_by(*key).limit(_BATCH)
+        rows = table.select().where(old).order_by(*key).limit(BATCH)
         if after is not None:
             rows = rows.where(tuple_(*key) > tuple_(*after))
         done, last = 0, None

@@ -26,6 +26,7 @@ from .database import notify
 from .tables import (
     LEDGER,
     PENDINGS,
+    PRUNE_INTERVAL,
     STEPS,
     TASK_EVENTS,
     WAITS,
@@ -48,8 +49,8 @@ End = tuple[LedgerEntry, Mapping[str, Any] | None]
 _log = logging.getLogger("toolcrib")
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
-_PRUNE_INTERVAL, MAX_PRUNED = 256, 1_000
-"""After how many claims what has expired is deleted, and how much at a time."""
+MAX_PRUNED = 1_000
+"""How many expired rows are deleted at a time."""
 
 TASKS_CHANNEL = "toolcrib_tasks"
 """What is notified where a task is due now, or is to stop."""
@@ -228,7 +229,7 @@ class DatabaseLedger:
     def _claim(self, connection: Connection, entry: LedgerEntry, owner: str) -> LedgerEntry:
         row = self._row(entry, owner)
         self._claims += 1
-        if self._claims % _PRUNE_INTERVAL == 1:
+        if self._claims % PRUNE_INTERVAL == 1:
             self._prune(connection)
         for _ in range(2):
             if connection.execute(_INSERT[connection.dialect.name], row).rowcount:

@@ -17,7 +17,7 @@ from ..core import StoreError
 from ..machinery import create_lasting_task, from_any_thread, log_failure
 from .leases import Lease, Leases, retried
 from .ledger import DATABASE_NOW, Now
-from .tables import LEASES, RATES, encode_name
+from .tables import LEASES, PRUNE_INTERVAL, RATES, encode_name
 
 if TYPE_CHECKING:
     from .database import Database
@@ -26,7 +26,6 @@ PLACE_LEASE_S = 15.0
 """After how many seconds a place of a process that has died is free again."""
 MAX_TRIES = 4
 """How often a place is tried for that another process has just taken."""
-_PRUNE_INTERVAL = 256
 
 _GREATEST, _LEAST = {"sqlite": "max", "postgresql": "greatest"}, {"sqlite": "min", "postgresql": "least"}
 _ADMIT = {
@@ -109,7 +108,7 @@ class SharedLimits:
         """
         values = {"name": name, "principal": encode_name(principal), "interval": cost, "window": window, "most": most}
         self._asked += 1
-        prunes = self._asked % _PRUNE_INTERVAL == 1
+        prunes = self._asked % PRUNE_INTERVAL == 1
 
         def charge(connection: Connection) -> float:
             dialect = connection.dialect.name

@@ -14,14 +14,13 @@ from sqlalchemy import Column, Connection, Delete, Select, Table, func, select, 
 
 from ..core import StoreError
 from .events import EVENTS
-from .tables import Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name
+from .tables import BATCH, Schema, Sealed, decode_bytes, decode_name, decode_time, encode_name
 
 if TYPE_CHECKING:
     from .database import Database, Row
 
 _log = logging.getLogger("toolcrib")
 
-_BATCH = 200
 _PAUSE_S = 0.005
 """How long other processes may write before the next batch."""
 
@@ -49,7 +48,7 @@ async def export(
     tables: dict[str, list[dict[str, Any]]] = {}
     for table, owner in _owned(schemas or store.schemas):
         key, data = list(table.primary_key), tables.setdefault(_name(table), [])
-        query = table.select().where(owner == encode_name(principal)).order_by(*key).limit(_BATCH)
+        query = table.select().where(owner == encode_name(principal)).order_by(*key).limit(BATCH)
         rows = await store.transact(partial(_rows, query), write=False)
         while rows:
             data += await asyncio.to_thread(partial(_data, store, table, rows))
@@ -66,12 +65,12 @@ async def forget(
     counts: dict[str, int] = {}
     for table, owner in _owned(schemas or store.schemas):
         name, key = _name(table), list(table.primary_key)
-        first_rows = select(*key).where(owner == encode_name(principal)).limit(_BATCH)
+        first_rows = select(*key).where(owner == encode_name(principal)).limit(BATCH)
         delete, counts[name] = table.delete().where(tuple_(*key).in_(first_rows)), 0
         last = 0
         while True:
             if table is EVENTS:  # their hashes stay, so that the chain can be verified
-                stub = partial(store.events.forget, principal=principal, after=last, most=_BATCH)
+                stub = partial(store.events.forget, principal=principal, after=last, most=BATCH)
                 number, last = await store.transact(stub)
             else:
                 number = await store.transact(partial(_delete, delete))

@@ -27,6 +27,12 @@ _ODD = re.compile("[\\\\\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
 
 
+BATCH = 200
+"""How many of many rows a transaction reads or changes."""
+PRUNE_INTERVAL = 256
+"""How many writes come between two deletions of what has expired."""
+
+
 def table(name: str, *columns: str, key: tuple[str, ...]) -> Table:
     """Return the table *name*, whose types are known to its migrations only.
 

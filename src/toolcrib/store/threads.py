@@ -9,12 +9,11 @@ from sqlalchemy import Connection, delete, select, text
 
 from ..machinery import fact_of_call, life_s
 from .ledger import DATABASE_NOW, Now
-from .tables import RATES, encode_name
+from .tables import PRUNE_INTERVAL, RATES, encode_name
 
 if TYPE_CHECKING:
     from .database import Database
 
-_PRUNE_INTERVAL = 256
 _t = RATES.c
 
 _KEEP = {
@@ -39,7 +38,7 @@ class DatabaseThreads:
     async def remember(self, principal: str, thread: str, facts: Collection[str], /) -> None:
         rows = [_row(principal, thread, fact) for fact in sorted(facts)]
         self._writes += 1
-        prunes = self._writes % _PRUNE_INTERVAL == 1
+        prunes = self._writes % PRUNE_INTERVAL == 1
 
         def remember(connection: Connection) -> None:
             if prunes:

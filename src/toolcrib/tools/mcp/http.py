@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -30,7 +31,6 @@ HTTP_FAILED = -(2**31 + secrets.randbits(62))
 No server knows it, so none can send it.
 """
 
-_FOREVER_S = 10 * 365 * 86_400.0
 MAX_CONNECTIONS = 200
 """How many calls and reads are sent at a time, and as many more of principals who have none; as many lists and streams.
 """
@@ -58,7 +58,7 @@ async def http(
     guarded = GuardedTransport(
         Guard(allow=(urlsplit(target.url).hostname or "", *target.allow)),
         MAX_BYTES,
-        _FOREVER_S,
+        inf,
         max_connections=3 * MAX_CONNECTIONS,
     )
     transport = _Transport(guarded, lambda: {**target.headers, **authorization()}, on_refused)
