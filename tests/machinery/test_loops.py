@@ -14,8 +14,8 @@ import pytest
 
 from toolcrib import Call, Caller, Context, Crib, Tool, ToolError, Workbench, tool
 from toolcrib.call import execute, pipeline
-from toolcrib.machinery import LONG_CHARS, LoopEnded, in_thread, is_long, loops, run_on
-from toolcrib.machinery.loops import Handed
+from toolcrib.machinery import LONG_CHARS, LoopEnded, in_thread, is_long, loops
+from toolcrib.machinery.loops import Handed, run_on
 
 WAIT_S = 30.0
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.machinery import run_on
+from toolcrib.machinery.loops import run_on
 from toolcrib.sandbox import guest_http
 from toolcrib.sandbox.guest_http import GuestHttp, RequestRefused
 

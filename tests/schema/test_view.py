@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.schema import SchemaNames, SchemaView, inlined
+from toolcrib.schema import SchemaView, inlined
+from toolcrib.schema.view import SchemaNames
 
 TREE: dict[str, Any] = {
     "type": "object",

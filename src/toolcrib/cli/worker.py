@@ -47,7 +47,7 @@ def worker(
     from ..workbench import TaskLimits
 
     values = session.settings.values
-    limits = values.tasks.limits()  # its 0 is for those who leave them to workers
+    limits: TaskLimits = session.settings.options()["tasks"]  # its 0 is for those who leave them to workers
     places = concurrency or limits.concurrency or TaskLimits().concurrency
     session.call_options["tasks"] = replace(limits, concurrency=places)
     example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"

@@ -410,7 +410,7 @@ class EmbeddedTasks:
     async def _take(self) -> None:
         if self._levels is None:
             self._levels = self._levels_now()
-        limits = TaskLimits.of(self.crib.options["tasks"])
+        limits: TaskLimits = self.crib.options["tasks"]
         places = limits.concurrency  # a principal has at most half of what the others leave
         if not self._levels or self._is_draining or len(self._running) >= places:
             return

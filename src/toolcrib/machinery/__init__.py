@@ -70,7 +70,6 @@ from .loops import (
     in_thread_if_long,
     is_long,
     run_here,
-    run_on,
 )
 from .redaction import MIN_SECRET_CHARS, redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
@@ -170,7 +169,6 @@ __all__ = [
     "release_permits",
     "room_for",
     "run_here",
-    "run_on",
     "share",
     "share_permits",
     "text_digest",

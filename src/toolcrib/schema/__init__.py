@@ -28,7 +28,7 @@ from .validate import (
     json_schema_check,
     with_documents,
 )
-from .view import SchemaNames, SchemaView, inlined, is_valid
+from .view import SchemaView, inlined, is_valid
 
 __all__ = [
     "Document",
@@ -40,7 +40,6 @@ __all__ = [
     "Elicitation",
     "ModelReader",
     "Parameter",
-    "SchemaNames",
     "SchemaView",
     "Signature",
     "arguments_check",

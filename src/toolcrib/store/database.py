@@ -467,7 +467,8 @@ class error_as_store_error:  # noqa: N801 - a context manager
         return
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, SQLAlchemyError | OSError) or (error is not None and _is_of_driver(error)):
+        package = type(error).__module__.partition(".")[0]
+        if isinstance(error, SQLAlchemyError | OSError) or package in ("sqlite3", "psycopg"):
             failure = _store_error(error, self._place)  # type: ignore[arg-type]
             if self._process is not None and failure.is_away:
                 self._process.away_at = time.monotonic()
@@ -501,10 +502,6 @@ def refusal(error: Exception) -> str | None:
     is_refused = str(getattr(original, "sqlstate", None) or "")[:2] in _REFUSED
     is_refused = is_refused or any(kind.__name__ in _REFUSALS for kind in type(original).__mro__)
     return _reason_of(original) if is_refused else None
-
-
-def _is_of_driver(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in ("sqlite3", "psycopg")
 
 
 def _url_of(where: str | Path | None) -> URL:

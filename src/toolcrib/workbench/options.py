@@ -44,11 +44,6 @@ class TaskLimits:
             if not (type(number) is int and number >= least) and (name, number) != ("per_principal", None):
                 raise SetupError(f"TaskLimits: '{name}' is a number from {least}, not {number!r:.60}.")
 
-    @classmethod
-    def of(cls, option: "int | TaskLimits") -> "TaskLimits":
-        """Return what the option `tasks` stands for."""
-        return option if isinstance(option, TaskLimits) else cls(concurrency=option)
-
 
 class Stores:
     """The stores of a crib one by one, for `store=`: *pendings* for what waits, *results* for large results.
@@ -240,7 +235,7 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     that an option cannot have.
     """
     _require_names(options, of)
-    values = {**DEFAULTS, **options}
+    values: dict[str, Any] = {**DEFAULTS, **options}
     plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
     if isinstance(values["search"], Search):
         plain.pop("search", None)
@@ -256,7 +251,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
             values[name] = _listed(values[name], kind, f"{of}: {name} are {expected}")
     _require_store(values["store"], of)
     values["recorder"] = _recorders(values["recorder"], of)
-    values["tasks"] = TaskLimits.of(values["tasks"])
+    if not isinstance(values["tasks"], TaskLimits):
+        values["tasks"] = TaskLimits(concurrency=values["tasks"])
     if values["search"]:
         require_search()
     values["max_result_chars"] = values["max_result_chars"] or None

@@ -351,10 +351,6 @@ class TasksTable(WebhookTable):
         default=None, ge=1, description="How many of one principal run at a time, in all processes with the store."
     )
 
-    def limits(self) -> TaskLimits:
-        """Return them as the option `tasks`."""
-        return TaskLimits(concurrency=self.concurrency, per_principal=self.per_principal)
-
 
 class NetTable(Strict):
     """What may be reached over HTTP for credentials and webhooks."""
@@ -540,7 +536,7 @@ class Settings:
             "policy": self.rules if values.rule or values.policy != PolicyTable() else None,
             "variables": values.variables,
             "secrets": self.secrets,
-            "tasks": values.tasks.limits(),
+            "tasks": TaskLimits(concurrency=values.tasks.concurrency, per_principal=values.tasks.per_principal),
         }
         return (
             dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}

@@ -562,7 +562,8 @@ class Crib(Startable):
 
     def _begin(self) -> None:
         """Follow the sources, which run now. Raises SetupError for rules that none of their tools can match."""
-        self._follow()
+        if self._end_following is None:
+            self._end_following = self._sources.follow()
         problems = [*(self._rules.start() if self._rules is not None else ()), *self._unused_overrides()]
         if self.database is None and (task := self._task_tool()) is not None:
             problems.append(f"Tool '{task}' runs as a task, which needs a database: store=...")
@@ -614,10 +615,6 @@ class Crib(Startable):
             self._rule_problems = [LoadProblem("policy", problem) for problem in problems]
             for problem in () if self._is_undecided else problems:
                 _log.error("A tool is withheld, or not limited: %s", problem)
-
-    def _follow(self) -> None:
-        if self._end_following is None:
-            self._end_following = self._sources.follow()
 
     def _unfollow(self) -> None:
         if self._end_following is not None:
@@ -1394,7 +1391,7 @@ class Workbench(Startable):
                 self._allowed = specs, tuple(spec for spec in specs if not self._hides(spec))
             specs = self._allowed[1]
         hidden_names = {tool.spec.name for tool in self.registry.conditional() if not self._looks_available(tool)}
-        return _without(specs, hidden_names)
+        return tuple(spec for spec in specs if spec.name not in hidden_names) if hidden_names else specs
 
     def _hides(self, spec: ToolSpec) -> bool:
         hides = getattr(self.crib.options["policy"], "hides", None)
@@ -1463,10 +1460,6 @@ def _call_by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> C
             f"The arguments of {name!r} are one mapping, or JSON text: call({name!r}, {{...}}). "
             "Positional and keyword arguments are for a tool that is passed as its function."
         ) from None
-
-
-def _without(specs: Sequence[ToolSpec], names: Collection[str]) -> Sequence[ToolSpec]:
-    return tuple(spec for spec in specs if spec.name not in names) if names else specs
 
 
 def _records_starts(recorder: Any) -> bool:
