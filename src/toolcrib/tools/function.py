@@ -447,22 +447,24 @@ def as_tool(fn: Any) -> Tool[..., Any]:
         return _adapted(fn)
     definition = _definition(fn)
     if definition is None:
-        return offered(fn) or Tool(fn)
+        return Tool(fn) if (mark := mark_of(fn)) is None else as_tool(mark)
     return definition() if definition.fn is fn else definition.over(fn)
 
 
-def offered(value: Any) -> Tool[..., Any] | None:
-    """Return the one Tool that an object's own `__toolcrib__()` returns, as those of dialects do; None where there is
-    none.
-    """
+def mark_of(value: Any) -> Any:
+    """Return the mark of a function, or the one tool that an object is or offers; None where there is none."""
+    if isinstance(value, type | ModuleType):
+        return None
+    if is_tool(value):
+        return value
     try:
-        offers = None if isinstance(value, type | ModuleType) else getattr(value, "__toolcrib__", None)
+        offer = getattr(value, "__toolcrib__", None)
     except Exception:  # a stand-in for something that is not there yet
         return None
-    if not callable(offers) or isinstance(offers, Definition):
-        return None
-    answer = offers()
-    return answer if isinstance(answer, Tool) else None
+    if isinstance(offer, Definition):
+        return offer
+    candidate = offer() if callable(offer) else None
+    return candidate if is_tool(candidate) else None
 
 
 def _definition(fn: Any) -> Definition | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError
 from ..machinery import is_source
-from .function import Definition, Tool, as_tool, definition_errors, is_tool, run_nowhere
+from .function import Definition, Tool, as_tool, definition_errors, is_tool, mark_of, run_nowhere
 from .modules import (
     LoadFailed,
     LoadProblem,
@@ -195,7 +195,7 @@ def _home(value: Any) -> str | None:
     """Return the name of the module that defines *value*: a tool, a function, or a class; None for anything else."""
     if isinstance(value, type):
         return value.__module__
-    if isinstance(mark := _marked(value), Tool | Definition):
+    if isinstance(mark := mark_of(value), Tool | Definition):
         return mark.home
     while isinstance(value, functools.partial):
         value = value.func
@@ -460,27 +460,11 @@ def _own_tools(module: ModuleType, value: Any, values: Iterable[Any], *, is_expo
     if issubclass(kind, StatefulTool):
         is_own = is_exported or kind.__module__ == module.__name__
         return (tools_of_object(value) or ()) if is_own and not (kind is value and _is_used(kind, values)) else ()
-    mark = _marked(value)
+    mark = mark_of(value)
     # A tool that does not know its module is taken for one of this module.
     if mark is None or not (is_exported or getattr(mark, "home", module.__name__) == module.__name__):
         return ()
     return [as_tool(value if isinstance(mark, Definition) else mark)]
-
-
-def _marked(value: Any) -> Any:
-    """Return the mark of a function, or the one tool that an object is or offers; None where there is none."""
-    if isinstance(value, type | ModuleType):
-        return None
-    if is_tool(value):
-        return value
-    try:
-        offer = getattr(value, "__toolcrib__", None)
-    except Exception:  # a stand-in for something that is not there yet
-        return None
-    if isinstance(offer, Definition):
-        return offer
-    candidate = offer() if callable(offer) else None
-    return candidate if is_tool(candidate) else None
 
 
 def _is_used(cls: type, values: Iterable[Any]) -> bool:
