@@ -555,7 +555,7 @@ class _Ends:
 
     async def finish(self, entry: LedgerEntry, result: Mapping[str, Any]) -> bool:
         """Store that *entry* ended with *result*. False where another process runs it by now. Raises StoreError."""
-        is_stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        is_stored: asyncio.Future[bool] = asyncio.Future()
         self._waiting.append((entry, result, is_stored))
         if self._writer is None:
             self._writer = create_lasting_task(self._write())

@@ -147,5 +147,5 @@ def _texts(entries: Iterable[str], option: str) -> list[str]:
 
 
 async def _system_resolve(host: str, port: int) -> Sequence[str]:
-    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    entries = await asyncio.to_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))

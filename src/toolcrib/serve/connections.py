@@ -6,6 +6,7 @@ They stand above both of uvicorn's HTTP protocols, that of httptools where it is
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -51,13 +52,13 @@ class Connection(HTTPProtocol):
     """A connection that is one of a bounded number, and whose requests come in time."""
 
     begun_at: float
-    """When the connection or the first byte of a later request came, by the clock of the loop."""
+    """When the connection or the first byte of a later request came, on the monotonic clock."""
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take up the connection, or answer 503 where there are too many."""
         super().connection_made(transport)
-        self.begun_at = self.loop.time()
+        self.begun_at = monotonic()
         if self._is_one_too_many():
             transport.write(_BUSY)
             transport.close()
@@ -67,7 +68,7 @@ class Connection(HTTPProtocol):
         if self.transport.is_closing():
             return
         if self.timeout_keep_alive_task is not None:
-            self.begun_at = self.loop.time()
+            self.begun_at = monotonic()
         before: Any = self.cycle
         is_body = before is not None and before.more_body
         super().data_received(data)
@@ -121,7 +122,7 @@ class Web(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close connections whose requests are late."""
         if counter % _TICKS == 0:
-            now = asyncio.get_running_loop().time()
+            now = monotonic()
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Connection) and connection.is_late(now):
                     connection.transport.abort()
