@@ -283,7 +283,7 @@ class _Threads:
     def _next(self) -> _Job | None:
         """Return the work that is next: of the principal who has the fewest threads."""
         waiting = [share for share in self._shares.values() if share.jobs]
-        return min(waiting, key=_running).jobs.popleft() if waiting else None
+        return min(waiting, key=lambda of: of.running).jobs.popleft() if waiting else None
 
     def _end(self, job: _Job) -> None:
         self._unfinished -= 1
@@ -319,10 +319,6 @@ class _Threads:
             release_permits(permits)
             job.mailbox.post(job, value, error)
             del job, value, error  # not kept alive while waiting for the next job
-
-
-def _running(share: _Share) -> int:
-    return share.running
 
 
 @functools.cache
