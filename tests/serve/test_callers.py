@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference
 from pydantic import BaseModel
+from starlette.requests import HTTPConnection
 
 from toolcrib import Caller, Context, Crib, Depends, Source, StatefulTool, tool
 from toolcrib.serve import server
@@ -21,6 +22,12 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.store import Store
 
 from .serving import served
+
+
+def of(**headers: str) -> HTTPConnection:
+    """Return a request with these *headers*."""
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return HTTPConnection({"type": "http", "headers": encoded})
 
 
 class Count(BaseModel):
@@ -142,7 +149,7 @@ async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less() 
 
         @as_request
         async def count(name: str, thread: str = "t") -> object:
-            return (await (await callers.workbench({"name": name, "thread": thread})).call("increment")).value
+            return (await (await callers.workbench(of(name=name, thread=thread))).call("increment")).value
 
         assert [await count("alice"), await count("alice", "other")] == [1, 1]
         for account in range(20):
@@ -204,7 +211,7 @@ async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:
 
         @as_request
         async def count(name: str, thread: int) -> object:
-            bench = await callers.workbench({"name": name, "thread": str(thread)})
+            bench = await callers.workbench(of(name=name, thread=str(thread)))
             return (await bench.call("increment")).value
 
         assert await count("bob", 0) == 1
@@ -219,7 +226,7 @@ async def test_a_thousand_callers_are_kept() -> None:
         callers = Callers(crib, lambda headers: Caller(headers["name"]))
         request = as_request(callers.workbench)
         for name in range(1001):
-            await request({"name": str(name)})
+            await request(of(name=str(name)))
             assert len(list(callers)) == min(name + 1, 1000)
 
 
@@ -230,7 +237,7 @@ async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_
 
         @as_request
         async def count(name: str, thread: str = "default") -> object:
-            return (await (await callers.workbench({"name": name, "thread": thread})).call("increment")).value
+            return (await (await callers.workbench(of(name=name, thread=thread))).call("increment")).value
 
         assert [await count("alice", thread) for thread in "abca"] == [1, 1, 1, 2]
         assert [await count(name) for name in ("bob", "carol", "dave")] == [1, 1, 1]  # b and c were quiet for longest
@@ -257,7 +264,7 @@ async def test_more_callers_than_are_kept_may_come_while_the_tools_start() -> No
     crib = Crib([Slow()])
     callers = Callers(crib, identify, 1)
     try:
-        requests = [callers.workbench({"Authorization": f"Bearer {name}"}) for name in "ab"]
+        requests = [callers.workbench(of(authorization=f"Bearer {name}")) for name in "ab"]
         benches = await asyncio.gather(*requests)
         assert [bench.caller.principal for bench in benches] == ["alice", "bob"]
         assert (await benches[1].call("who")).text == "bob"

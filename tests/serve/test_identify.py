@@ -22,4 +22,4 @@ async def test_whoever_is_not_identified_as_a_caller_is_refused_and_not_served_a
 
     async with Crib([who]) as crib:
         with pytest.raises(SetupError, match="identify returned"):
-            await Callers(crib, identify).workbench({})
+            await Callers(crib, identify).workbench(None)

@@ -195,7 +195,7 @@ async def test_beside_mcp_the_host_is_asked_and_over_mcp_the_person_at_the_clien
         return Approve()
 
     async with Crib([drop], policy=RULES, ask=ask) as crib:
-        bench = await Callers(crib, lambda _: Caller("ada")).workbench({})
+        bench = await Callers(crib, lambda _: Caller("ada")).workbench(None)
         assert (await bench.call("drop")).value == "dropped"
         assert asked == ["drop"]
         person = Person(accept(approve=True))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from starlette._utils import get_route_path
-from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core import Caller, SetupError, StoreError
 from ...workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from ..problems import problem
+from ..wire import header
 from .callers import (
     CALLER,
     AuthenticationError,
@@ -27,6 +27,7 @@ from .callers import (
     local_caller,
     log_unidentified,
     require_local,
+    single_headers,
     thread_of,
 )
 from .hosts import refuse
@@ -170,41 +171,41 @@ class Authentication:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         if scope["type"] == "http":
             path = get_route_path(scope)
             above, _, last = path.rpartition("/")
             is_public = path in self._public or (last != "" and f"{above}/*" in self._public)
-            if is_public and not self._wants_caller(path, headers):
+            if is_public and not self._wants_caller(path, scope):
                 await self._app(scope, receive, send)
                 return
             if path in self._documents:
                 await self._metadata(scope)(scope, receive, send)
                 return
         try:
-            caller = await self._admitted(scope, headers)
+            caller = await self._admitted(scope)
         except AuthenticationError as refused:
             await refuse(self._refusal(refused, scope), scope, receive, send)
         except TooManyTries as tries:
             await refuse(_too_many(tries.wait_s), scope, receive, send)
         else:
             scope = {**scope, CALLER: caller}
-            await self._app(scope, receive, rechecked(send, lambda: self._is_let_in(headers, caller)))
+            await self._app(scope, receive, rechecked(send, lambda: self._is_let_in(scope, caller)))
 
-    def _wants_caller(self, path: str, headers: Headers) -> bool:
-        return path == READY and ("authorization" in headers or self._identify is local_caller)
+    def _wants_caller(self, path: str, scope: Scope) -> bool:
+        return path == READY and (header(scope, b"authorization") != "" or self._identify is local_caller)
 
-    async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
+    async def _admitted(self, scope: Scope) -> Caller:
         """Return who makes a request. Raises AuthenticationError, and TooManyTries."""
         require_local(scope, self._identify)
-        address, key = (scope.get("client") or ("",))[0], headers.get("authorization")
-        if key is None:
-            return await self._caller(headers)
-        return await self._throttle.admit(key, address, partial(self._caller, headers))
+        key = header(scope, b"authorization")
+        if not key:
+            return await self._caller(scope)
+        address = (scope.get("client") or ("",))[0]
+        return await self._throttle.admit(key, address, partial(self._caller, scope))
 
-    async def _caller(self, headers: Headers) -> Caller:
+    async def _caller(self, scope: Scope) -> Caller:
         try:
-            return await identified(self._identify, headers.items())
+            return await identified(self._identify, single_headers(scope))
         except AuthenticationError:
             raise
         except StoreError as error:
@@ -214,9 +215,9 @@ class Authentication:
             log_unidentified(error)
             raise AuthenticationError("The caller of this request could not be identified.") from None
 
-    async def _is_let_in(self, headers: Headers, caller: Caller) -> bool:
+    async def _is_let_in(self, scope: Scope, caller: Caller) -> bool:
         try:
-            return await self._caller(headers) == caller
+            return await self._caller(scope) == caller
         except AuthenticationError as refused:
             return refused.status == 503
 
@@ -233,7 +234,7 @@ class Authentication:
     def _base(self, scope: Scope) -> str:
         """Return the public address of this application, which may be mounted in another one."""
         path = quote(scope.get("root_path", "").rstrip("/"))
-        return self._base_url or f"{scope.get('scheme', 'http')}://{_host(Headers(scope=scope))}{path}"
+        return self._base_url or f"{scope.get('scheme', 'http')}://{_host(scope)}{path}"
 
     def _challenge(self, refused: AuthenticationError, scope: Scope) -> str:
         parts = {"realm": "toolcrib"}
@@ -296,7 +297,7 @@ def _quotable(text: str) -> str:
     return _UNQUOTABLE.sub("?", text.replace('"', "'").replace("\\", "/"))
 
 
-def _host(headers: Headers) -> str:
-    host = headers.get("host", "")
+def _host(scope: Scope) -> str:
+    host = header(scope, b"host")
     parts = urlsplit(f"//{host}")
     return host if host.isascii() and parts.netloc == host and not {*host} & {*'"\\<> @'} else "localhost"

@@ -238,7 +238,7 @@ class _Pages:
             return None
         caller: object = None
         try:
-            identified = self._identify(single_headers(request.headers.items()))
+            identified = self._identify(single_headers(request.scope))
             caller = await identified if isawaitable(identified) else identified
         except Exception as error:
             log_unidentified(error, "No caller could be identified at a browser")

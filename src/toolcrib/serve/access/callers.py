@@ -65,8 +65,9 @@ def require_local(scope: Scope, identify: Identify) -> None:
     A server on a Unix socket gives no address, and one behind a proxy may give the address that the client wrote.
     """
     address = (scope.get("client") or ("",))[0]
-    is_forwarded = any(header(scope, name) for name in _FORWARDED)
-    if identify is local_caller and (is_forwarded or not address or not is_loopback(address)):
+    if identify is not local_caller:
+        return
+    if not address or not is_loopback(address) or any(header(scope, name) for name in _FORWARDED):
         raise AuthenticationError(_NOT_HERE, None, status=403)
 
 
@@ -88,15 +89,15 @@ def thread_of(headers: Mapping[str, str]) -> str:
     return thread
 
 
-def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return *headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice.
+def single_headers(scope: Scope) -> dict[str, str]:
+    """Return headers by name, in lower case. Raises AuthenticationError where one that says who calls is there twice.
 
     Others that are there several times have their values as one, as HTTP does (RFC 9110, 5.2): a client that adds a
     second `X-User` to that of a proxy is neither of the two.
     """
     result: dict[str, str] = {}
-    for name, value in headers:
-        name = name.lower()
+    for encoded_name, encoded_value in scope["headers"]:
+        name, value = encoded_name.decode("latin-1").lower(), encoded_value.decode("latin-1")
         if name in result and name in _ONCE:
             raise _invalid(f"The header '{name}' is there more than once.")
         result[name] = f"{result[name]}{'; ' if name == 'cookie' else ', '}{value}" if name in result else value
@@ -115,12 +116,12 @@ def log_unidentified(error: BaseException, what: str = "A request could not be i
     _log.warning("%s (%s%s)", what, type(error).__name__, place)
 
 
-async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> Caller:
+async def identified(identify: Identify, headers: Mapping[str, str]) -> Caller:
     """Return the caller that *identify* returns for *headers*.
 
     Raises what it raises, and SetupError where that is not a Caller.
     """
-    caller: object = identify(single_headers(headers))
+    caller: object = identify(headers)
     if isawaitable(caller):
         caller = await caller
     if not isinstance(caller, Caller):
@@ -141,22 +142,18 @@ def require_key_for(bench: Workbench, key: object) -> str:
     return require_key(key)
 
 
-async def caller_of(request: "HTTPConnection | Mapping[str, str] | None", identify: Identify) -> Caller:
-    """Return who made *request*, or a request with these headers.
+async def caller_of(request: "HTTPConnection | None", identify: Identify) -> Caller:
+    """Return who made *request*; None is the client over stdio.
 
     A caller that `Authentication` has identified is not identified again. Raises what *identify* and `require_local`
     raise, and SetupError.
     """
-    if request is None:  # over stdio
-        return await identified(identify, ())
-    from starlette.requests import HTTPConnection
-
-    if not isinstance(request, HTTPConnection):
-        return await identified(identify, request.items())
+    if request is None:
+        return await identified(identify, {})
     if (caller := request.scope.get(CALLER)) is not None:
         return cast(Caller, caller)
     require_local(request.scope, identify)
-    return await identified(identify, request.headers.items())
+    return await identified(identify, single_headers(request.scope))
 
 
 class Callers:
@@ -180,7 +177,7 @@ class Callers:
         self._benches: Shares[Caller, tuple[Workbench, WeakSet[asyncio.Task[Any]]]] = Shares()
         self._stopping: set[asyncio.Task[None]] = set()
 
-    async def workbench(self, request: "HTTPConnection | Mapping[str, str] | None") -> Workbench:
+    async def workbench(self, request: "HTTPConnection | None") -> Workbench:
         """Return the workbench of the caller of *request*, for the running task. Raises what `caller_of` raises."""
         caller, task = await caller_of(request, self.identify), asyncio.current_task()
         assert task is not None

@@ -32,20 +32,18 @@ class Hosts:
 
         None for any other.
         """
-        from ..problems import problem  # here: over stdio there are neither hosts nor answers of HTTP
-
         if not self._has(header(scope, b"host")):
-            return problem(
+            return _problem(
                 421,
                 "Invalid Host header",
                 "This server is not reached by that name. Its names are those of loopback, and 'allowed_hosts'.",
             )
-        origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin" and value]
-        if all(
-            origin.startswith(("http://", "https://")) and self._has(origin.partition("://")[2]) for origin in origins
-        ):
-            return None
-        return problem(403, "Invalid Origin header", "Web pages of other origins may not use this server.")
+        for name, value in scope["headers"]:
+            if name == b"origin" and value:
+                scheme, _, host = value.decode("latin-1").partition("://")
+                if scheme not in ("http", "https") or not self._has(host):
+                    return _problem(403, "Invalid Origin header", "Web pages of other origins may not use this server.")
+        return None
 
     def _has(self, host: str) -> bool:
         host = host.lower()
@@ -55,6 +53,12 @@ class Hosts:
         # Of an IPv6 address without a port, the last colon is inside the brackets.
         is_port = port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16
         return (name if colon and is_port else host) in self._any_port
+
+
+def _problem(status: int, title: str, detail: str) -> "Response":
+    from ..problems import problem  # here: over stdio there are neither hosts nor answers of HTTP
+
+    return problem(status, title, detail)
 
 
 class Guarded:

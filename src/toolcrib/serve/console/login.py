@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from ...core import Caller, SetupError
 from ..access.authentication import Authenticator
-from ..access.callers import AuthenticationError, Identify, identified, local_caller
+from ..access.callers import AuthenticationError, Identify, identified, local_caller, single_headers
 from ..access.keys import AccessKey
 from ..access.throttle import Throttle
 from ..wire import encoded_path
@@ -137,7 +137,7 @@ def _address(visit: Visit) -> str:
 async def _at_browser(identify: Identify, visit: Visit) -> Caller:
     """Return the caller that the host knows to be at the browser."""
     try:
-        caller = await identified(identify, visit.request.headers.items())
+        caller = await identified(identify, single_headers(visit.request.scope))
     except (AuthenticationError, SetupError):
         raise
     except Exception as error:
