@@ -123,12 +123,13 @@ def _or_stored(schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     properties = schema.get("properties", {})
     own = properties.get("toolcrib")
-    if own == _STORED or (isinstance(own, Mapping) and _STORED in own.get("anyOf", ())):
+    if own is not None and (own == _STORED or (isinstance(own, Mapping) and _STORED in own.get("anyOf", ()))):
         return dict(schema)  # of another Toolcrib
     # Patterns would be for `toolcrib`, too. A schema without them is wider, so no less true.
     left_out = _BY_PATTERN | {"additionalProperties"} if schema.keys() & _BY_PATTERN else frozenset()
-    demands = {key: value for key, value in schema.items() if not (is_annotation(key) or key in _AT_ROOT | left_out)}
-    root = {key: value for key, value in schema.items() if key not in demands.keys() | left_out}
+    root_words = _AT_ROOT | left_out
+    demands = {key: value for key, value in schema.items() if key not in root_words and not is_annotation(key)}
+    root = {key: value for key, value in schema.items() if key not in demands and key not in left_out}
     root["properties"] = {**properties, "toolcrib": _STORED if own is None else {"anyOf": [own, _STORED]}}
     return root | {"anyOf": [demands, {"required": ["toolcrib"]}]} if demands else root
 

@@ -152,23 +152,21 @@ class _Handlers:
         key = (self._crib.marks, with_app, *map(id, specs))
         entry = self._pages.pop(key, None)
         if entry is None:
-            app = {"_meta": {"ui": {"resourceUri": APP_URI}}}
-            stores = self._crib.options["max_result_chars"] is not None
-            definitions = (
-                form.tool_definition(self._promised(spec), stores_results=stores)
-                | (app if spec.name in with_app else self._mark(spec))
-                for spec in specs
-            )
-            entry = Encoded(definitions), specs
+            entry = Encoded(self._definition(spec, with_app=spec.name in with_app) for spec in specs), specs
             if len(self._pages) >= _MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
         self._pages[key] = entry  # last: the first goes that was not used for longest
         return entry[0]
 
-    def _mark(self, spec: ToolSpec) -> dict[str, Any]:
-        """Return by what another Toolcrib knows the tool that reads results: it offers its own."""
-        is_reader = spec.name in READERS and self._crib.registry.find(spec.name) is None
-        return {"_meta": {form.READER: True}} if is_reader else {}
+    def _definition(self, spec: ToolSpec, *, with_app: bool) -> dict[str, Any]:
+        stores = self._crib.options["max_result_chars"] is not None
+        definition = form.tool_definition(self._promised(spec), stores_results=stores)
+        if with_app:
+            definition["_meta"] = {"ui": {"resourceUri": APP_URI}}
+        elif spec.name in READERS and self._crib.registry.find(spec.name) is None:
+            # By this another Toolcrib knows the tool that reads results: it offers its own.
+            definition["_meta"] = {form.READER: True}
+        return definition
 
     async def call_tool(
         self, context: Exchange, params: wire.CallToolRequestParams
