@@ -4,10 +4,10 @@ They stand above both of uvicorn's HTTP protocols, that of httptools where it is
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -48,6 +48,41 @@ _BUSY = (
 )
 
 
+class _Joined:
+    """*transport*, which sends the head of an answer together with what follows in the same moment.
+
+    One system call less for each answer: uvicorn writes the head by itself.
+    """
+
+    __slots__ = ("_call_soon", "_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._transport = transport
+        self._call_soon = call_soon
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Hold *data* until the next write, or the next round of the loop."""
+        if self._head:
+            self._transport.write(self._head + data)
+            self._head = b""
+        else:
+            self._head = data
+            self._call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+
 class Connection(HTTPProtocol):
     """A connection that is one of a bounded number, and whose requests come in time."""
 
@@ -57,7 +92,7 @@ class Connection(HTTPProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take up the connection, or answer 503 where there are too many."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _Joined(transport, self.loop.call_soon)))
         self.begun_at = monotonic()
         if self._is_one_too_many():
             transport.write(_BUSY)
