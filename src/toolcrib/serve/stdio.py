@@ -5,9 +5,10 @@ What tools and their children print goes to standard error instead, and they fin
 
 import asyncio
 import os
+import select
 import sys
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from typing import BinaryIO
@@ -54,11 +55,25 @@ async def serve_stdio(
 
 async def _write(unsent: "asyncio.Queue[bytes | None]", stdout: int) -> None:
     """Write messages until there is None, or the client has gone."""
+    has_room = _room_check(stdout)
     while (message := await unsent.get()) is not None:
         try:
-            await in_thread(partial(_write_line, stdout, message), is_cleanup=True)
+            if has_room(message):
+                _write_line(stdout, message)
+            else:
+                await in_thread(partial(_write_line, stdout, message), is_cleanup=True)
         except OSError:
             return  # it has gone without closing its end of the other pipe first
+
+
+def _room_check(stdout: int) -> Callable[[bytes], bool]:
+    """Return what tells whether a message can be written without waiting for the client to read."""
+    if sys.platform == "win32":
+        return lambda _: False
+    ready = select.poll()
+    ready.register(stdout, select.POLLOUT)
+    # A pipe that is ready takes so many bytes at once (POSIX.1-2017, write).
+    return lambda message: len(message) < select.PIPE_BUF and ready.poll(0) == [(stdout, select.POLLOUT)]
 
 
 def _write_line(stdout: int, message: bytes) -> None:

@@ -28,6 +28,7 @@ from ..access.callers import Callers, Identify, local_caller, log_unidentified, 
 from ..protocol.connection import Write
 from ..protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
 from ..protocol.pipe import Pipe
+from ..wire import header
 from . import resources as offered
 from .app import URI as APP_URI
 from .app import ApprovalApp
@@ -182,7 +183,7 @@ class _Handlers:
             def call() -> Any:
                 # A call over a pipe has a task of its own, by its token: who cancels that one keeps no answer back.
                 own_task = CancellationToken() if context.request is None else None
-                trace = _traceparent(context, params)
+                trace = _traceparent(context)
                 arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
                 call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
                 return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
@@ -530,11 +531,12 @@ def _require_capabilities(request: ClientRequest, error: ToolError) -> None:
         raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(error.message), data)
 
 
-def _traceparent(context: Exchange, params: wire.CallToolRequestParams) -> str | None:
+def _traceparent(context: Exchange) -> str | None:
     """Return the trace that a call is a part of: as its `_meta` says, else the header of its request."""
-    headers = getattr(context.request, "headers", None) or {}
-    traceparent: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
-    return traceparent if isinstance(traceparent, str) else None
+    traceparent: Any = context.meta.get("traceparent")
+    if not traceparent and context.request is not None:
+        traceparent = header(context.request.scope, b"traceparent")
+    return traceparent if isinstance(traceparent, str) and traceparent else None
 
 
 def _idempotency_key(bench: Workbench, params: wire.CallToolRequestParams) -> str | None:
