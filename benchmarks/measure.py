@@ -45,6 +45,7 @@ import waiting_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
 from report import (
+    COMMIT,
     DBOS,
     DEFINED,
     GATEWAY,
@@ -445,7 +446,8 @@ def serving(effort: Effort, *, peers: bool) -> None:
     for count in serving_calls.COUNTS:
         title = OVER_HTTP.format(f"{count:,}")
         say(event="doing", what=title)
-        report(title, serving_calls.over_http(VERSION, count, subjects, rounds, effort.requests), subjects)
+        names = [*subjects, COMMIT] if count == 4 else subjects
+        report(title, serving_calls.over_http(VERSION, count, names, rounds, effort.requests), names)
     say(event="doing", what=IN_SESSION)
     report(IN_SESSION, serving_calls.over_http(OLDER, 4, subjects, rounds, effort.requests), subjects)
     say(event="doing", what=LISTED)

@@ -7,6 +7,7 @@ from typing import Any
 FLOOR, BARE, SERVED, AUTOGEN = "floor", "Toolcrib", "Toolcrib as served", "AutoGen workbench"
 FASTMCP = "FastMCP server"
 STORELESS = "Toolcrib, without a store"
+COMMIT = "a commit alone, in bare ASGI"
 OVER_HTTP = "tools/call over HTTP, {} tools: the server's processor time"
 IN_SESSION = "tools/call over HTTP, 4 tools, in a session of 2025-11-25: the server's processor time"
 OVER_STDIO = {"tools/call over stdio": "2025-11-25", "tools/call over stdio, without a session": "2026-07-28"}
@@ -229,6 +230,7 @@ and a ratio is the median of the ratios within each round. Times depend on the m
 - *Servers* are processes of their own, on uvicorn with httptools; a client sends raw requests, one after the other on
   one connection, of 2026-07-28 where no session is named. *Toolcrib* is `toolcrib serve` with its defaults: with a
   store, where the start of each call is committed, and a call log. *Without a store* it is `serve_http(Crib(tools))`.
+  *A commit alone* is an application without MCP that commits one row to SQLite, in a thread, before it answers.
 - *A call with a key*: the time is that of the process on the processor, in all threads, for DBOS too; its workflow is
   called directly, with an id of its own and the JSON serializer. So it is for *an answer*, whose floor is a transaction
   that changes one row of the same database.

@@ -1,6 +1,6 @@
 """MCP servers of the same tools, each by its library's own means: `python servers.py KIND COUNT DOOR`.
 
-KIND is `toolcrib`, `storeless`, `sdk`, `fastmcp` or `route`; DOOR is `stdio`, or the port of loopback for HTTP. All
+KIND is one of those at the end; DOOR is `stdio`, or the port of loopback for HTTP. All
 HTTP servers run on uvicorn with httptools. Run by serving_calls.py.
 """
 
@@ -8,6 +8,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,37 @@ def route(_: int, door: str) -> None:
     _on_uvicorn(Starlette(routes=[Route(f"/api/tools/{NAME.format(0)}/call", call, methods=["POST"])]), door)
 
 
-def _on_uvicorn(app: Any, port: str) -> None:
+def commit(_: int, door: str) -> None:
+    """No MCP and no framework: a row is committed before the answer, as the start of a call is."""
+    import json
+    import sqlite3
+
+    answer = {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}}
+    with tempfile.TemporaryDirectory() as folder:
+        database = sqlite3.connect(f"{folder}/calls.db", check_same_thread=False, isolation_level=None)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("CREATE TABLE calls (number INTEGER PRIMARY KEY, tool TEXT, status TEXT)")
+        insert = partial(database.execute, "INSERT INTO calls (tool, status) VALUES ('add', 'started')")
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            request = json.loads((await receive())["body"])
+            await asyncio.to_thread(insert)
+            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}).encode()
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+        _on_uvicorn(app, door, lifespan="off")
+
+
+def _on_uvicorn(app: Any, port: str, **options: Any) -> None:
     import uvicorn
 
-    uvicorn.run(app, host="127.0.0.1", port=int(port), http="httptools", log_level="error", access_log=False)
+    uvicorn.run(app, host="127.0.0.1", port=int(port), http="httptools", log_level="error", access_log=False, **options)
 
 
-KINDS = {"toolcrib": toolcrib, "storeless": storeless, "sdk": sdk, "fastmcp": fastmcp, "route": route}
+KINDS = {"toolcrib": toolcrib, "storeless": storeless, "sdk": sdk, "fastmcp": fastmcp, "route": route, "commit": commit}
 
 if __name__ == "__main__":
     kind, how_many, at = sys.argv[1:]

@@ -16,11 +16,11 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import BARE, FASTMCP, FLOOR, STORELESS
+from report import BARE, COMMIT, FASTMCP, FLOOR, STORELESS
 from servers import NAME
 
 COUNTS = (4, 100, 1000)
-KINDS = {FLOOR: "sdk", BARE: "toolcrib", STORELESS: "storeless", FASTMCP: "fastmcp"}
+KINDS = {FLOOR: "sdk", BARE: "toolcrib", STORELESS: "storeless", FASTMCP: "fastmcp", COMMIT: "commit"}
 VERSION, OLDER = "2026-07-28", "2025-11-25"
 META = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -35,7 +35,7 @@ _PRINCIPALS = 10
 
 
 def subjects(peers: bool) -> list[str]:
-    return [subject for subject in KINDS if peers or subject != FASTMCP]
+    return [subject for subject in KINDS if subject != COMMIT and (peers or subject != FASTMCP)]
 
 
 def over_http(era: str, count: int, names: Sequence[str], rounds: int, requests: int) -> dict[str, list[float]]:
