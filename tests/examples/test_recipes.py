@@ -35,15 +35,15 @@ RECIPES = ("approvals", "own_loop", "openapi_login", "github", "long_task", "gat
 
 
 class Recipe:
-    """A copy of a recipe's folder, in which commands run as its reader would run them."""
+    """A copy of a recipe's folder. Its commands run as its reader would run them, with *programs* first on PATH."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, *programs: Path) -> None:
         self.folder = folder / name
         shutil.copytree(ROOT / "examples" / name, self.folder, ignore=shutil.ignore_patterns("__pycache__", "*.db"))
         readme = (self.folder / "README.md").read_text()
         (self.command,) = re.findall(r"^```sh\n(.+)\n```$", readme, re.M)
         (self.shown,) = re.findall(r"^```text\n(.+?)\n```$", readme, re.M | re.S)
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        path = os.pathsep.join([*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]])
         plain = {name: value for name, value in os.environ.items() if not name.startswith("TOOLCRIB_")}
         data = {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), "NO_COLOR": "1", "TERM": "dumb"}
         self.env = plain | data | {"PATH": path, "PYTHONUNBUFFERED": "1"}
@@ -93,8 +93,8 @@ PLACES = {
 
 
 @pytest.fixture
-def recipe(request: pytest.FixtureRequest, tmp_path: Path) -> Recipe:
-    return Recipe(request.param, tmp_path)
+def recipe(request: pytest.FixtureRequest, forked_toolcrib: Path, forked_python: str, tmp_path: Path) -> Recipe:
+    return Recipe(request.param, tmp_path, forked_toolcrib.parent, Path(forked_python).parent)
 
 
 def of(name: str) -> pytest.MarkDecorator:
