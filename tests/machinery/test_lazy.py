@@ -1,6 +1,5 @@
 """Packages that are imported when a name of theirs is first asked for."""
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,16 +9,6 @@ from types import ModuleType
 import pytest
 
 from toolcrib.machinery import defer_package
-
-MODULES_OF_STDIO = """
-import sys
-from toolcrib.cli import main
-try:
-    main(["serve", "tools.py", "--stdio"])
-finally:
-    print(*sorted(sys.modules), file=sys.stderr)
-"""
-TOOL = "from toolcrib import tool\n\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
 
 
 def package(folder: Path, name: str) -> None:
@@ -86,14 +75,3 @@ def test_a_second_thread_waits_until_a_deferred_package_has_run(
         second = threads.submit(lambda: deferred.WEIGHT)
         held.go_on.set()
         assert (first.result(30), second.result(30)) == (12, 12)
-
-
-def test_a_server_over_stdio_loads_no_client_no_http_and_no_credentials(tmp_path: Path) -> None:
-    (tmp_path / "tools.py").write_text(TOOL)
-    ran = subprocess.run(
-        [sys.executable, "-c", MODULES_OF_STDIO], cwd=tmp_path, input="", capture_output=True, text=True, check=True
-    )
-    loaded = set(ran.stderr.split())
-    assert "mcp.shared.inbound" in loaded
-    others = {"mcp.client", "mcp.server.lowlevel", "uvicorn.main", "httpx2", "toolcrib.auth", "toolcrib.serve.app"}
-    assert not loaded & (others | {"jsonschema_rs.jsonschema_rs", "opentelemetry", "cryptography.exceptions"})
