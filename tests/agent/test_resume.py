@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -309,7 +308,7 @@ async def test_an_answer_given_at_another_door_is_found() -> None:
     assert (outcome.status, done) == ("done", ["deleted a"])
 
 
-async def test_a_run_is_resumed_in_another_process(tmp_path: Path) -> None:
+async def test_a_run_is_resumed_in_another_process(forked_python: str, tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(
         """
 import json, sys
@@ -344,7 +343,7 @@ print(json.dumps([outcome.status, outcome.state, [pending.to_dict() for pending 
     async def process(state: Any, answers: Any) -> Any:
         made = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "agents.py"],
+            [forked_python, "agents.py"],
             input=json.dumps([state, answers]),
             cwd=tmp_path,
             env={**os.environ, "TOOLCRIB_KEY": KEY},

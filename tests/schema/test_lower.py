@@ -476,7 +476,7 @@ def test_a_known_schema_is_lowered_once() -> None:
         (lambda count: {"enum": [{"a": [number]} for number in range(count)]}, GEMINI),
         (lambda count: {"type": "object", "enum": [{"a": number} for number in range(count)]}, GEMINI),
         (lambda count: {"type": "object", "required": [f"m{number}" for number in range(count)]}, GEMINI),
-        (lambda count: {"anyOf": [_closed(f"m{number}") for number in range(count // 2)]}, OPENAI),
+        (lambda count: {"anyOf": [_closed(f"m{number}") for number in range(count // 4)]}, OPENAI),
     ],
     ids=["enum", "enum of a type", "required", "branches"],
 )
