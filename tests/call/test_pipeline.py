@@ -96,6 +96,7 @@ async def test_an_exception_becomes_its_type_and_a_reference_and_the_bench_lives
             reference = result.text.partition("(reference ")[2].partition(")")[0]
             assert len(reference) == 8
             assert reference in caplog.text, "the detail is in the log under the reference"
+            assert "hunter2" in caplog.text or not isinstance(error, RuntimeError)
         assert (await bench.call("add", '{"a": 1, "b": 2}')).value == 3
 
 
@@ -223,7 +224,7 @@ async def test_values_become_content() -> None:
         return {
             "text": "plain",
             "none": None,
-            "json": {"a": [1, None, "ä"], "nan": float("nan")},
+            "json": {"a": [1, None, "ä"], "nan": float("nan"), "set": {1}},
             "bytes": b"\x00\x01",
             "image": Image(b"png"),
             "mixed": ["before", Image(b"png"), {"after": 1}],
@@ -236,7 +237,7 @@ async def test_values_become_content() -> None:
     assert contents == {
         "text": (Text("plain"),),
         "none": (Data("null"),),
-        "json": (Data('{"a":[1,null,"ä"],"nan":null}'),),
+        "json": (Data('{"a":[1,null,"ä"],"nan":null,"set":[1]}'),),
         "bytes": (File(b"\x00\x01"),),
         "image": (Image(b"png"),),
         "mixed": (Text("before"), Image(b"png"), Data('{"after":1}')),

@@ -8,32 +8,21 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import UUID, uuid4
-
-from pydantic import AliasChoices, BaseModel, Field
 
 from toolcrib import (
     Approve,
-    Call,
     Caller,
     Context,
     Depends,
     Tool,
-    ToolAuth,
     Workbench,
     formats,
-    tool,
 )
-from toolcrib.agent import Agent, ScriptedModel
-from toolcrib.core import Credential
-from toolcrib.record import CallLog
-from toolcrib.store import Store
 from toolcrib.tools import openapi_source
 from toolcrib.workbench import Rule, Rules, Stores
 
@@ -125,113 +114,11 @@ async def test_an_approval_runs_one_call_once_with_the_arguments_that_were_appro
     assert (sorted(statuses), ran) == (["pending"] * 9 + ["success"], [5])
 
 
-async def test_a_made_default_runs_as_it_was_shown(tmp_path: Path) -> None:
-    ran: list[str] = []
-
-    def pay(amount: int, key: UUID = Field(default_factory=uuid4)) -> None:
-        ran.append(str(key))
-
-    shown: list[str] = []
-    for _ in range(3):  # a call and its answer, each in a process of its own
-        store = Store(tmp_path / "store.db")
-        async with Workbench([pay], policy=lambda *_: "ask", store=store) as bench:
-            pending = (await bench.call("pay", {"amount": 5})).pending
-            if pending is not None:
-                shown.append(json.loads(pending.arguments)["key"])
-                await bench.answer(pending.id, Approve(), by="bob")
-        store.close()
-    assert ran == shown[:1]
-    assert len(set(shown)) == 2
-
-
-class Order(BaseModel):
-    item: str = "tea"
-    amount: int = Field(exclude=True, repr=False, validation_alias=AliasChoices("amount", "sum"))
-
-
-async def test_rules_and_people_see_what_a_type_hides() -> None:
-    paid: list[int] = []
-
-    def pay(order: Order) -> None:
-        paid.append(order.amount)
-
-    rules = Rules([Rule(where={"/order/amount": {"gt": 100}}, do="deny")], default="ask")
-    bench = Workbench([pay], policy=rules)
-    for name in ("amount", "sum"):
-        refused = await bench.call("pay", {"order": {name: 5000}})
-        assert refused.error is not None
-        assert refused.error.code == "denied"
-    waits = (await bench.call("pay", {"order": {"sum": 1}})).pending
-    assert waits is not None
-    assert json.loads(waits.arguments) == {"order": {"amount": 1, "item": "tea"}}
-    await bench.answer(waits.id, Approve(), by="ada")
-    assert (await bench.call("pay", {"order": {"amount": 2}})).status == "pending"
-    assert (await bench.call("pay", {"order": {"amount": 1}})).status == "success"
-    assert paid == [1]
-
-
-async def test_all_problems_are_reported_at_once_and_no_value_is_quoted() -> None:
-    result = await Workbench([add]).call("add", {"a": "hunter2", "b": ["hunter2"], "c": "hunter2"})
-    assert result.error is not None
-    assert [problem["path"] for problem in result.error.details["problems"]] == ["/c", "/a", "/b"]
-    assert "hunter2" not in f"{result.to_dict()}"
-
-
-async def test_valid_arguments_are_never_changed() -> None:
-    def keep(value: str | int, also: Any = None) -> list[Any]:
-        return [value, also]
-
-    for sent in ('{"value": "5"}', '{"value": 5}', '{"value": "[1]", "also": "true"}', '{"value": "null"}'):
-        result = await Workbench([keep]).call("keep", sent)
-        assert result.repairs == ()
-        assert f'"value": {"" if result.value[0] == 5 else chr(34)}{result.value[0]}' in sent
-
-
-async def test_where_there_are_two_readings_none_is_taken() -> None:
-    def pair(rows: list[list[str]]) -> list[list[str]]:
-        return rows
-
-    # Either a row of two, or two rows of one.
-    result = await Workbench([pair]).call("pair", {"rows": ["a", "b"]})
-    assert result.error is not None
-    assert result.error.code == "invalid_arguments"
-
-
-async def test_text_that_two_parsers_could_read_differently_is_refused() -> None:
-    def area(width: float) -> float:
-        return width
-
-    bench = Workbench([area])
-    for sent in ('{"width": 1, "width": 2}', '{"width": NaN}', '{"width": -Infinity}', '{"width": 1e999}', "width=1"):
-        result = await bench.call("area", sent)
-        assert result.error is not None, sent
-        assert result.error.code == "invalid_arguments"
-
-
-@dataclass
-class Point:
-    x: int
-
-
-async def test_a_field_under_two_of_its_names_is_refused() -> None:
-    def pay(order: Order) -> None: ...
-
-    result = await Workbench([pay]).call("pay", '{"order": {"amount": 1, "sum": 5000}}')
-    assert result.text == "Tool 'pay': 'order': 'amount' and 'sum' are names of one field; send one of them."
-
-
 async def test_a_decimal_arrives_with_every_digit() -> None:
     def pay(amount: Decimal) -> str:
         return str(amount)
 
     assert (await Workbench([pay]).call("pay", '{"amount": 12345678901234567.89}')).value == "12345678901234567.89"
-
-
-async def test_a_structured_value_is_shown_as_json() -> None:
-    def look() -> Any:
-        return {"ok": True, "points": [Point(1)], "none": None, "set": {1}}
-
-    assert (await Workbench([look]).call("look")).text == '{"ok":true,"points":[{"x":1}],"none":null,"set":[1]}'
 
 
 def build(pids: str) -> None:
@@ -263,17 +150,6 @@ def _lives(pid: int) -> bool:
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-async def test_what_is_not_done_is_not_done() -> None:
-    paused = formats.Reply("Searching.", stop="paused", native={"role": "assistant", "content": []})
-    unread = formats.gemini.reply({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]})
-    limit = formats.gemini.reply({"candidates": [{"finishReason": "TOO_MANY_TOOL_CALLS"}]})
-    model = ScriptedModel([paused, unread, "Done.", limit])
-    outcome = await Agent(model).run("Go.")
-    assert (outcome.status, outcome.text) == ("done", "Done.")
-    assert "MALFORMED_FUNCTION_CALL" in str(model.requests[2].turns[-1])
-    assert "TOO_MANY_TOOL_CALLS" in (await Agent(model).run("Go.")).why
-
-
 async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
     from toolcrib.dialects.autogen.tools import FunctionTool
     from toolcrib.dialects.spark.tools import tool as spark_tool
@@ -290,36 +166,6 @@ async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
     results = await bench.call_many([("add", {"a": 2}), ("add", {"c": 2}), ("erase", {"disk": "a"})])
     codes = [result.error and result.error.code for result in results]
     assert (results[0].value, codes) == (3, [None, "invalid_arguments", "denied"])
-
-
-async def test_a_broken_file_does_not_take_the_others_along(tmp_path: Path) -> None:
-    (tmp_path / "whole.py").write_text("from toolcrib import tool\n\n@tool\ndef ok() -> str:\n    return 'ok'\n")
-    (tmp_path / "broken.py").write_text("import json\ndef oops(:\n")
-    bench = Workbench([tmp_path])
-    assert (await bench.call("ok")).text == "ok"
-    (problem,) = bench.problems
-    assert str(problem) == f"{tmp_path / 'broken.py'}:2: SyntaxError: invalid syntax"
-
-
-async def test_a_recorder_gets_no_known_secret() -> None:
-    def read(key: str) -> str:
-        return f"{key} and token-of-ada"
-
-    class Tokens:
-        async def authorize(self, requirements: Any, caller: Caller, call: Call, /) -> list[Credential]:
-            return [Credential(one.provider, f"token-of-{caller.principal}") for one in requirements]
-
-    log = CallLog(with_content=True)
-    tools = [Tool(read, auth=ToolAuth("github"))]
-    bench = Workbench(tools, secrets=["hush!1"], broker=Tokens(), recorder=log, caller=Caller("ada"))
-    result = await bench.call("read", {"key": "hush!1"})
-    assert result.text == "[secret] and [secret]"
-    (record,) = log
-    assert record.status == "success"
-    assert record.arguments is not None
-    assert "[secret]" in record.arguments
-    assert "hush" not in repr(record)
-    assert "token-of" not in repr(record)
 
 
 @contextlib.contextmanager
@@ -392,19 +238,3 @@ async def test_an_argument_of_an_operation_stays_where_it_belongs(tmp_path: Path
                     assert headers["host"] == host
                     assert "x-d" not in headers
             assert len(seen) > len(hostile)
-
-
-async def test_a_stopped_workbench_can_be_started_again() -> None:
-    class Counter:
-        def __init__(self) -> None:
-            self.count = 0
-
-        @tool
-        def add(self) -> int:
-            self.count += 1
-            return self.count
-
-    bench = Workbench([Counter])
-    for _ in range(2):
-        async with bench:
-            assert [(await bench.call("add")).value for _ in range(2)] == [1, 2]
