@@ -27,6 +27,8 @@ FDS = 3
 _SHIM = """\
 #!{python} -ISE
 import json, os, signal, socket, sys
+if "--file" in {head!r} and sys.argv[1].startswith("-"):
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({path!r})
 ending = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -131,7 +133,8 @@ def run(
 def shim(path: str, file: Path, *head: str) -> Path:
     """Write to *file* a program that runs the command by what waits at *path*, with its own streams and signals.
 
-    *head* comes before its arguments: with `--file`, it runs the Python file that the first of them names.
+    *head* comes before its arguments: with `--file`, it runs the Python file that the first of them names; with an
+    option in its place, it is Python itself.
     """
     file.write_text(_SHIM.format(python=sys.executable, path=path, head=head))
     file.chmod(0o755)

@@ -247,8 +247,11 @@ def _same(value: Any, shown: str, place: str) -> None:
 
 
 @pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Path) -> Iterator[Session]:
-    path = os.pathsep.join([str(forked_toolcrib.parent), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+def session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Path, forked_python: str
+) -> Iterator[Session]:
+    programs = [forked_toolcrib.parent, Path(forked_python).parent, Path(sys.executable).parent]
+    path = os.pathsep.join([*map(str, programs), os.environ.get("PATH", "")])
     if os.environ.get("PYTHONPATH"):
         # The code under test is not the one that is installed, and the folder is another one here.
         monkeypatch.setenv("PYTHONPATH", str(Path(toolcrib.__file__).resolve().parents[1]))

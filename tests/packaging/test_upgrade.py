@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,12 +34,12 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def type_(project: Path) -> Type:
+def type_(project: Path, forked_toolcrib: Path) -> Type:
     """Types a command of this version. Returns what it prints."""
 
     def type_(*command: str, status: int = 0) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "toolcrib", *command],
+            [forked_toolcrib, *command],
             cwd=project,
             env=os.environ | {"XDG_DATA_HOME": str(project.parent / "data")},
             stdin=subprocess.DEVNULL,

@@ -6,7 +6,6 @@ import random
 import sqlite3
 import string
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -663,20 +662,20 @@ async def test_a_call_that_is_not_heard_of_for_30_seconds_is_lost(store: Store) 
     await end(log, runs)
 
 
-async def test_what_a_program_leaves_unwritten_is_written_when_it_ends(path: Path) -> None:
-    run(path, "leave")
+async def test_what_a_program_leaves_unwritten_is_written_when_it_ends(path: Path, forked_python: str) -> None:
+    run(forked_python, path, "leave")
     log = DatabaseCalls(Store(path))
     assert [one.status for one in await rows(log)] == ["success"] * 3
 
 
-async def test_a_full_disk_takes_no_call_with_it(path: Path) -> None:
-    done = run(path, "full")
+async def test_a_full_disk_takes_no_call_with_it(path: Path, forked_python: str) -> None:
+    done = run(forked_python, path, "full")
     assert done.stdout == "500\n"
     assert done.stderr.count("The call log cannot be written") == 1
 
 
-def run(path: Path, job: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(WORKER), job, str(path)]
+def run(python: str, path: Path, job: str) -> "subprocess.CompletedProcess[str]":
+    command = [python, str(WORKER), job, str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 
 
@@ -790,8 +789,8 @@ async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytes
     store.close()
 
 
-async def test_after_a_fork_each_process_writes_its_own(path: Path) -> None:
-    done = run(path, "fork")
+async def test_after_a_fork_each_process_writes_its_own(path: Path, forked_python: str) -> None:
+    done = run(forked_python, path, "fork")
     assert done.stdout == "done\n"
     log = DatabaseCalls(Store(path))
     found = await rows(log)

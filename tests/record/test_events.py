@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -194,9 +193,9 @@ def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path, forked_py
     assert result.events > result.unsigned
 
 
-def test_a_child_that_was_forked_has_a_chain_of_its_own(tmp_path: Path) -> None:
+def test_a_child_that_was_forked_has_a_chain_of_its_own(tmp_path: Path, forked_python: str) -> None:
     path = tmp_path / "store.db"
-    subprocess.run([sys.executable, WORKER, "fork", path], check=True, timeout=100, capture_output=True)
+    subprocess.run([forked_python, WORKER, "fork", path], check=True, timeout=100, capture_output=True)
     store = Store(path)
     store.use(RECORD)
     result = store.write(lambda connection: verify(store, connection, store.keys.public_keys()))
