@@ -630,10 +630,10 @@ async def test_the_deadline_stands_still_while_a_person_is_asked_for_approval() 
         return "done"
 
     async def ask(_: Any) -> Approve:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.1)
         return Approve()
 
-    async with Workbench([work], policy=lambda *_: "ask", ask=ask, timeout_s=0.15) as bench:
+    async with Workbench([work], policy=lambda *_: "ask", ask=ask, timeout_s=1) as bench:
         assert (await bench.call("work")).text == "done"
 
 
@@ -648,7 +648,7 @@ async def test_what_is_opened_for_a_session_has_no_deadline_and_shows_no_secret(
         return "done"
 
     async def poll() -> Any:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.1)
         return await bench.call("work")
 
     async def poller() -> AsyncIterator[int]:
@@ -662,7 +662,7 @@ async def test_what_is_opened_for_a_session_has_no_deadline_and_shows_no_secret(
 
     with caplog.at_level(logging.DEBUG):
         async with Workbench([use, work], secrets=["s3cret-key"]) as bench:
-            assert (await bench.call(Call("use", timeout_s=0.1))).value == 1
+            assert (await bench.call(Call("use", timeout_s=1))).value == 1
             assert (await polled[0]).text == "done"
     assert "failed to close" in caplog.text
     assert "s3cret-key" not in caplog.text

@@ -208,6 +208,7 @@ def hold_the_interpreter() -> bool:
 
 @process()
 async def tidy(path: str) -> None:
+    Path(f"{path}.begun").touch()
     try:
         await asyncio.sleep(60)
     finally:

@@ -396,7 +396,8 @@ async def test_giving_up_stops_the_worker_after_it_could_tidy_up(
         token = CancellationToken()
         call = Call("tidy", {"path": str(tmp_path / "tidied")}, cancellation=token)
         task = asyncio.create_task(bench.call(call))
-        await asyncio.sleep(0.2)
+        while not (tmp_path / "tidied.begun").exists():
+            await asyncio.sleep(0.01)
         if way == "token":
             threading.Thread(target=token.cancel).start()
             result = await task

@@ -223,7 +223,7 @@ async def test_who_gives_up_is_let_go_by_a_server_that_takes_nothing_more(source
         else:
             calls[-1].cancel()
         await asyncio.wait(calls[-1:])
-        assert monotonic() - start_s < 3  # it was 5
+        assert monotonic() - start_s < 4.5  # it was 5
         for task in (filling, *calls):
             task.cancel()
 
