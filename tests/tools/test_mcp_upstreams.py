@@ -192,7 +192,7 @@ async def test_over_http_a_question_is_for_the_call_on_whose_stream_it_comes() -
         crib.workbench(Caller("bob")) as bob,
     ):
         assert await outcome(bob, "asks") == "bob"
-        await alice.call(Call("hangs", {}, timeout_s=0.2))
+        await alice.call(Call("hangs", {}, timeout_s=1))
         assert await outcome(bob, "asks") == "bob"
         running = [asyncio.create_task(outcome(alice, "hangs")), asyncio.create_task(alice.offers.read("a:1"))]
         await until(lambda: len(upstream.seen("tools/call")) == 4 and bool(upstream.seen("resources/read")))

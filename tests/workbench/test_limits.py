@@ -237,7 +237,7 @@ async def test_a_serial_tool_is_not_begun_while_a_thread_that_was_given_up_still
         return "left"
 
     bench = Workbench([stay])
-    late = await bench.call(Call("stay", {"wait": True}, timeout_s=0.1))
+    late = await bench.call(Call("stay", {"wait": True}, timeout_s=0.5))
     assert codes([late]) == ["timeout"]
     blocked = await bench.call(Call("stay", {"wait": False}, timeout_s=0.1))
     assert blocked.error is not None
