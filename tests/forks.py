@@ -50,8 +50,13 @@ os._exit(status)
 
 def serve(path: str, process: int) -> None:
     """Fork for each connection. Returns in a process that is to be the command."""
+    import encodings.utf_8_sig
+
+    import griffe
     import jsonschema_rs
     import mcp
+    import platformdirs
+    import pydantic_settings
     import uvicorn
 
     import toolcrib.auth
@@ -63,7 +68,9 @@ def serve(path: str, process: int) -> None:
     import toolcrib.cli.lock
     import toolcrib.cli.serving
     import toolcrib.cli.show
+    import toolcrib.cli.tasks
     import toolcrib.cli.worker
+    import toolcrib.durable
     import toolcrib.record
     import toolcrib.schema
     import toolcrib.serve
@@ -75,6 +82,7 @@ def serve(path: str, process: int) -> None:
 
     # These run when a name of theirs is asked for.
     _ = (mcp.ClientSession, uvicorn.Config, jsonschema_rs.validator_for, toolcrib.auth.Flow)
+    _ = (griffe.Docstring, platformdirs.PlatformDirs, pydantic_settings.BaseSettings, encodings.utf_8_sig.decode)
     _ = (toolcrib.serve.serve_http, toolcrib.serve.serve_stdio, toolcrib.serve.server, toolcrib.record.DatabaseCalls)
     gc.collect()
     gc.freeze()  # what is not looked at is not copied
