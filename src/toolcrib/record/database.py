@@ -638,10 +638,6 @@ def _put_each(
     return _put_all(connection, (), beat, ()) | refusals
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class DatabaseCalls(Recorder):
     """The call log in *store*: each call, when it ends, and before its work where that may change something.
 
@@ -664,7 +660,7 @@ class DatabaseCalls(Recorder):
         max_age_s: float = 30 * 24 * 3600.0,
         max_bytes: int = 256 * 1024 * 1024,
         size: int = 10_000,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         if durable not in ("full", "normal"):
             raise SetupError(f"DatabaseCalls(durable=...) is 'full' or 'normal', not {durable!r}.")

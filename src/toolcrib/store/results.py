@@ -22,10 +22,6 @@ _FIND = RESULTS.select().where(
 )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class DatabaseResults:
     """A ResultStore in *store*: of each principal at most *max_count* results and *max_bytes*, for *max_age_s* seconds.
 
@@ -39,7 +35,7 @@ class DatabaseResults:
         max_bytes: int = 64 * 1024 * 1024,
         max_count: int = 200,
         max_age_s: float = 24 * 3600.0,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         if max_bytes < 1 or max_count < 1 or not max_age_s > 0:
             raise SetupError("The bounds of DatabaseResults, max_bytes, max_count and max_age_s, are above 0.")

@@ -57,16 +57,12 @@ class Stores:
         self.threads = MemoryThreads()
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class Doubles:
     """What tests put in the place of parts of a crib: providers, the time by which what waits expires, and workers."""
 
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict[Any, Any])
-    clock: Callable[[], datetime] = _now
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     processes: Processes | None = None
 
 

@@ -102,14 +102,10 @@ class AccessKey:
         }
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class AccessKeys:
     """The keys in *store*, for all processes that share it. What is revoked ends with the next request."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._store = store
         self._clock = clock
         self._noted: dict[str, datetime] = {}
