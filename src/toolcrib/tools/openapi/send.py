@@ -37,7 +37,7 @@ def http_client(hosts: Sequence[str], allow: Sequence[str]) -> "httpx2.AsyncClie
         hosts=hosts,
         allow=allow,
         max_bytes=_MAX_BYTES,
-        timeout_s=inf,  # each call has a deadline
+        timeout_s=inf,  # the deadline of its call ends it
         # What one caller's response sets is not sent with the next caller's request.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         headers={"user-agent": "toolcrib"},
