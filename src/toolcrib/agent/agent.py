@@ -421,14 +421,19 @@ class Agent:
         bench = self.workbench
         if self._options.tool_choice == "none":
             return [_refused(call, _NO_TOOLS) for call in calls]
-        # By its token each call has a task of its own: a tool that cancels the task it runs in does not end the run.
-        calls = [replace(call, cancellation=token or CancellationToken()) for call in calls]
+        registry = bench.registry
         calls = [
-            replace(call, idempotency_key=run.key(call)) if self._is_once(bench.registry.find(call.tool)) else call
+            replace(call, idempotency_key=run.key(call)) if self._is_once(registry.find(call.tool)) else call
             for call in calls
         ]
+        if token is not None:
+            calls = [replace(call, cancellation=token) for call in calls]
         if events is not None:
             return await self._observed_results(calls, events)
+        # By its token each call has a task of its own: a tool that cancels the task it runs in does not end the run.
+        calls = [replace(call, cancellation=call.cancellation or CancellationToken()) for call in calls]
+        if len(calls) == 1:
+            return [await bench.call(calls[0])]
         return await bench.call_many(calls, parallel=self._options.parallel)
 
     def _is_once(self, tool: Tool | None) -> bool:
