@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +93,30 @@ class Server:
     def only(self, pid: int) -> Iterator[None]:
         """Let this process alone answer inside."""
         others = self.workers() - {pid}
-        for other in others:
-            os.kill(other, signal.SIGSTOP)
+        while True:
+            for other in others:
+                os.kill(other, signal.SIGSTOP)
+            if not self._holds_store():
+                break
+            for other in others:  # one was stopped in the middle of a transaction, which keeps all from writing
+                os.kill(other, signal.SIGCONT)
+            time.sleep(0.01)
         try:
             yield
         finally:
             for other in others:
                 os.kill(other, signal.SIGCONT)
+
+    def _holds_store(self) -> bool:
+        """Whether a process is writing to the store, if there is one."""
+        if not (store := self.log.with_name("store.db")).exists():
+            return False
+        with closing(sqlite3.connect(store, timeout=1, isolation_level=None)) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+        return False
 
     async def pids(self) -> set[int]:
         """The processes that serve, once all of them have answered."""
