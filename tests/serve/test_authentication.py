@@ -152,6 +152,7 @@ async def test_whoever_has_no_key_that_is_valid_is_refused_without_a_word_of_it(
             )
         ),
         (f"Bearer {'a' * 16_384}", "invalid_token", refused),
+        (f"Bearer {'a' * 16_385}", "invalid_request", "A key or token has at most 16384 characters."),
     ]
     for written, error, detail in cases:
         headers = {} if written is None else {"Authorization": written.encode("latin-1")}

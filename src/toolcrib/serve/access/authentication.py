@@ -48,6 +48,7 @@ PUBLIC = frozenset({"/livez", READY, CALLBACK_PATH, FORM_PATH, f"{CALLBACK_PATH}
 The last part of a path may be `*`, for any one."""
 
 _UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
+_MAX_TOKEN_CHARS = 16 * 1024
 _RETRY_INTERVAL_S = 30.0
 
 _log = logging.getLogger("toolcrib.serve")
@@ -81,6 +82,8 @@ class Authenticator:
         secret = secret.strip(" ")
         if scheme.lower() != "bearer" or not secret or " " in secret or not secret.isascii():
             raise AuthenticationError("The header 'Authorization' has the form 'Bearer KEY'.", "invalid_request")
+        if len(secret) > _MAX_TOKEN_CHARS:
+            raise AuthenticationError(f"A key or token has at most {_MAX_TOKEN_CHARS} characters.", "invalid_request")
         caller = await self._caller(secret)
         return Caller(caller.principal, thread=thread_of(headers), groups=caller.groups, claims=caller.claims)
 

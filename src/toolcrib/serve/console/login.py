@@ -14,6 +14,7 @@ from .issuer import Issuers
 from .sessions import SESSION_AGE, THREAD, Session, Sessions
 from .visit import Answer, Problem, Visit, redirect, render, set_cookie
 
+_MAX_KEY_CHARS = 200
 _OWN_PATH = re.compile(r"/(?:[\w.%-][!-\[\]-~]{0,499})?", re.ASCII)
 """No address of another server, as `//` or `/\\` would begin."""
 
@@ -93,7 +94,7 @@ class Login:
         keys = self._keys
         if keys is None:
             raise Problem(404, "Not found", "This server is not entered by a key.")
-        if not isinstance(text, str) or not (text := text.strip()):
+        if not isinstance(text, str) or not 0 < len(text := text.strip()) <= _MAX_KEY_CHARS:
             return self.page(visit, "Enter a key: toolcrib_...")
 
         async def find() -> AccessKey:

@@ -8,7 +8,6 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 _MAX_BYTES = 10 * 1024**2
 """How much a response may have."""
 _MAX_REDIRECTS = 5
+_REQUEST_TIMEOUT_S = 3600.0
+"""How long a request may take where its call has no deadline."""
 _SAFE = ("GET", "HEAD", "OPTIONS", "QUERY")
 
 
@@ -37,7 +38,7 @@ def http_client(hosts: Sequence[str], allow: Sequence[str]) -> "httpx2.AsyncClie
         hosts=hosts,
         allow=allow,
         max_bytes=_MAX_BYTES,
-        timeout_s=inf,  # the deadline of its call ends it
+        timeout_s=_REQUEST_TIMEOUT_S,
         # What one caller's response sets is not sent with the next caller's request.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         headers={"user-agent": "toolcrib"},
