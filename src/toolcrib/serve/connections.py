@@ -1,6 +1,7 @@
 """The bounds of a connection before its caller is known: how many there are, and how long a request may take.
 
-They stand above both of uvicorn's HTTP protocols, that of httptools where it is installed and that of h11.
+They stand above both of uvicorn's HTTP protocols, that of httptools where it is installed and that of h11. Each answer
+leaves in one write.
 """
 
 import asyncio
@@ -48,10 +49,10 @@ _BUSY = (
 )
 
 
-class _Joined:
-    """*transport*, which sends the head of an answer together with what follows in the same moment.
+class _CorkedTransport:
+    """Wraps *transport* to send the head of an answer together with what follows in the same round of the loop.
 
-    One system call less for each answer: uvicorn writes the head by itself.
+    That is one system call less for each answer: uvicorn writes the head by itself.
     """
 
     __slots__ = ("_call_soon", "_head", "_transport")
@@ -92,7 +93,7 @@ class Connection(HTTPProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take up the connection, or answer 503 where there are too many."""
-        super().connection_made(cast(asyncio.Transport, _Joined(transport, self.loop.call_soon)))
+        super().connection_made(cast(asyncio.Transport, _CorkedTransport(transport, self.loop.call_soon)))
         self.begun_at = monotonic()
         if self._is_one_too_many():
             transport.write(_BUSY)

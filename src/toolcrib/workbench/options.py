@@ -36,7 +36,7 @@ class TaskLimits:
     concurrency: int = 32
     """In this process. 0 leaves them to other processes with the same store, such as `toolcrib worker`."""
     per_principal: int | None = None
-    """Of one principal, in all processes with the store. None is no limit."""
+    """Of one principal, in all processes with the store. None means no limit."""
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 0), ("per_principal", 1)):
