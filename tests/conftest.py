@@ -17,14 +17,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from httpx2._transports import default
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 
@@ -64,7 +64,10 @@ for _variable, _folder in (
     os.environ[f"XDG_{_variable}_HOME"] = f"{_home.name}/{_folder}"
 
 # A client reads the certificates of the system, which takes longer than most tests that open one: once is enough.
-default.create_ssl_context = lru_cache(maxsize=None)(default.create_ssl_context)
+# Environments with the lowest versions have no client.
+with suppress(ModuleNotFoundError):
+    transports: Any = import_module("httpx2._transports.default")
+    transports.create_ssl_context = lru_cache(maxsize=None)(transports.create_ssl_context)
 
 # A script that runs the tests in the background ignores SIGINT, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
