@@ -55,12 +55,8 @@ for _variable in [name for name in os.environ if name.startswith(("TOOLCRIB_", "
     del os.environ[_variable]
 _home = tempfile.TemporaryDirectory(prefix="toolcrib-home-", ignore_cleanup_errors=True)
 os.environ["HOME"] = _home.name
-for _variable, _folder in (
-    ("CONFIG", ".config"),
-    ("DATA", ".local/share"),
-    ("STATE", ".local/state"),
-    ("CACHE", ".cache"),
-):
+_folders = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
+for _variable, _folder in _folders.items():
     os.environ[f"XDG_{_variable}_HOME"] = f"{_home.name}/{_folder}"
 
 # A client reads the certificates of the system, which takes longer than most tests that open one: once is enough.
