@@ -45,7 +45,9 @@ import waiting_calls
 from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
 from report import (
+    AT_ONCE,
     COMMIT,
+    CONNECTIONS,
     DBOS,
     DEFINED,
     GATEWAY,
@@ -450,6 +452,10 @@ def serving(effort: Effort, *, peers: bool) -> None:
         report(title, serving_calls.over_http(VERSION, count, names, rounds, effort.requests), names)
     say(event="doing", what=IN_SESSION)
     report(IN_SESSION, serving_calls.over_http(OLDER, 4, subjects, rounds, effort.requests), subjects)
+    for title, era in AT_ONCE.items():
+        say(event="doing", what=title)
+        times = serving_calls.over_http(era, 4, subjects, rounds, effort.requests, connections=CONNECTIONS)
+        report(title, times, subjects)
     say(event="doing", what=LISTED)
     first, again = serving_calls.listings(subjects, max(3, rounds // 4), again=20)
     report(LISTED, first, subjects)

@@ -10,6 +10,11 @@ STORELESS = "Toolcrib, without a store"
 COMMIT = "a commit alone, in bare ASGI"
 OVER_HTTP = "tools/call over HTTP, {} tools: the server's processor time"
 IN_SESSION = "tools/call over HTTP, 4 tools, in a session of 2025-11-25: the server's processor time"
+CONNECTIONS = 16
+AT_ONCE = {
+    f"tools/call over HTTP, {CONNECTIONS} at once: the server's processor time": "2026-07-28",
+    f"tools/call over HTTP, {CONNECTIONS} at once in sessions: the server's processor time": "2025-11-25",
+}
 OVER_STDIO = {"tools/call over stdio": "2025-11-25", "tools/call over stdio, without a session": "2026-07-28"}
 LISTED = "the first tools/list over HTTP, 1,000 tools: the server's processor time"
 LISTED_AGAIN = "tools/list over HTTP again, 1,000 tools: the server's processor time"
@@ -191,12 +196,14 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     (WARM, SUBPROCESS): _toolcrib_faster(15),
     ("a cached 30 kB module ready", BARE): _at_most_us(2_000),
     **{(OVER_HTTP.format(count), STORELESS): _at_most_times(0.45, _SDK) for count in ("4", "100", "1,000")},
-    **{(OVER_HTTP.format(count), BARE): _at_most_times(0.8, _SDK) for count in ("4", "100", "1,000")},
+    **{(OVER_HTTP.format(count), BARE): _at_most_times(1.2, _SDK) for count in ("4", "100", "1,000")},
+    **{(title, STORELESS): _at_most_times(limit, _SDK) for title, limit in zip(AT_ONCE, (0.45, 0.35), strict=True)},
+    **{(title, BARE): _at_most_times(limit, _SDK) for title, limit in zip(AT_ONCE, (0.8, 0.7), strict=True)},
     (GATEWAY, BARE): _at_most_times(1.3, "the SDK's own client"),
     (GATEWAY_HTTP, BARE): _at_most_us(2_500),
     **{(title, STORELESS): _at_most_times(0.6, _SDK) for title in OVER_STDIO},
     (IN_SESSION, STORELESS): _at_most_times(0.35, _SDK),
-    (IN_SESSION, BARE): _at_most_times(0.7, _SDK),
+    (IN_SESSION, BARE): _at_most_times(1.2, _SDK),
     (LISTED, BARE): _at_most_us(20_000),
     (LISTED_AGAIN, BARE): _at_most_us(2_000),
     (SESSION, BARE): _at_most_mib(4 / 1024),
@@ -228,8 +235,9 @@ and a ratio is the median of the ratios within each round. Times depend on the m
   *tools/call* and all of a *server* it is the low-level server of the official MCP SDK. For a *call over HTTP* it is a
   bare Starlette route that parses and answers the same JSON; the time is that of the server's process.
 - *Servers* are processes of their own, on uvicorn with httptools; a client sends raw requests, one after the other on
-  one connection, of 2026-07-28 where no session is named. *Toolcrib* is `toolcrib serve` with its defaults: with a
-  store, where the start of each call is committed, and a call log. *Without a store* it is `serve_http(Crib(tools))`.
+  one connection, or *16 at once* on as many, of 2026-07-28 where no session is named. *Toolcrib* is `toolcrib serve`
+  with its defaults: with a store, where the start of each call is committed, and a call log. *Without a store* it is
+  `serve_http(Crib(tools))`.
   *A commit alone* is an application without MCP that commits one row to SQLite, in a thread, before it answers.
 - *A call with a key*: the time is that of the process on the processor, in all threads, for DBOS too; its workflow is
   called directly, with an id of its own and the JSON serializer. So it is for *an answer*, whose floor is a transaction

@@ -2,7 +2,7 @@
 
 The servers are processes of their own (servers.py), and the requests raw ones, so that no client's work is counted. A
 time is what the server's process had on the processor, but that of a call over stdio. One client makes one request
-after the other, on one connection.
+after the other on one connection, or one on each of several and then reads the answers.
 """
 
 import contextlib
@@ -38,12 +38,15 @@ def subjects(peers: bool) -> list[str]:
     return [subject for subject in KINDS if subject != COMMIT and (peers or subject != FASTMCP)]
 
 
-def over_http(era: str, count: int, names: Sequence[str], rounds: int, requests: int) -> dict[str, list[float]]:
+def over_http(
+    era: str, count: int, names: Sequence[str], rounds: int, requests: int, *, connections: int = 1
+) -> dict[str, list[float]]:
     """Seconds of the server's processors for one call, round by round, of each subject among *names*."""
     # FastMCP takes half a second for a call among 1,000.
     each = {name: requests // 10 if name == FASTMCP and count >= 1000 else requests for name in names}
+    each = {name: times - times % connections for name, times in each.items()}
     with contextlib.ExitStack() as stack:
-        servers = {name: stack.enter_context(_http_server(KINDS[name], count, era)) for name in names}
+        servers = {name: stack.enter_context(_http_server(KINDS[name], count, era, connections)) for name in names}
         for name, server in servers.items():
             server.calls(each[name])  # warm
         return {
@@ -144,10 +147,12 @@ class _Server:
 
 
 class _HTTP(_Server):
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int, count: int, era: str) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", port: int, count: int, era: str, connections: int = 1
+    ) -> None:
         super().__init__(process)
         self._name, self._era = NAME.format(count - 1), era
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._connections = [http.client.HTTPConnection("127.0.0.1", port, timeout=60) for _ in range(connections)]
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
@@ -169,10 +174,13 @@ class _HTTP(_Server):
 
     def calls(self, count: int) -> None:
         headers = {**self._headers, "Mcp-Method": "tools/call", "Mcp-Name": self._name}
-        body, answer = _call(self._name, self._era), b""
-        for _ in range(count):
-            _, answer = self._post(body, headers)
-        _require_three(answer, self._process.args)
+        body, answers = _call(self._name, self._era), []
+        for _ in range(count // len(self._connections)):
+            for connection in self._connections:
+                self._send(connection, body, headers)
+            answers = [self._receive(connection, body, headers)[1] for connection in self._connections]
+        for answer in answers:
+            _require_three(answer, self._process.args)
 
     def list_tools(self) -> None:
         cursor, count = None, 0
@@ -184,16 +192,27 @@ class _HTTP(_Server):
             raise SystemExit(f"{self._process.args} listed {count} tools.")
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[str | None, bytes]:
-        """Return the id of a session that began, and the answer. A connection may have ended meanwhile."""
+        """Return the id of a session that began, and the answer."""
+        self._send(self._connections[0], body, headers)
+        return self._receive(self._connections[0], body, headers)
+
+    def _send(self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]) -> None:
+        with contextlib.suppress(ConnectionError):  # which shows where the answer is read
+            connection.request("POST", "/mcp", body, headers)
+
+    def _receive(
+        self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]
+    ) -> tuple[str | None, bytes]:
+        """Read an answer. A connection that rested may have ended meanwhile: ask again, once."""
         for is_last in (False, True):
             try:
-                self._connection.request("POST", "/mcp", body, headers)
-                answer = self._connection.getresponse()
+                answer = connection.getresponse()
                 return answer.getheader("Mcp-Session-Id"), answer.read()
             except (http.client.HTTPException, ConnectionError):
-                self._connection.close()
+                connection.close()
                 if is_last:
                     raise
+                connection.request("POST", "/mcp", body, headers)
         raise AssertionError
 
 
@@ -249,9 +268,9 @@ def _require_three(answer: bytes, command: object) -> None:
 
 
 @contextlib.contextmanager
-def _http_server(kind: str, count: int, era: str) -> Generator[_HTTP]:
+def _http_server(kind: str, count: int, era: str, connections: int = 1) -> Generator[_HTTP]:
     with http_process(kind, count) as (process, port):
-        yield _HTTP(process, port, count, era)
+        yield _HTTP(process, port, count, era, connections)
 
 
 @contextlib.contextmanager
