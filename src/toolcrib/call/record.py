@@ -120,7 +120,8 @@ def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime, trail: T
     if type(call_id) is str and not (len(call_id) <= MAX_OWN_ID_CHARS and call_id[5:].isdigit()):
         call_id = _bounded(call_id, runtime, MAX_NAME_CHARS)
     record = CallRecord(call_id, tool, runtime.caller, started_at)
-    record.arguments_bytes = _size_of(call.arguments) if type(call.arguments) is str else None
+    if isinstance(call.arguments, str | bytes):
+        record.arguments_bytes = _utf8_bytes(call.arguments)
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
         record.traceparent = call.traceparent
     if trail.task is not None:
@@ -174,27 +175,24 @@ def _argument(path: str) -> str:
     return ".".join(name if _NAME.fullmatch(name) else "*" for name in path.split("/")[1:MAX_REPAIRED_DEPTH])
 
 
-def _size_of(sent: str | bytes | Mapping[str, Any] | None) -> int | None:
-    """Return the size of arguments as JSON text, in bytes; None where they are not JSON."""
-    if not sent:
-        return 0
+def _read(sent: str | bytes | Mapping[str, Any] | None) -> tuple[str, int | None]:
+    """Return arguments as JSON text, and its size in bytes; None where they are not JSON."""
     try:
-        if isinstance(sent, str):
-            return _utf8_bytes(sent)
-        return len(sent) if isinstance(sent, bytes) else _utf8_bytes(_written(sent))
+        text = sent.decode(errors="replace") if isinstance(sent, bytes) else sent
+        text = text if isinstance(text, str) else _written(text or {})
     except (TypeError, ValueError, RecursionError):
-        return None
+        return f"<{type(sent).__name__} that is not JSON>", None
+    return text, _utf8_bytes(text) if sent else 0
 
 
 def _size(part: Content) -> int:
     if isinstance(part, Data):
         return _utf8_bytes(part.json)
-    data = part.text if isinstance(part, Text) else part.data
-    return len(data) if isinstance(data, bytes) else _utf8_bytes(data)
+    return _utf8_bytes(part.text if isinstance(part, Text) else part.data)
 
 
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+def _utf8_bytes(text: str | bytes) -> int:
+    return len(text if isinstance(text, bytes) or text.isascii() else text.encode(errors="surrogatepass"))
 
 
 def _require_failure_of_recorder(error: BaseException) -> None:
@@ -208,11 +206,15 @@ def _require_failure_of_recorder(error: BaseException) -> None:
 
 def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
     """Add to *record* the size of the arguments, and what ran, as it is asked for."""
+    text, size_bytes = _read(call.arguments)
     if record.arguments_bytes is None:
-        record.arguments_bytes = _size_of(call.arguments)
+        record.arguments_bytes = size_bytes
     if not runtime.records_content and runtime.digest is None:
         return
-    text = _arguments(call, runtime, trail)
+    if trail.arguments is not None:  # what ran, with the defaults that apply; of a call that was refused, what was sent
+        with suppress(ToolError):
+            text = trail.arguments.forms.text
+    text = redacted_json(text, runtime.redaction)
     if runtime.records_content:
         record.arguments = _bounded(text, runtime)
         record.sent = trail.sent and _bounded(trail.sent, runtime)
@@ -223,21 +225,6 @@ def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trai
 def _digest_of(content: Iterable[Content], digest: Callable[[bytes], str]) -> str:
     parts = [getattr(part, "data", None) or part.text.encode(errors="surrogatepass") for part in content]
     return digest(b"".join(parts))
-
-
-def _arguments(call: Call, runtime: Runtime, trail: Trail) -> str:
-    """Return what ran, with the defaults that apply; of a call that was refused, what was sent. Redacted."""
-    with suppress(ToolError):
-        if trail.arguments is not None:
-            return redacted_json(trail.arguments.forms.text, runtime.redaction)
-    arguments = call.arguments
-    if isinstance(arguments, bytes):
-        arguments = arguments.decode(errors="replace")
-    try:
-        text = arguments if isinstance(arguments, str) else _written(arguments or {})
-    except (TypeError, ValueError, RecursionError):
-        text = f"<{type(arguments).__name__} that is not JSON>"
-    return redacted_json(text, runtime.redaction)
 
 
 def _written(sent: Mapping[str, Any]) -> str:
