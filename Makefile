@@ -22,7 +22,7 @@ test: $(COMPILED)  ## what every change must pass
 	@$(BIN)/python -m pytest -m "not full and not nightly" -n 6 --dist worksteal
 
 test-all: $(READY)  ## the rest: browsers, PostgreSQL, node clients, frameworks, wheels in clean environments
-	@$(BIN)/python -m pytest -m "full and not nightly" -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -m "full and not nightly" -n 3 --dist loadgroup
 
 docs: $(DOCS)  ## the site of the documentation, in build/docs, a folder a version
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q

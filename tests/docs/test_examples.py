@@ -449,9 +449,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.full
+@pytest.mark.xdist_group("checkout")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_of_sh_blocks_run(command: str, copy: Path, tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    env["PIP_NO_COMPILE"] = "1"  # of what is installed, one call loads a few modules
     if command.startswith("pip install"):
         subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
         env["PATH"] = f"{tmp_path / 'clean' / 'bin'}{os.pathsep}{env['PATH']}"

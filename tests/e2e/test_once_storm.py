@@ -340,15 +340,18 @@ async def check(storm: Storm) -> Counter[str]:
     return counts
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows in a file which process is frozen")
-@pytest.mark.parametrize(
+storms = pytest.mark.parametrize(
     ("kills", "freezes"),
     [
         pytest.param(4, False, id="4"),
-        pytest.param(28, True, id="28", marks=pytest.mark.full),
+        pytest.param(16, True, id="16", marks=pytest.mark.full),
         pytest.param(500, True, id="500", marks=pytest.mark.nightly),
     ],
 )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows in a file which process is frozen")
+@storms
 async def test_processes_that_die_and_freeze_in_every_state_have_effects_once(
     storm: Storm, kills: int, freezes: bool
 ) -> None:
@@ -364,14 +367,7 @@ async def test_processes_that_die_and_freeze_in_every_state_have_effects_once(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows in a file which process is frozen")
-@pytest.mark.parametrize(
-    ("kills", "freezes"),
-    [
-        pytest.param(4, False, id="4"),
-        pytest.param(32, True, id="32", marks=pytest.mark.full),
-        pytest.param(500, True, id="500", marks=pytest.mark.nightly),
-    ],
-)
+@storms
 async def test_tasks_whose_processes_die_and_freeze_in_every_state_end_and_do_no_step_again(
     storm: Storm, kills: int, freezes: bool
 ) -> None:

@@ -26,7 +26,7 @@ _OWNERS_OF_LOST = select(LEDGER.c.owner).where(IS_LOST)
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(12, marks=pytest.mark.full), pytest.param(200, marks=pytest.mark.nightly)]
+    "kills", [pytest.param(8, marks=pytest.mark.full), pytest.param(200, marks=pytest.mark.nightly)]
 )
 async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int, tmp_path: Path, url: str) -> None:
     chance, key, effects = random.Random(SEED), tmp_path / "store.key", tmp_path / "effects"

@@ -456,6 +456,7 @@ def test_arguments_are_read_the_same_with_the_lowest_versions_it_allows(clean_en
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-5_000:]
 
 
+@pytest.mark.nightly
 def test_its_extras_work_with_the_lowest_versions_they_allow(clean_env: CleanEnv, run: Run) -> None:
     programs = clean_env("--lowest", "--extra", "all")
     # What these need themselves may be newer than what Toolcrib needs.
