@@ -174,11 +174,13 @@ class _HTTP(_Server):
 
     def calls(self, count: int) -> None:
         headers = {**self._headers, "Mcp-Method": "tools/call", "Mcp-Name": self._name}
-        body, answers = _call(self._name, self._era), []
-        for _ in range(count // len(self._connections)):
-            for connection in self._connections:
+        # Calls of one session that run at once have ids of their own.
+        bodies = {connection: _call(self._name, self._era, id_) for id_, connection in enumerate(self._connections)}
+        answers: list[bytes] = []
+        for _ in range(count // len(bodies)):
+            for connection, body in bodies.items():
                 self._send(connection, body, headers)
-            answers = [self._receive(connection, body, headers)[1] for connection in self._connections]
+            answers = [self._receive(connection, body, headers)[1] for connection, body in bodies.items()]
         for answer in answers:
             _require_three(answer, self._process.args)
 
