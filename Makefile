@@ -42,8 +42,7 @@ check: $(READY)  ## style, types, floors, the budgets of the house
 	@$(BIN)/python scripts/house.py
 
 bench: $(READY)  ## side by side with peers; writes benchmarks/results.md; then ten minutes of clients
-	@$(BIN)/python benchmarks/run.py
-	@$(BIN)/python benchmarks/soak.py
+	@missed=0; $(BIN)/python benchmarks/run.py || missed=$$?; $(BIN)/python benchmarks/soak.py && exit $$missed
 
 release: $(READY)  ## into dist: sdist and wheel, built twice and compared, an SBOM, checksums; tried with each Python
 	@$(BIN)/python scripts/release.py
