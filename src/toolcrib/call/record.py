@@ -120,7 +120,7 @@ def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime, trail: T
     if type(call_id) is str and not (len(call_id) <= MAX_OWN_ID_CHARS and call_id[5:].isdigit()):
         call_id = _bounded(call_id, runtime, MAX_NAME_CHARS)
     record = CallRecord(call_id, tool, runtime.caller, started_at)
-    if isinstance(call.arguments, str | bytes):
+    if isinstance(call.arguments, (str, bytes)):
         record.arguments_bytes = _utf8_bytes(call.arguments)
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
         record.traceparent = call.traceparent
@@ -206,15 +206,15 @@ def _require_failure_of_recorder(error: BaseException) -> None:
 
 def _add_arguments(record: CallRecord, call: Call, runtime: Runtime, trail: Trail) -> None:
     """Add to *record* the size of the arguments, and what ran, as it is asked for."""
-    text, size_bytes = _read(call.arguments)
+    text: str | None = None
     if record.arguments_bytes is None:
-        record.arguments_bytes = size_bytes
+        text, record.arguments_bytes = _read(call.arguments)
     if not runtime.records_content and runtime.digest is None:
         return
     if trail.arguments is not None:  # what ran, with the defaults that apply; of a call that was refused, what was sent
         with suppress(ToolError):
             text = trail.arguments.forms.text
-    text = redacted_json(text, runtime.redaction)
+    text = redacted_json(_read(call.arguments)[0] if text is None else text, runtime.redaction)
     if runtime.records_content:
         record.arguments = _bounded(text, runtime)
         record.sent = trail.sent and _bounded(trail.sent, runtime)
