@@ -62,8 +62,8 @@ for _variable, _folder in _folders.items():
 # A client reads the certificates of the system, which takes longer than most tests that open one: once is enough.
 # Environments with the lowest versions have no client.
 with suppress(ModuleNotFoundError):
-    transports: Any = import_module("httpx2._transports.default")
-    transports.create_ssl_context = lru_cache(maxsize=None)(transports.create_ssl_context)
+    _transports: Any = import_module("httpx2._transports.default")
+    _transports.create_ssl_context = lru_cache(maxsize=None)(_transports.create_ssl_context)
 
 # A script that runs the tests in the background ignores SIGINT, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():

@@ -266,13 +266,13 @@ async def test_the_arguments_of_a_record_are_as_they_were_written(text: str) -> 
     assert seen.records[0].arguments == f'{{"text": "{shown}"}}'
 
 
-LOOP: dict[str, Any] = {}
-LOOP["text"] = LOOP
+CIRCULAR: dict[str, Any] = {}
+CIRCULAR["text"] = CIRCULAR
 
 
 @pytest.mark.parametrize(
     ("sent", "size"),
-    [(None, 0), ({}, 0), ({"text": "ø"}, 14), ('{"text":"ø"}', 13), (b'{"text":"\xc3\xb8"}', 13), (LOOP, None)],
+    [(None, 0), ({}, 0), ({"text": "ø"}, 14), ('{"text":"ø"}', 13), (b'{"text":"\xc3\xb8"}', 13), (CIRCULAR, None)],
     ids=["none", "empty", "object", "text", "bytes", "no JSON"],
 )
 async def test_arguments_are_measured_in_bytes_as_they_were_sent(sent: Any, size: int | None) -> None:

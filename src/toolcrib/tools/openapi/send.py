@@ -26,7 +26,7 @@ _MAX_BYTES = 10 * 1024**2
 """How much a response may have."""
 _MAX_REDIRECTS = 5
 _REQUEST_TIMEOUT_S = 3600.0
-"""How long a request may take where its call has no deadline."""
+"""Of a request whose call has no deadline, in seconds."""
 _SAFE = ("GET", "HEAD", "OPTIONS", "QUERY")
 
 
