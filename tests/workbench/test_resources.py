@@ -46,7 +46,7 @@ def test_what_is_no_template_is_refused(text: str) -> None:
 
 async def test_a_long_resource_is_written_in_a_thread() -> None:
     """A resource of a crib is what somebody else has stored."""
-    rows = [{"a": number} for number in range(300_000)]
+    rows = [{"a": number} for number in range(100_000)]
     crib = Crib([])
     crib.resources.add("db://rows", lambda: rows)
     longest_s, result = await held(crib.workbench().offers.read("db://rows"))

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -207,7 +206,7 @@ async def test_providers_that_search_get_all_tools_and_their_own_flag() -> None:
         assert not any(spec.deferred for spec in bench.specs(deferred=True))
 
 
-def test_wrong_options_and_a_missing_package_are_named() -> None:
+def test_wrong_options_and_a_missing_package_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"above": -1}, "'above' is a whole number of tools"),
         ({"always_shown": "db_*"}, "always_shown are patterns of tool names"),
@@ -219,18 +218,9 @@ def test_wrong_options_and_a_missing_package_are_named() -> None:
     for option in (0, "yes"):
         with pytest.raises(SetupError, match="'search': expected "):
             Workbench(TOOLS, search=option)  # type: ignore[arg-type]
-    program = """
-import sys
-sys.modules["numpy"] = None
-from toolcrib import Workbench, SetupError
-Workbench([])
-try:
-    Workbench([], search=True)
-except SetupError as error:
-    print(error)
-"""
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout == "Searching tools needs the package 'numpy', which is missing: pip install 'toolcrib[search]'\n"
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(SetupError, match=r"package 'numpy', which is missing: pip install 'toolcrib\[search\]'"):
+        Workbench([], search=True)
 
 
 async def test_words_that_mean_the_same_and_words_to_choose_from_are_searched() -> None:
