@@ -80,12 +80,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
     ]
 
 
-def test_a_key_that_was_removed_is_refused_with_the_way_out(problems: Problems) -> None:
-    (problem,) = problems("[grants]\nthread_hours = 8\n")
-    assert problem.startswith("1: There is no key 'grants'.")
-    assert problem.endswith(" Remove it: an approval for a conversation counts for a day; give a time with --until.")
-
-
 def test_a_wrong_value_is_named_by_its_kind_and_its_line(problems: Problems) -> None:
     text = """\
 timeout_s = "secret-looking"
@@ -480,13 +474,6 @@ def test_the_schema_refuses_what_the_command_refuses() -> None:
     assert validator.is_valid(right)
     for wrong in ({"source": [{}]}, {"sources": []}, {"timeout_s": 0}, {"rule": [{"do": "x"}]}, {"timeout_s": None}):
         assert not validator.is_valid(wrong)
-
-
-def _paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield (*at, key)
-            yield from _paths(inner, (*at, key))
 
 
 if __name__ == "__main__":

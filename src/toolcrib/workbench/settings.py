@@ -40,7 +40,6 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 
 _CONFIG = "TOOLCRIB_CONFIG"
 SOURCES = "TOOLCRIB_SOURCES"
-_REMOVED = {"grants": "Remove it: an approval for a conversation counts for a day; give a time with --until."}
 _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store", "tasks", "pending")
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
 _SECRETS = (("tasks", "webhook_secret"), ("pending", "webhook_secret"), ("server", "client_secret"))
@@ -693,13 +692,13 @@ class _Reader:
             return values
         except ValidationError as error:
             for mistake in mistakes_in(File, data, error, header=self._header):
-                keys, message = mistake.keys, mistake.message
+                keys = mistake.keys
                 if variable := next((name for name, path in set_by.items() if path == keys[: len(path)]), None):
                     self._problems.append(SettingsProblem(variable, f"Expected {mistake.expected}."))
                 elif keys[0] == "source" and len(keys) <= 2:
                     self._add(keys, 'Each source is a table: [[source]], and below it from = "tools.py".')
                 else:
-                    self._add(keys, f"{message} {_REMOVED[str(keys[-1])]}" if keys[-1] in _REMOVED else message)
+                    self._add(keys, mistake.message)
             return None
 
     def _environment_sources(self) -> tuple[NamedSource, ...] | None:

@@ -325,7 +325,9 @@ class Crib(Startable):
         """Return what the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
         options, recorders = self.options, self.recorders
         middleware = tuple(options["middleware"])
-        redaction = self._redactor_for(caller)
+        redaction = self.redaction
+        if redaction is not None and options["broker"] is not None:  # each principal has secrets of their own
+            redaction = self._redactors.of(caller.principal)
         return Runtime(
             pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
             resources=self.executors,
@@ -660,12 +662,6 @@ class Crib(Startable):
             views = list(self._views)
         for view in views:
             view.ended()
-
-    def _redactor_for(self, caller: Caller) -> Redactor | None:
-        """Return what redacts for *caller*: with a broker, each principal has secrets of their own."""
-        if self.redaction is None or self.options["broker"] is None:
-            return self.redaction
-        return self._redactors.of(caller.principal)
 
     def __repr__(self) -> str:
         return f"<Crib of {len(self.registry)} tools>"
