@@ -23,7 +23,6 @@ from toolcrib import (
     Depends,
     Input,
     SetupError,
-    Source,
     StatefulTool,
     Tool,
     ToolAuth,
@@ -35,6 +34,7 @@ from toolcrib.testing import doubles
 from toolcrib.workbench import Ask
 
 from .. import fuzz
+from .offering import Offering
 
 events: list[str] = []
 
@@ -314,21 +314,13 @@ async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() 
 
 
 async def test_tools_that_change_change_for_all() -> None:
-    class Live(Source):
-        offered: Any = (add,)
-
-        def tools(self) -> Any:
-            return self.offered
-
-    source = Live()
+    source = Offering(add)
     async with Crib([source]) as crib:
         alice = crib.workbench(ALICE)
         assert await value(alice, "add", a=1, b=1) == 2
-        source.offered = (add, who)
-        source.changed()
+        source.offer(add, who)
         assert await value(alice, "who") == "alice {}"
-        source.offered = (add, 5)
-        source.changed()
+        source.offer(add, 5)
         assert [spec.name for spec in crib.workbench(BOB).specs()] == ["add", "who"]
         assert len(crib.problems) == len(alice.problems) == 1
 

@@ -11,6 +11,8 @@ import pytest
 from toolcrib import Call, Caller, CancellationToken, Context, Crib, SetupError, Source, Workbench, tool
 from toolcrib.workbench import lifespan
 
+from .offering import until
+
 
 @tool
 async def add(a: int, b: int) -> int:
@@ -53,12 +55,6 @@ class Remote(Source):
             return f"start {self.starts}"
 
         return [ping]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def others() -> set[asyncio.Task[Any]]:

@@ -1,6 +1,5 @@
 """Conditions of rules: by which names, with values of which types, and what can never match."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,6 +14,8 @@ from typing_extensions import TypedDict
 from toolcrib import Caller, SetupError, Tool, ToolError, ToolSpec, Workbench, tool
 from toolcrib.workbench import Rule, Rules
 from toolcrib.workbench.rules import place_of
+
+from .offering import Offering
 
 
 class Order(BaseModel):
@@ -306,28 +307,6 @@ async def test_a_pattern_of_names_with_a_tool_that_it_can_never_judge_is_an_erro
                 await bench.start()
 
 
-class Changing:
-    """A source whose tools change."""
-
-    def __init__(self, *tools: Callable[..., Any]) -> None:
-        self.offered = tools
-        self.changed: list[Callable[[], None]] = []
-
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-    def tools(self) -> list[Any]:
-        return list(self.offered)
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self.changed.append(callback)
-        return lambda: None
-
-    def offer(self, *tools: Callable[..., Any]) -> None:
-        self.offered = tools
-        for callback in self.changed:
-            callback()
-
-
 async def test_a_tool_that_comes_later_and_that_a_rule_can_never_match_is_withheld() -> None:
     def send(amount: int = 1) -> str:
         return "sent"
@@ -336,7 +315,7 @@ async def test_a_tool_that_comes_later_and_that_a_rule_can_never_match_is_withhe
         return "sent again"
 
     send_again.__name__ = "send"
-    source = Changing(send)
+    source = Offering(send)
     rules = Rules([Rule(name="limit", do="ask", tools="send", where={"/amount": {"gt": 100}})])
     async with Workbench([source, pay], policy=rules) as bench:
         assert (await bench.call("send", {"amount": 5})).value == "sent"

@@ -1,14 +1,14 @@
 """Rules and limits that name nothing: a beginner's misspelt name, which would let through what it is to stop."""
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib import Crib, SetupError, Source, Workbench, tool
+from toolcrib import Crib, SetupError, Workbench, tool
 from toolcrib.workbench import Limit, Limiter, Rule, Rules
+
+from .offering import Offering, until
 
 
 @tool(tags=["shop"])
@@ -26,36 +26,24 @@ async def wipe() -> str:
     return "wiped"
 
 
-class Server(Source):
-    """A source that is not required, and changes; *is_down* as long as it cannot be started."""
+class Server(Offering):
+    """A source that is not required; *is_down* as long as it cannot be started."""
 
     required = False
     restart_after_s = 0.01
 
-    def __init__(self, *offered: Any, is_down: bool = False) -> None:
-        self.offered = offered
+    def __init__(self, *tools: Any, is_down: bool = False) -> None:
+        super().__init__(*tools)
         self.is_down = is_down
         self.is_listed = False
-        self.listeners: list[Callable[[], None]] = []
 
     async def start(self) -> None:
         if self.is_down:
             raise OSError("down")
         self.is_listed = True
 
-    async def stop(self) -> None: ...
-
     def tools(self) -> list[Any]:
-        return list(self.offered) if self.is_listed else []
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self.listeners.append(callback)
-        return lambda: None
-
-    def offer(self, *tools: Any) -> None:
-        self.offered = tools
-        for callback in self.listeners:
-            callback()
+        return self.offered if self.is_listed else []
 
 
 async def outcome(bench: Workbench, name: str) -> str:
@@ -209,9 +197,3 @@ def test_a_file_that_cannot_be_loaded_does_not_make_rules_about_its_tools_an_err
     with Workbench.from_config(file) as bench:
         assert bench.call_sync("read").value == "read"
     assert "toolcrib.toml:3: This rule (deny) names 'wipe', which no tool has." in caplog.text
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():
-            await asyncio.sleep(0.01)

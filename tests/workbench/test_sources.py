@@ -3,17 +3,18 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import Caller, Registry, SetupError, Source, StatefulTool, ToolcribError, Workbench, tool
+from toolcrib import Caller, Registry, SetupError, StatefulTool, ToolcribError, Workbench, tool
 from toolcrib.core import NameConflictError
 from toolcrib.tools import load
 from toolcrib.workbench import filtered, joined, prefixed, renamed
+
+from .offering import Offering
 
 events: list[str] = []
 
@@ -31,11 +32,11 @@ def named(name: str, value: Any = None) -> Any:
     return work
 
 
-class Live(Source):
-    """A source whose tools the test decides."""
+class Live(Offering):
+    """An offering that says what is done with it, and may fail."""
 
     def __init__(self, *tools: Any, label: str = "live", fails: str = "") -> None:
-        self.offered: list[Any] = list(tools)
+        super().__init__(*tools)
         self.label = label
         self.fails = fails
         self.task: Any = None
@@ -55,13 +56,6 @@ class Live(Source):
         events.append(f"reset {self.label}")
         if self.fails == "reset":
             raise OSError("cannot")
-
-    def tools(self) -> Sequence[Callable[..., Any]]:
-        return self.offered
-
-    def offer(self, *tools: Any) -> None:
-        self.offered = list(tools)
-        self.changed()
 
     def __str__(self) -> str:
         return self.label
