@@ -2,25 +2,23 @@
 
 import asyncio
 import random
-import subprocess
-import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.workbench.spending import BUDGET, LIMITS, PLACES
 from toolcrib import Call, Caller, Context, Crib, Result, SetupError, Tool, Workbench, tool
 from toolcrib.core import DefinitionError
 from toolcrib.store import Store
 from toolcrib.workbench import Limit, Limiter
 
-PROGRAM = Path(__file__).with_name("spending.py")
+from .conftest import Start
+from .spending import BUDGET, LIMITS, PLACES
+
 ISOLATED = Path(__file__).parents[1] / "sandbox" / "isolated_tools.py"
-Start = Callable[..., Any]
 
 
 def code(result: Result[Any]) -> str | None:
@@ -28,13 +26,10 @@ def code(result: Result[Any]) -> str | None:
 
 
 @pytest.fixture(params=["own", "shared"])
-async def start(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> AsyncGenerator[Start]:
+async def start(request: pytest.FixtureRequest, stores: Callable[[], Store]) -> AsyncGenerator[Callable[..., Any]]:
     """Give workbenches with one budget, which counts in this process, or in the store."""
+    store = stores() if request.param == "shared" else None
     async with AsyncExitStack() as stack:
-        store: Store | None = None
-        if request.param == "shared":
-            store = Store(url, key=tmp_path / "store.key")
-            stack.callback(store.close)
 
         async def start(tools: list[Any], budget: str, *, caller: str = "ada", **options: Any) -> Workbench:
             limit = Limit(per="principal", budget=budget, wait_s=0, shared=store is not None)
@@ -63,7 +58,7 @@ async def read(ctx: Context, tokens: int) -> str:
     return "read"
 
 
-async def test_a_call_costs_what_its_tool_declares(start: Start) -> None:
+async def test_a_call_costs_what_its_tool_declares(start: Callable[..., Any]) -> None:
     bench = await start([heavy, light], "10 calls/d")
     results = [await bench.call(name) for name in ("heavy", "heavy", "heavy", "light", "light", "light")]
     assert [code(result) for result in results] == [None, None, "limited", None, None, "limited"]
@@ -73,7 +68,7 @@ async def test_a_call_costs_what_its_tool_declares(start: Start) -> None:
     assert code(await bench.crib.workbench(Caller("bob")).call("heavy")) is None
 
 
-async def test_a_report_of_more_than_is_left_counts_and_ends_the_call(start: Start) -> None:
+async def test_a_report_of_more_than_is_left_counts_and_ends_the_call(start: Callable[..., Any]) -> None:
     bench = await start([read, light], "100 tokens/d")
     assert code(await bench.call("read", {"tokens": 90})) is None
     last = await bench.call("read", {"tokens": 60})  # half of the budget is owed
@@ -83,7 +78,7 @@ async def test_a_report_of_more_than_is_left_counts_and_ends_the_call(start: Sta
     assert code(await bench.call("light")) == "limited", "nothing begins while the budget is overdrawn"
 
 
-async def test_what_was_declared_and_not_used_is_given_back(start: Start) -> None:
+async def test_what_was_declared_and_not_used_is_given_back(start: Callable[..., Any]) -> None:
     @tool(cost={"tokens": 80})
     async def ask(ctx: Context, tokens: list[float]) -> str:
         """Ask a model."""
@@ -98,7 +93,7 @@ async def test_what_was_declared_and_not_used_is_given_back(start: Start) -> Non
     assert code(await bench.call("ask", {"tokens": []})) == "limited"
 
 
-async def test_a_call_whose_work_has_not_begun_costs_nothing(start: Start) -> None:
+async def test_a_call_whose_work_has_not_begun_costs_nothing(start: Callable[..., Any]) -> None:
     async def refuse(spec: Any, arguments: Any, caller: Any) -> str:
         return "deny" if arguments.get("number") == 1 else "allow"
 
@@ -108,7 +103,7 @@ async def test_a_call_whose_work_has_not_begun_costs_nothing(start: Start) -> No
     assert code(await bench.call("heavy")) == "limited"
 
 
-async def test_seconds_are_those_of_the_work(start: Start) -> None:
+async def test_seconds_are_those_of_the_work(start: Callable[..., Any]) -> None:
     @tool
     async def rest(seconds: float) -> str:
         """Rest."""
@@ -123,7 +118,7 @@ async def test_seconds_are_those_of_the_work(start: Start) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_calls_at_the_same_time_never_take_more_than_there_is(start: Start) -> None:
+async def test_calls_at_the_same_time_never_take_more_than_there_is(start: Callable[..., Any]) -> None:
     bench = await start([heavy, light], "101 calls/366d")
     calls = [bench.call("heavy" if number % 2 else "light") for number in range(60)]
     names = [
@@ -132,7 +127,7 @@ async def test_calls_at_the_same_time_never_take_more_than_there_is(start: Start
     assert sum({"light": 1, "heavy": 4}[name] for name in names) in range(98, 102)
 
 
-async def test_tools_in_threads_and_processes_report_too(start: Start) -> None:
+async def test_tools_in_threads_and_processes_report_too(start: Callable[..., Any]) -> None:
     @tool
     def read_in_thread(ctx: Context, tokens: int) -> str:
         """Read in a thread."""
@@ -158,8 +153,8 @@ async def test_a_budget_is_refilled_evenly() -> None:
     assert len(limiter) == 0
 
 
-async def test_what_is_left_of_a_budget_is_known(url: str, tmp_path: Path) -> None:
-    store = Store(url, key=tmp_path / "store.key")
+async def test_what_is_left_of_a_budget_is_known(stores: Callable[[], Store]) -> None:
+    store = stores()
     limits = [
         Limit(budget="30 calls/d", per="tool", shared=False),
         Limit("heavy", budget="100 calls/d", per="principal", shared=True),
@@ -181,7 +176,6 @@ async def test_what_is_left_of_a_budget_is_known(url: str, tmp_path: Path) -> No
     assert await left("bob") == [("0", "heavy", 18), ("1", "bob", 96), ("3", None, None)]
     assert await left("eve") == [("0", "heavy", 18), ("1", None, 100), ("3", None, None)]
     await crib.stop()
-    store.close()
 
 
 async def test_who_waits_gets_what_is_refilled_in_time() -> None:
@@ -258,27 +252,15 @@ async def test_a_tool_that_declares_units_reports_no_others() -> None:
         pass  # what `read` reports is not known
 
 
-@pytest.fixture
-def begin(url: str, tmp_path: Path) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
-    processes: list[subprocess.Popen[str]] = []
-
-    def begin() -> "subprocess.Popen[str]":
-        command = [sys.executable, str(PROGRAM), url, str(tmp_path / "store.key"), str(tmp_path / "begun")]
-        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-        return processes[-1]
-
-    yield begin
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize(
     "kills", [pytest.param(4, marks=pytest.mark.full), pytest.param(50, marks=pytest.mark.nightly)]
 )
 async def test_four_processes_that_are_killed_overdraw_no_budget_and_lose_no_place(
-    begin: Callable[[], Any], url: str, tmp_path: Path, kills: int
+    start_program: Start, stores: Callable[[], Store], tmp_path: Path, kills: int
 ) -> None:
+    def begin() -> Any:
+        return start_program("spending.py", tmp_path / "begun")
+
     chance = random.Random(5)
     processes = [begin() for _ in range(4)]
     assert {process.stdout.readline() for process in processes} == {"ready\n"}
@@ -304,9 +286,8 @@ async def test_four_processes_that_are_killed_overdraw_no_budget_and_lose_no_pla
         ends = {end for process in processes for end in process.stdout.readline().split()}
     # What a killed process had reserved stays spent, whether its work had begun or not.
     assert BUDGET - 4 * kills <= (tmp_path / "begun").stat().st_size <= BUDGET
-    store = Store(url, key=tmp_path / "store.key")
+    store = stores()
     name = LIMITS[0].shared_name("work")
     places = [await store.limits.take(name, PLACES, 60) for _ in range(PLACES)]
     assert None not in places
     assert await store.limits.take(name, PLACES) is None
-    store.close()

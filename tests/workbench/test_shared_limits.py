@@ -3,9 +3,8 @@
 import asyncio
 import sqlite3
 import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,23 +17,7 @@ from toolcrib.store import Store
 from toolcrib.store import limits as stored
 from toolcrib.workbench import Limit
 
-PROGRAM = Path(__file__).with_name("limited.py")
-Start = Callable[[int, str], "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def start(url: str, tmp_path: Path) -> Iterator[Start]:
-    processes: list[subprocess.Popen[str]] = []
-
-    def start(count: int, name: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, str(PROGRAM), url, str(tmp_path / "store.key"), str(count), name]
-        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+from .conftest import Start
 
 
 def line(process: "subprocess.Popen[str]", patience_s: float | None = None) -> str:
@@ -46,19 +29,6 @@ def line(process: "subprocess.Popen[str]", patience_s: float | None = None) -> s
     return process.stdout.readline().strip()
 
 
-@pytest.fixture
-def stores(url: str, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    opened: list[Store] = []
-
-    def make() -> Store:
-        opened.append(Store(url, key=tmp_path / "store.key"))
-        return opened[-1]
-
-    yield make
-    for store in opened:
-        store.close()
-
-
 @tool
 async def look() -> str:
     """Look."""
@@ -66,8 +36,10 @@ async def look() -> str:
 
 
 @pytest.mark.full
-def test_a_rate_and_a_place_are_shared_by_processes_and_a_killed_one_gives_its_place_back(start: Start) -> None:
-    processes = [start(4, "hold") for _ in range(3)]
+def test_a_rate_and_a_place_are_shared_by_processes_and_a_killed_one_gives_its_place_back(
+    start_program: Start,
+) -> None:
+    processes = [start_program("limited.py", 4, "hold") for _ in range(3)]
     words = " ".join(line(process) for process in processes).split()
     assert sorted(words) == ["limited"] * 9 + ["seen"] * 3
     holder, other, third = processes
@@ -80,8 +52,10 @@ def test_a_rate_and_a_place_are_shared_by_processes_and_a_killed_one_gives_its_p
 
 
 @pytest.mark.full
-def test_a_serial_tool_runs_in_one_process_at_a_time_and_a_killed_one_gives_its_turn_back(start: Start) -> None:
-    holder, other = (start(0, "alone") for _ in range(2))
+def test_a_serial_tool_runs_in_one_process_at_a_time_and_a_killed_one_gives_its_turn_back(
+    start_program: Start,
+) -> None:
+    holder, other = (start_program("limited.py", 0, "alone") for _ in range(2))
     assert [line(process) for process in (holder, other)] == ["", ""]
     assert line(holder, 600) == "holds"
     late = line(other, 1)
