@@ -40,7 +40,6 @@ class MemoryPendings:
         self._size_bytes = size_bytes
         self._lock = threading.Lock()
         self._stored: dict[str, StoredPending] = {}
-        self._now = datetime.min.replace(tzinfo=UTC)  # that was seen last
         self.grants = MemoryGrants()
 
     async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
@@ -50,15 +49,13 @@ class MemoryPendings:
                 if _question(entry.pending) == _question(pending):
                     return entry.pending
             new = StoredPending(pending, made=made)
-            self._require_room(new)
+            self._require_room(new, now)
             self._stored[pending.id] = new
             return pending
 
     async def get(self, id: str, /) -> StoredPending | None:  # noqa: A002
         with self._lock:
-            entry = self._stored.get(id)
-            is_late = entry is not None and entry.state == "open" and entry.pending.expires_at <= self._now
-            return replace(entry, state="expired") if entry is not None and is_late else entry
+            return self._stored.get(id)
 
     async def answer(
         self,
@@ -73,7 +70,7 @@ class MemoryPendings:
         with self._lock:
             self._see(now)
             entry = self._stored.get(id)
-            if entry is None or entry.state != "open" or entry.pending.expires_at <= self._now:
+            if entry is None or entry.state != "open":
                 return False
             if grant is not None:
                 self.grants.put(grant, now)
@@ -114,22 +111,19 @@ class MemoryPendings:
     # With the lock held
 
     def _see(self, now: datetime) -> None:
-        """Note that it is *now*. Where the clock was set back, what had expired stays so."""
-        if now < self._now:
-            for id, entry in self._stored.items():  # noqa: A001
-                if entry.pending.expires_at <= self._now and entry.state in ("open", "answered"):
-                    self._stored[id] = replace(entry, state="expired", answer=None)
-        self._now = now
+        """Note what has expired by *now*. Where the clock is set back, it stays so."""
+        for id, entry in self._stored.items():  # noqa: A001
+            if entry.pending.expires_at <= now and entry.state in ("open", "answered"):
+                self._stored[id] = replace(entry, state="expired", answer=None)
 
     def _current(self, state: str) -> list[StoredPending]:
-        """Return what is in *state* and has not expired, the oldest first."""
-        now = self._now
-        return [entry for entry in self._stored.values() if entry.state == state and entry.pending.expires_at > now]
+        """Return what is in *state*, the oldest first."""
+        return [entry for entry in self._stored.values() if entry.state == state]
 
-    def _require_room(self, new: StoredPending) -> None:
-        self._keep(lambda entry: entry.pending.expires_at > self._now - _REMEMBERED)
+    def _require_room(self, new: StoredPending, now: datetime) -> None:
+        self._keep(lambda entry: entry.pending.expires_at > now - _REMEMBERED)
         if self._going(new) != []:
-            self._keep(lambda entry: entry.pending.expires_at > self._now and entry.state in ("open", "answered"))
+            self._keep(lambda entry: entry.state in ("open", "answered"))
         if (going := self._going(new)) is None:
             raise ToolError(
                 "Too many calls wait for an answer, and no more may wait. Try again when they have been answered.",
