@@ -26,10 +26,22 @@ class Storm:
         self.count: Counter[str] = Counter()
         self.codes: Counter[str | None] = Counter()
         self._lock = threading.Lock()
+
+        async def on_loop(path: list[str], value: Annotated[int, Depends(self.plain, scope="call")]) -> None:
+            await self.go_on(path)
+
+        def in_thread(
+            path: list[str],
+            context: Context,
+            one: Annotated[int, Depends(self.plain, scope="call")],
+            other: Annotated[int, Depends(self.async_, scope="call")],
+        ) -> None:
+            self.go_on_in_thread(path, context)
+
         tools = {
             f"{fn.__name__}_{'serial' if serial else 'free'}_{number}": (fn, serial)
             for number in range(2)
-            for fn in (self.on_loop(), self.on_loop_with_value(), self.in_thread(), self.in_thread_with_values())
+            for fn in (on_loop, in_thread)
             for serial in (False, True)
         }
         self.names = list(tools)
@@ -70,35 +82,6 @@ class Storm:
             self.go_on_sync(path)
         elif path:
             context.wait(self.bench.call(path[0], {"path": path[1:]})).unwrap()
-
-    def on_loop(self) -> Any:
-        async def on_loop(path: list[str]) -> None:
-            await self.go_on(path)
-
-        return on_loop
-
-    def on_loop_with_value(self) -> Any:
-        async def on_loop_with_value(path: list[str], value: Annotated[int, Depends(self.plain, scope="call")]) -> None:
-            await self.go_on(path)
-
-        return on_loop_with_value
-
-    def in_thread(self) -> Any:
-        def in_thread(path: list[str], context: Context) -> None:
-            self.go_on_in_thread(path, context)
-
-        return in_thread
-
-    def in_thread_with_values(self) -> Any:
-        def in_thread_with_values(
-            path: list[str],
-            context: Context,
-            one: Annotated[int, Depends(self.plain, scope="call")],
-            other: Annotated[int, Depends(self.async_, scope="call")],
-        ) -> None:
-            self.go_on_in_thread(path, context)
-
-        return in_thread_with_values
 
     async def call(self) -> None:
         first, *rest = (self.chance.choice(self.names) for _ in range(self.chance.randint(1, 5)))
