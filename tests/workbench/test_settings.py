@@ -258,56 +258,33 @@ def test_the_environment_overrides_the_file_and_arguments_override_both(read: Re
     assert settings.options({"timeout_s": 60, "pending_timeout_s": 5}) == options | {"pending_timeout_s": 5}
 
 
+def leaves_in(part: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The settings that are one value, with the schema of each."""
+    if "$ref" in part:
+        part = schema()["$defs"][part["$ref"].rpartition("/")[2]]
+    for name, below in part.get("properties", {}).items():
+        kinds = {kind.get("type") for kind in below.get("anyOf", [below])}
+        if not kinds & {"array", "object"}:
+            yield from leaves_in(below, (*path, name)) if "$ref" in below else [((*path, name), below)]
+
+
 def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
-    environ = {
-        "TOOLCRIB_TIMEOUT_S": "3",
-        "TOOLCRIB_REPAIR": "no",
-        "TOOLCRIB_SHOW_ERRORS": "true",
-        "TOOLCRIB_MAX_RESULT_CHARS": "5000",
-        "TOOLCRIB_PENDING_TIMEOUT_S": "7",
-        "TOOLCRIB_POLICY_DEFAULT": "deny",
-        "TOOLCRIB_POLICY_MARK_UNTRUSTED": "yes",
-        "TOOLCRIB_SERVER_HOST": "localhost",
-        "TOOLCRIB_SERVER_PORT": "0",
-        "TOOLCRIB_SERVER_PUBLIC_BASE_URL": "https://tools.example.com",
-        "TOOLCRIB_SERVER_CONSOLE": "no",
-        "TOOLCRIB_SERVER_KEYS": "true",
-        "TOOLCRIB_SERVER_ISSUER": "https://id.example.com",
-        "TOOLCRIB_SERVER_AUDIENCE": "tools",
-        "TOOLCRIB_SERVER_GROUPS_CLAIM": "roles",
-        "TOOLCRIB_SERVER_CLIENT_ID": "console",
-        "TOOLCRIB_SERVER_CLIENT_SECRET": "the-secret-itself",
-        "TOOLCRIB_STORE_URL": "postgresql://us@db/tools",
-        "TOOLCRIB_STORE_KEY": "/keys/store.key",
-        "TOOLCRIB_PROVIDERS": "/more/providers.toml",
-        "TOOLCRIB_CALLS_ENABLED": "no",
-        "TOOLCRIB_CALLS_CONTENT": "yes",
-        "TOOLCRIB_CALLS_COMMIT_START": "no",
-        "TOOLCRIB_CALLS_REQUIRED": "yes",
-        "TOOLCRIB_CALLS_DURABLE": "normal",
-        "TOOLCRIB_CALLS_KEEP_KEYS_S": "60",
-        "TOOLCRIB_CALLS_MAX_AGE_S": "60",
-        "TOOLCRIB_CALLS_MAX_BYTES": "1000",
-        "TOOLCRIB_CALLS_SPANS": "yes",
-        "TOOLCRIB_CALLS_METRICS": "yes",
-        "TOOLCRIB_LOG_FORMAT": "json",
-        "TOOLCRIB_LOG_CALLS": "yes",
-        "TOOLCRIB_TASKS_WEBHOOK": "https://example.com/tasks",
-        "TOOLCRIB_TASKS_WEBHOOK_SECRET": HOOK_SECRET,
-        "TOOLCRIB_TASKS_CONCURRENCY": "8",
-        "TOOLCRIB_TASKS_PER_PRINCIPAL": "2",
-        "TOOLCRIB_PENDING_WEBHOOK": "https://example.com/pending",
-        "TOOLCRIB_PENDING_WEBHOOK_SECRET": HOOK_SECRET,
-        "TOOLCRIB_SERVER_GRACE_S": "3",
-        "TOOLCRIB_SERVER_WORKBENCHES": "100",
-        "TOOLCRIB_SEARCH": "50",
-    }
+    expected: dict[tuple[str, ...], Any] = {}
+    for keys, leaf in leaves_in(schema()):
+        kinds = leaf.get("anyOf", [leaf])
+        numbers = [kind for kind in kinds if kind.get("type") in ("integer", "number")]
+        if numbers:
+            expected[keys] = 5000
+        elif kinds[0].get("type") == "boolean":
+            expected[keys] = not leaf["default"] if isinstance(leaf.get("default"), bool) else True
+        else:
+            expected[keys] = (
+                HOOK_SECRET if keys[-1] == "webhook_secret" else (leaf.get("enum") or ["https://a.b/c"])[-1]
+            )
+    environ = {f"TOOLCRIB_{'_'.join(keys)}".upper(): str(value) for keys, value in expected.items()}
+    assert variables() == dict(zip(environ, expected))
     values = read("", **environ).values
-    assert variables().keys() == environ.keys()
-    for name, keys in variables().items():
-        value: Any = reduce(getattr, keys, values)
-        expected = {"yes": True, "true": True, "no": False}.get(environ[name])
-        assert value == (type(value)(environ[name]) if expected is None else expected), name
+    assert {keys: reduce(getattr, keys, values) for keys in expected} == expected
 
 
 def test_the_secret_of_a_webhook_is_a_reference_or_a_variable_and_is_needed(read: Read, problems: Problems) -> None:
