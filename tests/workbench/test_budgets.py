@@ -127,18 +127,19 @@ async def test_calls_at_the_same_time_never_take_more_than_there_is(start: Calla
     assert sum({"light": 1, "heavy": 4}[name] for name in names) in range(98, 102)
 
 
-async def test_tools_in_threads_and_processes_report_too(start: Callable[..., Any]) -> None:
+async def test_tools_in_threads_and_processes_report_too() -> None:
     @tool
     def read_in_thread(ctx: Context, tokens: int) -> str:
         """Read in a thread."""
         ctx.wait(ctx.spend("tokens", tokens))
         return "read"
 
-    bench = await start([f"{ISOLATED}:spend", read_in_thread], "100 tokens/d")
-    assert code(await bench.call("read_in_thread", {"tokens": 50})) is None
-    assert (await bench.call("spend", {"amount": 40})).value == "spent"
-    over = await bench.call("spend", {"amount": 20})
-    assert (code(over), over.error.retry) == ("limited", "later")
+    limits = [Limit(per="principal", budget="100 tokens/d", wait_s=0)]
+    async with Workbench([f"{ISOLATED}:spend", read_in_thread], limits=limits) as bench:
+        assert code(await bench.call("read_in_thread", {"tokens": 50})) is None
+        assert (await bench.call("spend", {"amount": 40})).value == "spent"
+        over = await bench.call("spend", {"amount": 20})
+    assert (over.error and over.error.code, over.error and over.error.retry) == ("limited", "later")
 
 
 async def test_a_budget_is_refilled_evenly() -> None:
