@@ -206,8 +206,12 @@ async def test_what_a_source_starts_in_a_call_does_not_have_the_deadline_of_that
 
                 return [poll]
 
-    bench = Crib([deadline, Polling()]).workbench()
-    result = await bench.call(Call("poll", timeout_s=60))
+    @tool
+    async def poll_inside() -> None:
+        (await bench.call("poll")).unwrap()
+
+    bench = Crib([deadline, poll_inside, Polling()]).workbench()
+    result = await bench.call(Call("poll_inside", timeout_s=60))
     assert result.status == "success"
     assert (await polled[0]).value == "None"
     await bench.crib.stop()
