@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 def test_the_bridge_does_what_its_page_says(
     name: str, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]], tmp_path: Path
 ) -> None:
-    extra = bridges.FRAMEWORKS[name][1]
+    extra = bridges.FRAMEWORKS[name]
     programs = clean_env(
         "--free", "--extra", extra, "--extra", "search", "--with", "pytest", "--with", "pytest-asyncio"
     )

@@ -5,34 +5,16 @@ into a framework's run, except what the framework itself asks for: its signal th
 cancellation of the task.
 """
 
-from importlib import import_module
-from typing import Any
+from ..machinery import lazy_names
 
-from ..core import SetupError
-
-FRAMEWORKS = {  # the package that each needs, and the extra that brings it
-    "autogen": ("autogen_core", "autogen"),
-    "google_adk": ("google", "google-adk"),
-    "langchain": ("langchain_core", "langchain"),
-    "llamaindex": ("llama_index", "llamaindex"),
-    "openai_agents": ("agents", "openai-agents"),
-    "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
-    "smolagents": ("smolagents", "smolagents"),
+FRAMEWORKS = {  # by name, the extra that brings each
+    name: name.replace("_", "-")
+    for name in ("autogen", "google_adk", "langchain", "llamaindex", "openai_agents", "pydantic_ai", "smolagents")
 }
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Any:
-    if name not in FRAMEWORKS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    package, extra = FRAMEWORKS[name]
-    try:
-        return import_module(f".{name}", __name__)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise
-        raise SetupError(f"The bridge '{name}' needs its framework: pip install 'toolcrib[{extra}]'.") from None
+__getattr__ = lazy_names(__name__, {name: f".{name}" for name in FRAMEWORKS}, FRAMEWORKS)
 
 
 def __dir__() -> list[str]:

@@ -3,8 +3,9 @@
 Change the import root `hyperpocket` to `toolcrib.dialects.hyperpocket`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...machinery import lazy_names
 
 if TYPE_CHECKING:
     from .pocket_auth import PocketAuth
@@ -12,11 +13,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Pocket", "PocketAuth"]
 
-_MODULES = {"Pocket": ".pocket_main", "PocketAuth": ".pocket_auth"}
-
-
-def __getattr__(name: str) -> Any:
-    # A module that only defines tools needs neither, so they are imported on first use.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name], __name__), name)
+# A module that only defines tools needs neither, so they are imported on first use.
+__getattr__ = lazy_names(__name__, {"Pocket": ".pocket_main", "PocketAuth": ".pocket_auth"})
