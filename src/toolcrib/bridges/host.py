@@ -25,7 +25,6 @@ from ..core import (
     SetupError,
     Text,
     ToolError,
-    ToolSpec,
     content_to_dict,
 )
 from ..formats import Accepts, Offer, Offered, join_surrogates
@@ -86,7 +85,6 @@ class Host:
         self.tools = tools
         self._caller = caller
         self._benches: Shares[Caller, Workbench] = Shares()
-        self._names: tuple[Sequence[ToolSpec], set[str]] = (), set()
 
     @property
     def _crib(self) -> Crib:
@@ -145,12 +143,10 @@ class Host:
         where one of a tool that is not shown would end the run.
         """
         try:
-            specs = (await self.bench(context)).specs()
+            bench = await self.bench(context)
+            return any(spec.name == tool for spec in bench.specs())
         except Exception:
             return True
-        if self._names[0] is not specs:
-            self._names = specs, {spec.name for spec in specs}
-        return tool in self._names[1]
 
     async def enter(self) -> None:
         """Start the tools, unless they run. Raises what their start raises."""
@@ -181,14 +177,13 @@ class Host:
         timeout_s: float | None = None,
         cancellation: CancellationToken | None = None,
         answer: Approve | Deny | None = None,
-        by: str | None = None,
         report: Report | None = None,
     ) -> Result[Any]:
         """Call the tool that *accepts* has under *name*, and return the result, also of a call that failed.
 
         *report* gets the progress of the tool, and what it emits. *answer* is a person's answer in the framework, in
-        the name of *by*, of the caller without it. Where they may not answer, the call goes on waiting. Only the
-        cancellation of the task raises.
+        the name of the caller. Where they may not answer, the call goes on waiting. Only the cancellation of the task
+        raises.
         """
         call, started_at = Call(name, None, call_id or Call(name).id), datetime.now(UTC)
         try:
@@ -200,7 +195,7 @@ class Host:
             pending = result.pending
             if answer is not None and pending is not None and pending.kind == "approval":
                 try:
-                    await bench.answer(pending.id, answer, by=by)
+                    await bench.answer(pending.id, answer)
                 except AnswerError as error:
                     return replace(result, content=(*result.content, Text(str(error))))
                 result = await self._made(bench, call, report)

@@ -12,6 +12,7 @@ from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema
 from workflows import Context as WorkflowContext
+from workflows.events import HumanResponseEvent, InputRequiredEvent
 
 from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
 from ..formats import Offered, media_content
@@ -102,8 +103,6 @@ class _Tool(FunctionTool):
         result = await self._host.call(context, name, arguments)
         pending = result.pending
         if pending is not None and pending.kind == "approval" and self._wait and context is not None:
-            from workflows.events import HumanResponseEvent, InputRequiredEvent
-
             # Raises what makes the workflow wait; then it runs this again from the first line.
             event = await context.wait_for_event(
                 HumanResponseEvent,

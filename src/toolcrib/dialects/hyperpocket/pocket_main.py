@@ -32,13 +32,13 @@ from ...machinery import MIN_SECRET_CHARS, Check
 from ...tools import Tool as CoreTool
 from ...tools import from_work
 from ...workbench import Crib, Options, Registry, Workbench, sync
-from .auth import AuthContext, secrets_of
+from .auth import AuthContext, AuthenticateRequest, AuthProvider, secrets_of
 from .builtin import get_builtin_tools
 from .config import config
 from .pocket_auth import PocketAuth
 from .repository import Lockfile
 from .server import needs_callback, start_callback_server, stop_callback_server
-from .tool import Tool, ToolAuth, ToolRequest, from_func
+from .tool import Tool, ToolRequest, from_func
 from .tool.function import FunctionTool
 from .tool.tool import OWN, Listed, options_of, require_listed, wrapped_schema
 from .tool.wasm import WasmTool, WasmToolRequest, request_of
@@ -341,11 +341,9 @@ class Pocket:
 
         Raises ValueError for tools with different providers or handlers.
         """
-        if (auth := self._united(tool_name)) is None:
+        if (request := self._request_for(tool_name)) is None:
             return None
-        handler = (auth.auth_handler, auth.auth_provider)
-        request = self.auth.make_request(auth.scopes, *handler)
-        text = await self.auth.prepare(request, *handler, thread_id, profile, **kwargs)
+        text = await self.auth.prepare(*request, thread_id, profile, **kwargs)
         if text is not None:
             self._broker.require_callback_server(text)
         return text
@@ -354,24 +352,27 @@ class Pocket:
         self, tool_name: str | Sequence[str], thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> dict[str, str]:
         """Return the credentials of tools of one provider by name. Waits for a grant that was prepared."""
-        if (auth := self._united(tool_name)) is None:
+        if (request := self._request_for(tool_name)) is None:
             return {}
-        handler = (auth.auth_handler, auth.auth_provider)
-        request = self.auth.make_request(auth.scopes, *handler)
-        return (await self.auth.authenticate_async(request, *handler, thread_id, profile, **kwargs)).to_dict()
+        return (await self.auth.authenticate_async(*request, thread_id, profile, **kwargs)).to_dict()
 
-    def _united(self, tool_name: str | Sequence[str]) -> ToolAuth | None:
-        """Return what the tools of these names need together; None where they need nothing."""
-        tools = [self.tools[name] for name in ([tool_name] if isinstance(tool_name, str) else tool_name)]
-        needs = [tool.auth for tool in tools if tool.auth is not None and tool.auth.auth_provider is not None]
+    def _request_for(
+        self, tool_name: str | Sequence[str]
+    ) -> tuple[AuthenticateRequest, str | None, AuthProvider | None] | None:
+        """Return the request for what tools need together, its handler and provider; None where they need nothing."""
+        names = [tool_name] if isinstance(tool_name, str) else tool_name
+        needs = [auth for name in names if (auth := self.tools[name].auth) is not None and auth.auth_provider]
         for member in ("auth_provider", "auth_handler"):
             if len(values := {str(getattr(auth, member)) for auth in needs}) > 1:
                 raise ValueError(
                     f"All tools should have the same {member}, and these have: {', '.join(sorted(values))}. "
                     "Prepare them one by one."
                 )
+        if not needs:
+            return None
         scopes = sorted({scope for auth in needs for scope in auth.scopes or ()})
-        return needs[0].model_copy(update={"scopes": scopes}) if needs else None
+        handler = (needs[0].auth_handler, needs[0].auth_provider)
+        return self.auth.make_request(scopes, *handler), *handler
 
     # Other workbenches, and the end
 

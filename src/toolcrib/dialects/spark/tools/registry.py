@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 from ....core import DefinitionError, ToolcribError
+from ....schema import require_schema
 from ....tools import Tool, load, reference, referent, require_name
 from ..utils.import_utils import import_from_ref
 from ._core_tool import normalize_schema, schema_in, without_references
@@ -136,8 +137,6 @@ class ToolRegistry:
         A bare schema moves under the key "json". Missing "type", "properties" and "required" are added, and the type
         and description of each property; one with a "$ref" stays as it is. Raises ValueError for an invalid spec.
         """
-        from ....schema import require_schema
-
         if not isinstance(tool_spec, dict):
             raise ValueError(f"A tool spec is a dictionary, not {type(tool_spec).__name__}.")
         if missing := [field for field in ("name", "description") if field not in tool_spec]:
