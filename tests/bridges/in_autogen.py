@@ -17,7 +17,6 @@ from bridged_tools import (  # noqa: F401 - no_events is for each test
     LISTED,
     NEEDED,
     PNG,
-    Live,
     add,
     check_needed,
     events,
@@ -106,28 +105,10 @@ async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run(
     check_needed([text for text, _ in results])
 
 
-async def test_two_workbenches_of_one_keep_it_until_the_last_stops() -> None:
-    first, second = (bridge.workbench(bench) for bench in [Workbench([Live()])] * 2)
-    await first.start()
-    await second.start()
-    await first.stop()
-    assert ((await second.call_tool("add", {"numbers": [1]})).to_text(), events) == ("1", ["start"])
-    await second.stop()
-    assert events == ["start", "stop"]
-
-
 async def test_a_call_that_waits_says_so() -> None:
     bench = Workbench([wipe], policy=lambda *_: "ask")
     ((text, is_error),) = await run(scripted(("wipe", '{"path": "/"}')), workbench=bridge.workbench(bench))
     assert ("it waits for approval" in text, is_error, events) == (True, True, [])
-
-
-async def test_a_workbench_that_is_stopped_answers_and_its_agent_goes_on() -> None:
-    bench = Workbench([add])
-    await bench.start()
-    await bench.stop()
-    ((text, is_error),) = await run(scripted(("add", '{"numbers": [1]}')), workbench=bridge.workbench(bench))
-    assert (text, is_error) == ("Tool 'add' is not available now: SetupError. The detail is in the log.", True)
 
 
 async def test_cancelling_the_token_cancels_the_tool() -> None:

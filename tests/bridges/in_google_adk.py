@@ -7,7 +7,6 @@ import pytest
 from bridged_tools import (  # noqa: F401 - no_events is for each test
     NEEDED,
     PNG,
-    Live,
     add,
     check_needed,
     draw,
@@ -26,7 +25,6 @@ from google.genai import types
 
 from toolcrib import Approve, Call, Caller, Crib, Workbench
 from toolcrib.bridges import google_adk as bridge
-from toolcrib.tools import as_tool
 
 
 class Scripted(BaseLlm):
@@ -128,31 +126,10 @@ async def test_the_caller_of_a_run_comes_from_its_context() -> None:
             assert model.seen[1] == {"result": user}
 
 
-async def test_changes_of_the_tools_are_followed() -> None:
-    bench = Workbench([add])
-    session = Session(model := scripted(), [bridge.toolset(bench)])
-    await session.say(GO)
-    bench.registry.add(as_tool(wipe))
-    await session.say(GO)
-    assert [[each.name for each in offered] for offered in model.offered] == [["add"], ["add", "wipe"]]
-
-
 async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run() -> None:
     session = Session(model := scripted(*NEEDED), [bridge.toolset(searched())])
     await session.say(GO)
     check_needed([str(each).replace("'", '"').replace(": ", ":") for each in model.seen[:-1]] + [str(model.seen[-1])])
-
-
-async def test_two_agents_on_one_workbench_keep_it_until_the_last_is_closed() -> None:
-    bench = Workbench([Live()])
-    first, second = (Session(scripted(("add", {"numbers": [1]})), [bridge.toolset(bench)]) for _ in range(2))
-    for session in (first, second):
-        await session.say(GO)
-    await first.runner.close()
-    model = second.runner.agent.model  # type: ignore[union-attr]
-    assert (events, bench.is_started) == (["start"], True)
-    await second.runner.close()
-    assert (model.seen, events) == ([{"result": 1}], ["start", "stop"])  # type: ignore[union-attr]
 
 
 # In

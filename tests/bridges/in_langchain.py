@@ -305,15 +305,6 @@ async def test_their_tools_are_sources() -> None:
     assert (shown.text, [each.data for each in shown.media]) == ("Here:", [PNG])
 
 
-@pytest.mark.parametrize("name", ["user", "call_id", "config"])
-async def test_a_model_cannot_set_what_is_injected(name: str) -> None:
-    bench = Workbench([greet], variables={"user": "Ada"})
-    refused = await bench.call("greet", {"greeting": "Hi", name: "eve"})
-    assert refused.error is not None
-    assert refused.error.code == "invalid_arguments"
-    assert f"takes no argument '{name}'" in refused.text
-
-
 async def test_what_nobody_gives_is_refused_with_the_reason() -> None:
     bench = Workbench([greet, stateful])
     for name, arguments, parameter in (("greet", {"greeting": "Hi"}, "user"), ("stateful", {}, "state")):

@@ -108,16 +108,6 @@ async def test_an_approval_interrupts_the_run(is_approved: bool) -> None:
     assert await bench.pendings() == []
 
 
-async def test_where_others_have_to_approve_the_framework_cannot() -> None:
-    model = Scripted(("wipe", '{"path": "/"}'))
-    bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
-    agent = Agent("test", model=model, tools=[*bridge.tools(bench)])
-    state = (await Runner.run(agent, "Go.")).to_state()
-    state.approve(state.get_interruptions()[0])
-    await Runner.run(agent, state)
-    assert ("The caller may not answer it: its rule has `others_only`." in model.seen[0], events) == (True, [])
-
-
 async def test_the_caller_of_a_run_comes_from_its_context() -> None:
     async with Crib([whoami]) as crib:
         model = Scripted(("whoami", '{"caller": "eve"}'), ("whoami", "{}"))

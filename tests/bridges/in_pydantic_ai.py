@@ -38,7 +38,6 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, T
 from toolcrib import Approve, Call, Caller, Crib, Image, Text, ToolError, Workbench, tool
 from toolcrib.bridges import pydantic_ai as bridge
 from toolcrib.core import Data, Hints
-from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 
 
@@ -92,26 +91,6 @@ async def test_a_workbench_starts_and_stops_with_each_run_unless_somebody_has_st
         await agent.run("Go.")
         assert (await bench.call("add", {"numbers": [1]})).value == 1
     assert events == ["start", "stop"] * 3
-
-
-async def test_two_agents_on_one_workbench_keep_it_until_the_last_run_ends() -> None:
-    bench, is_waiting, may_end = Workbench([Live()]), asyncio.Event(), asyncio.Event()
-
-    async def second(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse([TextPart(str(messages[-1].parts[0].content))])  # type: ignore[union-attr]
-        is_waiting.set()
-        await may_end.wait()
-        return ModelResponse([ToolCallPart("add", {"numbers": [1]})])
-
-    # Both have their own toolset of it. The first one starts it, and ends while the second has not called yet.
-    agents = [Agent(model, toolsets=[bridge.toolset(bench)]) for model in (Scripted().model, FunctionModel(second))]
-    async with agents[0]:
-        run = asyncio.create_task(agents[1].run("Go."))
-        await is_waiting.wait()
-        await agents[0].run("Go.")
-    may_end.set()
-    assert ((await run).output, events) == ("1", ["start", "stop"])
 
 
 async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run() -> None:
@@ -229,16 +208,6 @@ async def test_the_caller_of_a_run_comes_from_its_dependencies() -> None:
         assert model.seen[1].content == "alice"
         await agent.run("Go.", deps="bob")
         assert model.seen[1].content == "bob"
-
-
-async def test_changes_of_the_tools_are_followed() -> None:
-    bench = Workbench([add])
-    model = Scripted(("add", {"numbers": [1]}))
-    agent = Agent(model.model, toolsets=[bridge.toolset(bench)])
-    await agent.run("Go.")
-    bench.registry.add(as_tool(draw))
-    await agent.run("Go.")
-    assert [[each.name for each in tools] for tools in model.tools[-2:]] == [["add", "draw"]] * 2
 
 
 # In

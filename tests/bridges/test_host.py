@@ -24,25 +24,7 @@ from toolcrib.bridges.host import Host, metadata
 from toolcrib.core import AnswerError, Data
 from toolcrib.workbench import Ask
 
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
-
-
-@tool
-async def whoami(caller: Caller) -> str:
-    """Say who calls."""
-    return caller.principal
+from .bridged_tools import events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 
 
 class Live(Source):
@@ -95,15 +77,6 @@ async def test_who_has_many_conversations_takes_no_workbench_from_another(monkey
         assert await host.bench({"principal": "alice"}) is alice
         assert await host.bench({"principal": "mallory", "thread": "19"}) is mallory
         assert len(host._benches) == 5
-
-
-async def test_where_nobody_is_identified_nothing_runs() -> None:
-    async with Crib([whoami]) as crib:
-        result = await Host(crib, lambda _: None).call(None, "whoami", None)  # type: ignore[arg-type, return-value]
-        assert result.shown()[::3] == (
-            "Tool 'whoami' is not available now: SetupError. The detail is in the log.",
-            "unavailable",
-        )
 
 
 async def test_a_workbench_stops_with_the_last_run_if_a_run_has_started_it() -> None:
@@ -170,7 +143,9 @@ async def test_where_nobody_is_identified_a_run_is_offered_nothing_and_goes_on(c
         for caller in (unknown, lambda context: context["user"], lambda context: None):
             host = Host(crib, caller)  # type: ignore[arg-type]  # what callers get wrong
             assert await host.shown({}) == ()
-            assert (await host.call({}, "whoami", None)).shown().code == "unavailable"
+            view = (await host.call({}, "whoami", None)).shown()
+            assert view.code == "unavailable"
+            assert view.text.startswith("Tool 'whoami' is not available now: ")
     assert "PermissionError" in caplog.text and "secret-token" not in caplog.text
 
 
@@ -239,16 +214,6 @@ async def test_whether_a_call_would_ask_never_raises() -> None:
     asked = [await host.needs_approval(None, "wipe", {"path": path}) for path in ("/", "/tmp")]
     assert (asked, await host.needs_approval(None, "wash", "{"), host.has_policy) == ([True, False], False, True)
     assert not await Host(Crib([wipe]), lambda _: Caller(nobody=1)).needs_approval(None, "wipe", None)  # type: ignore[arg-type]
-
-
-@tool
-async def endless() -> None:
-    """Wait."""
-    events.append("begun")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        events.append("ended")
 
 
 async def test_what_a_framework_gets_can_be_sent_in_utf_8() -> None:
