@@ -17,23 +17,25 @@ HYPERPOCKET = "toolcrib.dialects.hyperpocket.pocket_main, toolcrib.dialects.hype
 HEAVY = {"PIL", "anthropic", "boto3", "google", "mcp", "openai", "opentelemetry", "rich", "starlette", "typer"}
 
 
-def loaded(imports: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after importing *imports*."""
-    code = f"import json, sys, {imports}; print(json.dumps(list(sys.modules)))"
+def loaded(*imports: str) -> list[set[str]]:
+    """The modules that a fresh interpreter has loaded after each of *imports*, one after the other."""
+    code = "import json, sys\n" + "\n".join(
+        f"import {names}; print(json.dumps(list(sys.modules)))" for names in imports
+    )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
-    return set(json.loads(done.stdout))
+    return [set(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def test_toolcrib_loads_no_dialect() -> None:
-    assert [name for name in loaded("toolcrib, toolcrib.agent, toolcrib.cli") if "dialects." in name] == []
+    (modules,) = loaded("toolcrib, toolcrib.agent, toolcrib.cli")
+    assert [name for name in modules if "dialects." in name] == []
 
 
 def test_a_dialect_loads_no_server_no_terminal_and_no_package_of_a_provider() -> None:
-    assert loaded(f"{DIALECTS}, {HYPERPOCKET}") & HEAVY == set()
-
-
-def test_hyperpockets_tools_load_no_database_and_no_http_client() -> None:
-    assert loaded("toolcrib.dialects.hyperpocket.tool") & {"authlib", "httpx2", "redis", "sqlalchemy"} == set()
+    """And hyperpocket's tools no database and no HTTP client."""
+    tools, dialects = loaded("toolcrib.dialects.hyperpocket.tool", f"{DIALECTS}, {HYPERPOCKET}")
+    assert tools & {"authlib", "httpx2", "redis", "sqlalchemy"} == set()
+    assert dialects & HEAVY == set()
 
 
 def test_modules_that_share_a_file_are_imported_under_each_of_the_originals_names() -> None:
