@@ -251,6 +251,16 @@ def test_a_union_of_models_is_one_object_whose_members_the_model_reads() -> None
     assert parameters["required"] == ["pet"]
 
 
+def test_none_is_given_for_an_argument_that_is_required_and_left_out_for_another() -> None:
+    @tool
+    async def note(due: int | None, tags: list[str] = ["a"]) -> str:
+        """Note."""
+        return f"{due} {tags}"
+
+    made, _ = bridge.tools(Workbench([note]))
+    assert made(due=None, tags=None) == "None ['a']"
+
+
 def test_an_argument_too_many_is_refused() -> None:
     made, _ = bridge.tools(Workbench([add]))
     with pytest.raises(ToolError, match="takes no argument 'argument 1'"):

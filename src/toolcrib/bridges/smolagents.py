@@ -49,6 +49,7 @@ class _Tool(Tool):
     def __init__(self, host: Host, tool: Offered) -> None:
         self.name, self.description = tool.name, tool.description
         self.inputs = _inputs(inlined(tool.schema))
+        self._optional = self.inputs.keys() - set(tool.schema.get("required", ()))
         output = tool.spec.output_schema
         kind = None if output is None else output.get("type")
         self.output_type = kind if isinstance(kind, str) and kind in AUTHORIZED_TYPES else "any"
@@ -61,16 +62,12 @@ class _Tool(Tool):
         """Return the value of the result, for the code of an agent. Raises ToolError for a failed or pending call."""
         arguments = by_name(self.inputs, args, kwargs)
         # What is left out is None here.
-        left_out = {name for name, value in arguments.items() if value is None and self._may_leave_out(name)}
-        values = {name: value for name, value in arguments.items() if name not in left_out}
+        values = {name: value for name, value in arguments.items() if value is not None or name not in self._optional}
         result = sync.run(self._host.call(None, self.name, values, accepts=_ACCEPTS))
         view = result.shown()
         if view.is_error:
             raise ToolError(view.text)
         return _value_of(result)
-
-    def _may_leave_out(self, name: str) -> bool:
-        return bool(self.inputs.get(name, {}).get("nullable"))
 
 
 def _inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
