@@ -106,6 +106,8 @@ async def test_a_function_tool_runs_validates_serializes_and_describes_a_functio
     schema = tool.schema
     assert (schema["name"], schema.get("description")) == ("weight", "How heavy.")
     assert schema["parameters"]["required"] == ["kilos"]  # type: ignore[typeddict-item]
+    count = {"default": 1, "description": "count", "title": "Count", "type": "integer"}
+    assert schema["parameters"]["properties"]["count"] == count  # type: ignore[typeddict-item]
     assert tool.args_type().model_validate({"kilos": 2}).model_dump() == {"kilos": 2.0, "count": 1}
 
 

@@ -18,6 +18,7 @@ from toolcrib.dialects.autogen import (
     allow_source_code,
 )
 from toolcrib.dialects.autogen.tools import FunctionTool
+from toolcrib.workbench.settings import unknown_variables
 
 
 def add(a: int, b: Annotated[int, "The second."] = 2) -> int:
@@ -30,26 +31,6 @@ async def add_async(a: int, b: int = 2) -> int:
 
 def run(tool: FunctionTool, /, **args: Any) -> Any:
     return asyncio.run(tool.run_json(args, CancellationToken()))
-
-
-def test_the_schema_of_a_function_is_autogens():
-    tool = FunctionTool(add, description="Add.")
-    assert tool.schema == {
-        "name": "add",
-        "description": "Add.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "a": {"description": "a", "title": "A", "type": "integer"},
-                "b": {"default": 2, "description": "The second.", "title": "B", "type": "integer"},
-            },
-            "required": ["a"],
-            "additionalProperties": False,
-        },
-        "strict": False,
-    }
-    assert (tool.name, tool.return_type(), tool.args_type().__name__) == ("add", int, "addargs")
-    assert FunctionTool(add, "Add.", name="plus").schema["name"] == "plus"
 
 
 @pytest.mark.parametrize("function", [add, add_async, functools.partial(add, b=2), functools.partial(add_async)])
@@ -146,6 +127,10 @@ def test_source_code_runs_only_where_that_is_allowed_and_with_a_warning():
     assert run(loaded, number=9) == 3.0
     assert loaded.schema == tool.schema
     assert loaded.dump_component().model_dump() == data
+
+
+def test_the_variable_for_source_code_is_a_known_setting() -> None:
+    assert unknown_variables({"TOOLCRIB_ALLOW_SOURCE_CODE": "1"}) == []
 
 
 class Callable_:

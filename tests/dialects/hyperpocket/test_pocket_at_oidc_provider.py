@@ -78,13 +78,6 @@ def test_a_call_gives_the_url_somebody_grants_and_the_same_call_runs(made: Pocke
     assert made.invoke_with_state("who", {}, thread_id="bob")[1]
 
 
-async def test_all_that_is_needed_is_granted_before_the_first_call(made: Pocket, provider: Provider) -> None:
-    asked = await made.initialize_tool_auth("dora")
-    httpx2.get(provider.grant(url_in(asked["LOCAL"]), login="dora"))
-    assert await made.wait_tool_auth("dora")
-    assert await made.ainvoke("who", {}, "dora") == "200 dora"
-
-
 # Below the Pocket
 
 

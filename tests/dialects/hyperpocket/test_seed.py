@@ -15,7 +15,7 @@ from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, ToolRequest
 from toolcrib.dialects.hyperpocket.tool.function import FunctionTool
 from toolcrib.dialects.hyperpocket.tool_like import ToolLike
 
-from .own_handler import BEGINNING, OwnContext, OwnHandler, add, grant
+from .own_handler import OwnContext, OwnHandler, add, grant
 
 pytestmark = pytest.mark.usefixtures("settings")
 
@@ -63,15 +63,6 @@ def test_tool_auth_says_provider_handler_and_scopes_and_none_of_them_is_no_authe
 
     free = FunctionTool.from_func(lambda: "free", name="free", auth=ToolAuth())
     assert Pocket([free], auth=Refusing()).invoke("free", {}) == "free"
-
-
-def test_without_a_handler_the_default_one_of_the_provider_is_used() -> None:
-    auth = PocketAuth()
-    assert auth.find_handler_instance(None, AuthProvider.SLACK).name == "slack-oauth2"
-    assert auth.find_handler_instance("slack-token", AuthProvider.SLACK).name == "slack-token"
-    [tool] = [FunctionTool.from_func(lambda: "", name="post", auth=ToolAuth(auth_provider=AuthProvider.GITHUB))]
-    own = Pocket([tool], auth=PocketAuth(handlers=[OwnHandler]))
-    assert own.invoke("post", {}).startswith(BEGINNING)
 
 
 def test_schema_model_moves_the_schema_under_body_beside_profile_and_thread_id() -> None:

@@ -182,34 +182,20 @@ async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_
         return observe
 
     async def call(dto: Any) -> str:
-        seen.append(("call", dict(dto)))
+        seen.append(("call", dto.params))
         return "done"
 
     names = ("on_before_call", "on_after_call", "on_validate", "on_call_error")
     callbacks: Any = IAgentToolCallbacks(**{name: observer(name) for name in names})
     calls = [requests("a", "1", query="y")]
-    done = await execute_tools("client", "agent", calls, [make("a", call, callbacks=callbacks)], call_reason="because")
+    done = await execute_tools("client", "agent", calls, [make("a", call, callbacks=callbacks)])
     params = {"query": "y"}
-    signal = seen[2][1].pop("abort_signal")
     assert seen == [
         ("on_validate", ("client", "agent", params)),
         ("on_before_call", ("1", "client", "agent", params)),
-        (
-            "call",
-            {
-                "tool_id": "1",
-                "client_id": "client",
-                "agent_name": "agent",
-                "tool_name": "a-tool",
-                "params": params,
-                "tool_calls": tuple(calls),
-                "call_reason": "because",
-                "is_last": True,
-            },
-        ),
+        ("call", params),
         ("on_after_call", ("1", "client", "agent", params)),
     ]
-    assert isinstance(signal, CancellationToken)
     assert (done.status, dict(done.outputs)) == ("success", {"1": "done"})
     logged = [record.getMessage().splitlines()[-1] for record in caplog.records if record.levelno == logging.ERROR]
     assert logged == [f"RuntimeError: {name}" for name in ("on_validate", "on_before_call", "on_after_call")]
