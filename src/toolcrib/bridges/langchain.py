@@ -5,7 +5,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -216,11 +216,9 @@ def _answer(answer: Any, tool: str) -> Approve | Deny:
             return Deny(f"{len(decisions)} decisions, and one call.")
         return _answer(decisions[0], tool) if isinstance(decisions[0], Mapping) else Deny(_NO_DECISION)
     if isinstance(answer, Mapping):
-        kind = answer.get("type", answer.get("decision"))
-        if kind == "edit":
+        if answer.get("type") == "edit":
             return _edit(answer.get("edited_action"), tool)
-        is_approved = kind in ("approve", "accept")
-        return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
+        return Approve() if answer.get("type") == "approve" else Deny(str(answer.get("message") or ""))
     return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
 
 
@@ -257,12 +255,13 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
             "set it. Make it an argument of the tool."
         )
     is_async = _is_async(theirs)
+    takes_call_id = any(map(_is_call_id, _fields(theirs.get_input_schema()).values()))
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
         values = {**arguments, **injected(context, theirs.name, host_arguments)}
         try:
             # Without a call's id it returns its value, and not a message with the value as text.
-            call_id = context.call.id if _takes_call_id(theirs) else None
+            call_id = context.call.id if takes_call_id else None
             options: Any = {"tool_call_id": call_id, "config": {"metadata": {"call_id": context.call.id}}}
             # A thread of ours, since SystemExit from one of LangChain's ends the event loop.
             value = await (
@@ -318,10 +317,6 @@ def _fields(model: Any) -> Mapping[str, Any]:
 
 def _is_call_id(field: Any) -> bool:
     return any(mark is InjectedToolCallId or isinstance(mark, InjectedToolCallId) for mark in field.metadata)
-
-
-def _takes_call_id(theirs: BaseTool) -> TypeGuard[BaseTool]:
-    return any(map(_is_call_id, _fields(theirs.get_input_schema()).values()))
 
 
 def _content_of(name: str, value: Any) -> Any:

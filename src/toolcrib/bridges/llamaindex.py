@@ -106,7 +106,9 @@ class _Tool(FunctionTool):
             # Raises what makes the workflow wait; then it runs this again from the first line.
             event = await context.wait_for_event(
                 HumanResponseEvent,
-                waiter_event=InputRequiredEvent(prefix=pending.message, pending_id=pending.id, **_shown(pending)),
+                waiter_event=InputRequiredEvent(
+                    prefix=pending.message, pending_id=pending.id, tool=pending.tool, arguments=pending.arguments
+                ),
                 waiter_id=pending.id,
                 requirements={"pending_id": pending.id},
                 timeout=None,
@@ -136,10 +138,6 @@ def _serializable(result: Result[Any]) -> Result[Any]:
     serializable = copy(result)
     serializable.__class__ = _Result
     return serializable
-
-
-def _shown(pending: Any) -> dict[str, str]:
-    return {"tool": pending.tool, "arguments": pending.arguments}
 
 
 def _block(part: Any) -> Any:

@@ -23,7 +23,6 @@ from ..core import (
     DefinitionError,
     File,
     Image,
-    Result,
     Source,
     Text,
     ToolError,
@@ -164,7 +163,8 @@ class WorkbenchToolset(AbstractToolset[Any]):
             raise ApprovalRequired(metadata={"toolcrib": pending.to_dict()})
         if result.error is not None:
             raise ModelRetry(result.text) if result.error.retry == "changed" else ToolFailed(result.text)
-        return ToolReturn(_value_of(result) if pending is None else result.text, metadata=metadata(result))
+        value = one_or_all([_part_of(part) for part in result.content]) if pending is None else result.text
+        return ToolReturn(value, metadata=metadata(result))
 
 
 def _sent_arguments(ctx: RunContext[Any]) -> str | None:
@@ -172,10 +172,6 @@ def _sent_arguments(ctx: RunContext[Any]) -> str | None:
     parts = (part for message in reversed(ctx.messages) for part in message.parts)
     calls = (part for part in parts if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id)
     return None if (call := next(calls, None)) is None else call.args_as_json_str()
-
-
-def _value_of(result: Result[Any]) -> Any:
-    return one_or_all([_part_of(part) for part in result.content])
 
 
 def _part_of(part: Any) -> Any:
@@ -264,11 +260,9 @@ class ToolsetSource(ListedSource):
                 raise ToolError(f"Tool '{of.name}' is not available now.", "unavailable")
             if current.tool_def.kind == "external":  # which may be so for this caller only, as an approval may be
                 raise ToolError(_LEFT.format(of.name), "unavailable")
-            if "unapproved" in (of.kind, current.tool_def.kind) and not is_approved:
-                await approve(context)
-                is_approved = True
-                continue
             try:
+                if "unapproved" in (of.kind, current.tool_def.kind) and not is_approved:
+                    raise ApprovalRequired
                 values = current.args_validator.validate_json(json.dumps(arguments))
                 if current.args_validator_func is not None:
                     valid = current.args_validator_func(run, **values)

@@ -74,5 +74,5 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(SetupError) as raised:
             read()
         assert str(raised.value) == (
-            "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[models]'"
+            "Reading images needs the package 'PIL', which is missing: pip install 'toolcrib[models]'"
         )

@@ -12,6 +12,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 from ...core import SetupError
+from ...machinery import raise_missing_extra
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -93,10 +94,6 @@ def _read(file: Path | BytesIO) -> PILImage:
     try:
         from PIL.Image import open as open_image
     except ModuleNotFoundError as error:
-        if error.name not in ("PIL", "PIL.Image"):
-            raise
-        raise SetupError(
-            "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[models]'"
-        ) from error
+        raise_missing_extra(error, "Reading images needs", "models")
     with open_image(file) as image:
         return image.copy()

@@ -139,7 +139,8 @@ class FunctionToolMetadata:
 
     @functools.cached_property
     def takes_agent(self) -> bool:
-        return any(map(_is_agent, self.read.parameters))
+        """Return whether a parameter `agent` is for the host's agent, and not of a kind for models."""
+        return any(p.name == "agent" and not _is_for_models(p.annotation) for p in self.read.parameters)
 
     @functools.cached_property
     def _visible(self) -> list[schema.Parameter]:
@@ -213,11 +214,6 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_context(annotation: Any) -> bool:
     return annotation is ToolContext or any(map(_is_context, get_args(annotation)))
-
-
-def _is_agent(parameter: Any) -> bool:
-    """Return whether the host's agent goes into *parameter*: one of that name, unless it is of a kind for models."""
-    return parameter.name == "agent" and not _is_for_models(parameter.annotation)
 
 
 def _is_for_models(annotation: Any) -> bool:
