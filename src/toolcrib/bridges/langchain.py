@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _CHECKPOINTER, _SCRATCHPAD, _TASK = "__pregel_checkpointer", "__pregel_scratchpad", "__pregel_task_id"
 _RUNTIME = "__pregel_runtime"
-_NO_DECISION = "A decision is an object with a type."
-_NO_ARGUMENTS = "The edited action has no object of args."
 _asking = threading.Lock()  # the sync calls of a node are in threads
 
 # Out
@@ -211,15 +209,21 @@ def _request(pending: Pending) -> dict[str, Any]:
 
 
 def _answer(answer: Any, tool: str) -> Approve | Deny:
-    if isinstance(answer, Mapping) and isinstance(decisions := answer.get("decisions"), list | tuple):
-        if len(decisions) != 1:
+    match answer:
+        case {"decisions": [Mapping() as decision]}:
+            return _answer(decision, tool)
+        case {"decisions": [_]}:
+            return Deny("A decision is an object with a type.")
+        case {"decisions": [*decisions]}:
             return Deny(f"{len(decisions)} decisions, and one call.")
-        return _answer(decisions[0], tool) if isinstance(decisions[0], Mapping) else Deny(_NO_DECISION)
-    if isinstance(answer, Mapping):
-        if answer.get("type") == "edit":
-            return _edit(answer.get("edited_action"), tool)
-        return Approve() if answer.get("type") == "approve" else Deny(str(answer.get("message") or ""))
-    return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
+        case True | "approve" | {"type": "approve"}:
+            return Approve()
+        case {"type": "edit", **edit}:
+            return _edit(edit.get("edited_action"), tool)
+        case str(reason) | {"message": str(reason)}:
+            return Deny(reason)
+        case _:
+            return Deny()
 
 
 def _edit(action: Any, tool: str) -> Approve | Deny:
@@ -227,7 +231,7 @@ def _edit(action: Any, tool: str) -> Approve | Deny:
     name, arguments = (action.get("name"), action.get("args")) if isinstance(action, Mapping) else (None, None)
     if name != tool:
         return Deny(f"The edit is for '{str(name)[:100]}', and the call that waits is of '{tool}'.")
-    return Approve(arguments) if isinstance(arguments, Mapping) else Deny(_NO_ARGUMENTS)
+    return Approve(arguments) if isinstance(arguments, Mapping) else Deny("The edited action has no object of args.")
 
 
 def _task(config: RunnableConfig) -> str:

@@ -33,7 +33,7 @@ from ..machinery import Semaphore
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import ListedSource, approve, closed, hints_of, one_or_all, problems, promise, tool_of
-from .host import CallerOf, Host, metadata
+from .host import Arguments, CallerOf, Host, metadata
 
 # Out
 
@@ -141,14 +141,7 @@ class WorkbenchToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        raw = tool_args.written if isinstance(tool_args, _Raw) else None
-        arguments, answer = tool_args if raw is None else raw, None
-        if ctx.tool_call_approved:
-            answer, model_arguments = Approve(), _sent_arguments(ctx)
-            if model_arguments is not None and _members(model_arguments) != dict(
-                tool_args
-            ):  # a person's `override_args`
-                arguments, answer = model_arguments, Approve(tool_args)
+        arguments, answer = _arguments_and_answer(tool_args, ctx)
         result = await self._host.call(
             ctx,
             name,
@@ -165,6 +158,18 @@ class WorkbenchToolset(AbstractToolset[Any]):
             raise ModelRetry(result.text) if result.error.retry == "changed" else ToolFailed(result.text)
         value = one_or_all([_part_of(part) for part in result.content]) if pending is None else result.text
         return ToolReturn(value, metadata=metadata(result))
+
+
+def _arguments_and_answer(tool_args: dict[str, Any], ctx: RunContext[Any]) -> tuple[Arguments, Approve | None]:
+    """Return the arguments as the model has sent them, and the approval of a person, who may have changed them."""
+    text = tool_args.written if isinstance(tool_args, _Raw) else None
+    arguments = tool_args if text is None else text
+    if not ctx.tool_call_approved:
+        return arguments, None
+    model_arguments = _sent_arguments(ctx)
+    if model_arguments is None or _members(model_arguments) == dict(tool_args):
+        return arguments, Approve()
+    return model_arguments, Approve(tool_args)  # a person's `override_args`
 
 
 def _sent_arguments(ctx: RunContext[Any]) -> str | None:
