@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib.formats import accepts
-from toolcrib.formats.accepts import ANTHROPIC_STRICT, GEMINI, OPENAI_STRICT
+from toolcrib.formats.accepts import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT
 from toolcrib.schema.lower import Accepts, lower
 
 ALL = [value for value in vars(accepts).values() if isinstance(value, Accepts)]
@@ -49,7 +49,7 @@ def test_anthropics_package_would_change_nothing_in_a_schema_for_its_strict_mode
         "c": {"anyOf": [{"type": "string", "enum": ["x"]}, {"type": "null"}]},
     }
     schema = {"type": "object", "properties": members, "required": ["a"], "additionalProperties": False}
-    lowered = lower(schema, ANTHROPIC_STRICT).schema
+    lowered = lower(schema, ANTHROPIC, strict=True).schema
     sent = transform.transform_schema(lowered)
     assert sent == {**lowered, "properties": {**lowered["properties"], "c": sent["properties"]["c"]}}
 
@@ -62,7 +62,7 @@ def test_openais_package_would_change_nothing_in_a_schema_for_its_strict_mode() 
         "required": ["a"],
         "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}},
     }
-    lowered = lower(schema, OPENAI_STRICT).schema
+    lowered = lower(schema, OPENAI, strict=True).schema
     before = repr(lowered)
     assert repr(pydantic_._ensure_strict_json_schema(lowered, path=(), root=lowered)) == before
 

@@ -85,7 +85,6 @@ GEMINI = Accepts(
     | {"pattern", "minLength", "maxLength", "uniqueItems", "default"},
     not_at_root=_ROOT,
     enum_kinds=frozenset({"string", "integer", "number"}),
-    root_reference=False,
     recursion="optional",
     names=r"[A-Za-z_][A-Za-z0-9_.-]{0,63}",
 )

@@ -147,7 +147,8 @@ def _lower(spec: ToolSpec, accepts: Accepts, strict: bool | None) -> Lowered:
 
 def _within_limits(pairs: Sequence[tuple[ToolSpec, Lowered]], accepts: Accepts) -> list[tuple[ToolSpec, Lowered]]:
     """Return *pairs*, with as many of the first ones strict as the provider accepts in one request."""
-    strictly = accepts.strictly or accepts
+    if (strictly := accepts.strictly) is None:
+        return list(pairs)
     limits = (
         (strictly.most_tools, "tools"),
         (strictly.most_optional, "optional properties"),
@@ -156,7 +157,7 @@ def _within_limits(pairs: Sequence[tuple[ToolSpec, Lowered]], accepts: Accepts) 
     counts = (0, 0, 0)  # of the strict tools so far: tools, optional properties, unions
     result: list[tuple[ToolSpec, Lowered]] = []
     for spec, low in pairs:
-        if low.strict and accepts.strictly is not None:
+        if low.strict:
             sums = (counts[0] + 1, counts[1] + low.optional, counts[2] + low.unions)
             excess = [limit for count, limit in zip(sums, limits, strict=True) if limit[0] and count > limit[0]]
             if excess:

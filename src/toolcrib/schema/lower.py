@@ -61,14 +61,14 @@ Weight = Literal["high", "medium", "low"]
 class Accepts:
     """What one provider accepts, in one mode. *source* says where that is documented.
 
-    *keywords*: those it takes below the root; None: all. Conditions (`not`, `if`, `contains`, `oneOf` and the like) can
-    only be taken with all others. *not_at_root*: those it refuses for the arguments themselves.
+    *keywords*: those it takes below the root, `description`, `enum` and `additionalProperties` among them; None: all.
+    Conditions (`not`, `if`, `contains`, `oneOf` and the like) can only be taken with all others. *not_at_root*: those
+    it refuses for the arguments themselves.
     *formats*, *enum_kinds* (JSON types of the values of an `enum`): None: all. *patterns*: a regular expression that
     a `pattern` must match to be taken; None: all. *at_most*: keywords taken up to a value only.
-    *root_reference*: `"$ref": "#"`. *needs_items*: an array must have `items`. *closed*: an object lists its members
-    and takes no others, and every place must have a type, an object or array no other type beside it; *all_required*:
-    and all members must be written, so that null stands for absent. *member_names*: a regular expression for the names
-    of arguments.
+    *needs_items*: an array must have `items`. *closed*: an object lists its members and takes no others, and every
+    place must have a type, an object or array no other type beside it; *all_required*: and all members must be written,
+    so that null stands for absent. *member_names*: a regular expression for the names of arguments.
     *names*, *name_length*: for names of tools. *max_...*: for one schema; *most_...*: for all strict tools together.
     *large_enum*: an `enum` of more values than the first number has texts of at most the second number of characters.
     *strictly*: what it accepts in its strict mode; None: it has none.
@@ -82,7 +82,6 @@ class Accepts:
     enum_kinds: frozenset[str] | None = None
     patterns: str | None = None
     at_most: tuple[tuple[str, float], ...] = ()
-    root_reference: bool = True
     recursion: Recursion = "any"
     needs_items: bool = False
     closed: bool = False
@@ -216,11 +215,8 @@ def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
             return _rewritten(schema, accepts.strictly)
         except _Obstacle as obstacle:
             reason = obstacle.loss
-    try:
-        low = _rewritten(schema, accepts)
-    except _Obstacle as obstacle:  # a strict mode that was asked for by itself
-        return _any_object(f"cannot be in strict mode. {obstacle.loss.meaning}".rstrip("."))
-    return _without_strict(low, reason, accepts) if strict and not accepts.closed else low
+    low = _rewritten(schema, accepts)
+    return _without_strict(low, reason, accepts) if strict else low
 
 
 def _any_object(reason: str) -> Lowered:
@@ -371,7 +367,7 @@ class _Rewrite:
                 view, "false", "The schema for the provider is any object; no arguments are valid.", obstructs=True
             )
         else:
-            out = self._plain(view, words, self._members_of_parts(view), sorted(view.names.required))
+            out = self._plain(view, words, self._members_of_parts(view), view.names.required)
             branches = [branch for keyword in UNIONS for branch in view.branches(keyword)]
             groups = [sorted({*view.required, *branch.names.required}) for branch in branches]
             sentence = f"Give {either(' and '.join(map(repr, group)) for group in groups)}."
@@ -382,7 +378,7 @@ class _Rewrite:
     def _members_of_parts(self, view: SchemaView) -> dict[str, list[SchemaView]]:
         """Return the members of *view* and of all that it is composed of: a member may be as any of its places says.
 
-        Report which of them go together, and what *view* itself demands of members that a part describes too.
+        Report that the schema omits which of them go together.
         """
         members: dict[str, list[SchemaView]] = {}
         parts = [view]
@@ -397,20 +393,6 @@ class _Rewrite:
                 self.lose(part, word, meaning, obstructs=True)
             inner = [*part.parts, *(branch for word in UNIONS for branch in part.branches(word))]
             parts += [place for place in inner if place not in parts]
-        other_names = [f"'{name}'" for name in members if name not in view.members]
-        if other_names and view.additional is not None and (view.additional.is_false or view.additional.schema):
-            meaning = (
-                f"The schema for the provider lists {other_names[0]}, which a part of the arguments describes, and "
-                "omits what 'additionalProperties' demands of it; Toolcrib still checks it."
-            )
-            self.lose(view, "additionalProperties", meaning, obstructs=True)
-        for name, own in view.members.items():
-            if len(members[name]) > 1:
-                meaning = (
-                    f"The schema for the provider also takes as '{name}' what only a part of the arguments describes; "
-                    "Toolcrib still checks it."
-                )
-                self.lose(own, "type", meaning)
         return members
 
     def _renamed(self, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -507,10 +489,10 @@ class _Rewrite:
         view: SchemaView,
         words: list[str],
         members: Mapping[str, list[SchemaView]] | None = None,
-        required: list[str] | None = None,
+        required: Collection[str] = (),
     ) -> dict[str, Any]:
         """Return a place that is not composed of others. *members* and *required* are those of the arguments."""
-        schema, accepts = view.schema, self.accepts
+        schema, accepts, required = view.schema, self.accepts, {*required, *view.required}
         types = view.kinds or frozenset(KINDS)
         if accepts.closed and (not view.kinds or (len(types) > 1 and not types <= _SCALARS)):
             place = subject(view.pointer)
@@ -524,14 +506,12 @@ class _Rewrite:
             self.lose(view, word)
         if "object" in types:
             members = {name: [member] for name, member in view.members.items()} if members is None else members
-            required = [] if required is None else [name for name in required if name in members]
-            required = list(dict.fromkeys([*required, *view.required]))
-            order = {name: place for place, name in enumerate(dict.fromkeys([*members, *required]))}
+            names = [name for name in members if name in required]
             write = self._closed_object if accepts.closed else self._open_object
-            out |= write(view, members, sorted(required, key=order.__getitem__))
+            out |= write(view, members, [*names, *(name for name in view.required if name not in members)])
         if "array" in types:
             self._items(view, out)
-        if notes and accepts.takes("description"):
+        if notes:
             out["description"] = with_sentences(out.get("description"), notes)
         order = {word: index for index, word in enumerate(schema)}
         return dict(sorted(out.items(), key=lambda item: order.get(item[0], -1)))
@@ -543,12 +523,10 @@ class _Rewrite:
         if word in out:  # the tighter of two bounds
             return []
         if accepts.takes(word):
-            limit = dict(accepts.at_most).get(word)
-            is_refused = word == "format" and accepts.formats is not None and value not in accepts.formats
+            is_refused = any(word == limited and value > most for limited, most in accepts.at_most)
+            is_refused |= word == "format" and accepts.formats is not None and value not in accepts.formats
             is_refused |= word == "pattern" and not re.fullmatch(accepts.patterns or "(?s:.*)", value)
-            if limit is not None and value > limit:
-                out[word] = limit
-            elif not is_refused:
+            if not is_refused:
                 out[word] = value
                 return []
         elif accepts.takes(inclusive):
@@ -571,9 +549,6 @@ class _Rewrite:
         values = [value for value in view.constants or () if not beside or judge(value)]
         if not values:
             return None
-        if any(place.leads_out for place in view.reach()):  # so that not all can be judged
-            for word in {*words} - {"enum", "const", "type"}:
-                self.lose(view, word)
         groups: dict[str, list[Any]] = {}
         for value in values:
             groups.setdefault(kind(value), []).append(value)
@@ -588,7 +563,7 @@ class _Rewrite:
     ) -> dict[str, Any]:
         """Return *values* in *groups* by JSON type, for a dialect that does not list values of every type."""
         around = self._annotations(view)
-        enum_kinds = (self.accepts.enum_kinds or frozenset(KINDS)) if self.accepts.takes("enum") else frozenset[str]()
+        enum_kinds = self.accepts.enum_kinds or KINDS
         branches = [{"type": of, "enum": group} if of in enum_kinds else {"type": of} for of, group in groups.items()]
         is_whole = all(
             of in enum_kinds or of == "null" or (of == "boolean" and len({*groups[of]}) == 2) for of in groups
@@ -612,13 +587,11 @@ class _Rewrite:
             out["required"] = required
         if "patternProperties" in view.schema:  # `additionalProperties` would hold for its members
             self.lose(view, "patternProperties")
-        elif view.additional is not None and self.accepts.takes("additionalProperties"):
+        elif view.additional is not None:
             value, additional = view.schema["additionalProperties"], self._place(view.additional)
             out["additionalProperties"] = (
                 value if isinstance(value, bool) else False if additional is None else additional
             )
-        elif view.additional is not None and view.schema["additionalProperties"] is not True:
-            self.lose(view, "additionalProperties")
         return out
 
     def _member(self, views: list[SchemaView], is_required: bool) -> dict[str, Any]:
@@ -680,8 +653,6 @@ class _Rewrite:
             out["items"] = items
         elif rest is not None and self.accepts.takes("maxItems"):
             out["maxItems"] = min(view.schema.get("maxItems", len(first)), len(first))
-        elif rest is not None:
-            self.lose(view, "items", obstructs=True)
         if items is None and self.accepts.closed:
             place = f"The provider's strict mode needs the type of the items of {subject(view.pointer)}"
             self.lose(view, "items", f"{place}, and the schema does not name it.", obstructs=True)
@@ -694,9 +665,6 @@ class _Rewrite:
         """Return a reference to the definition of *target*, which is written if it is not yet."""
         accepts = self.accepts
         is_later = accepts.recursion == "any" or (accepts.recursion == "optional" and self._is_optional)
-        is_whole = target is self.root is self.start and accepts.root_reference and not accepts.member_names
-        if is_whole and is_later and _COMPOSING.isdisjoint(self.root.schema):
-            return {"$ref": "#"}
         if not is_later and (target in self._open or len(self._open) > MAX_REFERENCES):
             return self._cut(view)
         name = self._names.get(target)
@@ -730,7 +698,7 @@ class _Rewrite:
         words = [word for word in view.schema if is_annotation(word) and word[:1] != "$" and word != "definitions"]
         out = {word: view.schema[word] for word in words if self.accepts.takes(word)}
         default = view.schema.get("default")
-        if default is not None and "default" not in out and self.accepts.takes("description"):
+        if default is not None and "default" not in out:
             sentence = f"Default: {json.dumps(default, ensure_ascii=False)}."
             out["description"] = with_sentences(out.get("description"), [sentence])
         return out
