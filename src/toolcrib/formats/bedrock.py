@@ -248,24 +248,6 @@ def _id(call_id: str) -> str:
     return history.fitting_id(r"[a-zA-Z0-9_.:-]{1,64}", call_id)
 
 
-def _blocks_of(part: Content, *, in_result: bool = False) -> list[dict[str, Any]]:
-    """Return *part* as at most one block."""
-    match part:
-        case Data() if in_result and isinstance(value := json_value(part), dict):
-            return [{"json": value}]  # many models accept no other JSON than objects
-        case Image(data, media_type) if data and media_type in _IMAGES:
-            return [{"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}]
-        case Audio(data, media_type) if data and media_type in _AUDIO and not in_result:
-            return [{"audio": {"format": _AUDIO[media_type], "source": {"bytes": data}}}]
-        case File(data, media_type, name) if data:
-            form = _DOCUMENTS.get(media_type.partition(";")[0], "txt" if text_of_file(part) else None)
-            if form is not None:
-                return [{"document": {"format": form, "name": _document_name(name), "source": {"bytes": data}}}]
-        case Text() | Data() | Image() | Audio() | File():
-            pass
-    return [{"text": part.text}] if part.text.strip() else []
-
-
 def _document_name(name: str | None) -> str:
     """Return a name that Bedrock accepts: letters, digits, single spaces, hyphens, brackets."""
     return " ".join(re.sub(r"[^a-zA-Z0-9\-()\[\]]+", " ", name or "").split())[:180].strip() or "document"
@@ -315,22 +297,19 @@ def _rename_documents(messages: Iterable[Object]) -> None:
     counts: Counter[str] = Counter()
     for message in messages:
         for block in message["content"]:
-            for inner in (block, *_inner_blocks(block)):
-                match inner:
+            match block:
+                case {"toolResult": {"content": [*inner]}}:
+                    blocks = inner
+                case _:
+                    blocks = [block]
+            for part in blocks:
+                match part:
                     case {"document": {"name": str(name)} as document}:
                         counts[name] += 1
                         if counts[name] > 1:
                             document["name"] = f"{name} ({counts[name]})"
                     case _:
                         pass
-
-
-def _inner_blocks(block: Object) -> Sequence[Any]:
-    match block:
-        case {"toolResult": {"content": [*blocks]}}:
-            return blocks
-        case _:
-            return ()
 
 
 class _Bedrock(BlockFormat, ReadableFormat):
@@ -361,7 +340,20 @@ class _Bedrock(BlockFormat, ReadableFormat):
         return _reply(message, stream.tools, reason=whole.get("stopReason"), usage=whole.get("usage"))
 
     def content_blocks(self, part: Content, *, in_result: bool = False) -> list[Object]:
-        return _blocks_of(part, in_result=in_result)
+        match part:
+            case Data() if in_result and isinstance(value := json_value(part), dict):
+                return [{"json": value}]  # many models accept no other JSON than objects
+            case Image(data, media_type) if data and media_type in _IMAGES:
+                return [{"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}]
+            case Audio(data, media_type) if data and media_type in _AUDIO and not in_result:
+                return [{"audio": {"format": _AUDIO[media_type], "source": {"bytes": data}}}]
+            case File(data, media_type, name) if data:
+                form = _DOCUMENTS.get(media_type.partition(";")[0], "txt" if text_of_file(part) else None)
+                if form is not None:
+                    return [{"document": {"format": form, "name": _document_name(name), "source": {"bytes": data}}}]
+            case Text() | Data() | Image() | Audio() | File():
+                pass
+        return [{"text": part.text}] if part.text.strip() else []
 
     def user_blocks(self, content: Sequence[Content]) -> list[Object]:
         blocks = super().user_blocks(content)

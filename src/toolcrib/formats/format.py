@@ -44,7 +44,7 @@ class ReplyStream(ABC):
 
 
 class BlockStream(ReplyStream):
-    """A stream of the blocks of a message, by their indexes."""
+    """A stream of the blocks of a message, or the items of a response, by their indexes."""
 
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
         super().__init__(specs, strict=strict)

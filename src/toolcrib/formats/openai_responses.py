@@ -7,15 +7,15 @@ A conversation is sent whole with each request, the model's own items (reasoning
 be text, images and files; errors are described in the text.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
+from ..core import Audio, Call, Content, Data, File, Image, Result, Text
 from ..machinery import text_of_file
 from . import openai_parts as shared
 from . import reading
 from .accepts import RESPONSES
-from .format import Format, Object, ReplyStream
+from .format import BlockStream, Format, Object, ReplyStream
 from .offer import Offer, Offered
 from .turns import Reply, Stop
 
@@ -49,15 +49,11 @@ _INCOMPLETE: Mapping[str, Stop] = {"max_output_tokens": "length", "content_filte
 _NATIVE = frozenset({"message", "function_call", "reasoning"})
 
 
-class Stream(ReplyStream):
+class Stream(BlockStream):
     """A reply read from the events of a streamed response, in their order."""
 
     accepts = RESPONSES
-
-    def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        super().__init__(specs, strict=strict)
-        self._items: dict[int, Object] = {}
-        self._response: Mapping[str, Any] | None = None
+    _response: Mapping[str, Any] | None = None
 
     def reply(self) -> Reply:
         """Return the whole reply. Raises ValueError where the stream ended before the response did."""
@@ -65,7 +61,7 @@ class Stream(ReplyStream):
             raise reading.IncompleteReply("OpenAI's stream ended in the middle, before 'response.completed'.")
         # Some servers repeat the items at the end, some do not.
         output = reading.object_list(self._response, "output", _ANSWER)
-        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self.tools)
+        return _reply(self._response, output or self._ordered_blocks(), self.tools)
 
     def _add(self, chunk: Any) -> Any:
         if chunk == "[DONE]":  # some gateways end every stream with it
@@ -74,17 +70,17 @@ class Stream(ReplyStream):
         # Unknown events are ignored: there are dozens, for OpenAI's own tools too.
         match event.get("type"):
             case "response.created":  # a gateway that asks again begins again
-                self._items.clear()
+                self._blocks.clear()
                 self._response = None
             case "response.output_text.delta" | "response.refusal.delta":
                 return reading.require(event, "delta", str, _EVENT)
             case "response.output_item.added" | "response.output_item.done":
-                self._items[self._index(event)] = dict(reading.require(event, "item", dict, _EVENT))
+                self._blocks[self._index(event)] = dict(reading.require(event, "item", dict, _EVENT))
             case "response.function_call_arguments.delta":
-                item = self._items.setdefault(self._index(event), {"type": "function_call"})
+                item = self._blocks.setdefault(self._index(event), {"type": "function_call"})
                 reading.append_text(item, "arguments", reading.require(event, "delta", str, _EVENT))
             case "response.function_call_arguments.done":
-                item = self._items.setdefault(self._index(event), {"type": "function_call"})
+                item = self._blocks.setdefault(self._index(event), {"type": "function_call"})
                 item["arguments"] = reading.require(event, "arguments", str, _EVENT)
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._response = reading.require(event, "response", dict, _EVENT)

@@ -55,7 +55,8 @@ class SchemaGenerator(GenerateJsonSchema):
         config = getattr(kind, "__pydantic_config__", None) or getattr(kind, "model_config", {})
         if "title" in config or "model_title_generator" in config:
             return described
-        return _untitled(described, getattr(kind, "__name__", None))
+        name = getattr(kind, "__name__", None)  # a title that is just the name of the class goes
+        return {key: value for key, value in described.items() if key != "title" or value != name}
 
 
 class Arguments:
@@ -248,11 +249,6 @@ def clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
         order = ("type", "description", "properties", "required", "additionalProperties", "$defs")
         return {key: schema[key] for key in (*order, *(k for k in schema if k not in order)) if key in schema}
     return schema
-
-
-def _untitled(schema: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """Return *schema* without the title, if that is just the *name* of the class."""
-    return {key: value for key, value in schema.items() if key != "title" or value != name}
 
 
 def type_name(annotation: Any) -> str:

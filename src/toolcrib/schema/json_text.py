@@ -33,7 +33,7 @@ def parse_json(text: str | bytes) -> Any:
     Raises JSONError, JSONTooLong.
     """
     data = _encoded(text)
-    _require_size(data)
+    require_size(data)
     try:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
@@ -43,12 +43,8 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
-def require_size(text: str) -> None:
-    """Raise JSONTooLong where *text* is over `LIMIT_BYTES`, before anything is read of it."""
-    _require_size(text.encode(errors="surrogatepass"))
-
-
-def _require_size(data: bytes) -> None:
+def require_size(data: bytes) -> None:
+    """Raise JSONTooLong where *data* is over `LIMIT_BYTES`, before anything is read of it."""
     if len(data) > LIMIT_BYTES:
         raise JSONTooLong(f"{len(data)} bytes of JSON are over the limit of {LIMIT_BYTES} bytes")
 

@@ -23,13 +23,13 @@ from .view import (
     COMBINING,
     CONDITIONS,
     KINDS,
-    MAX_NESTING,
     MAX_REFERENCES,
     STRUCTURE,
     UNIONS,
     SchemaView,
     by_tag,
     is_annotation,
+    is_deep,
     kind,
     steps,
 )
@@ -203,7 +203,7 @@ def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
     if takes_all and '$ref"' not in text and '$dynamicRef"' not in text:
         low = Lowered(schema if schema.get("type") == "object" else {"type": "object", **schema})
         return _without_strict(low, None, accepts) if strict else low
-    if _nesting(schema) > MAX_NESTING:
+    if is_deep(schema):
         return _any_object("is nested too deeply")
     if not jsonschema_rs.meta.is_valid(schema):
         return _any_object("is not valid JSON Schema 2020-12")
@@ -230,18 +230,6 @@ def _without_strict(low: Lowered, reason: Loss | None, accepts: Accepts) -> Lowe
         meaning = f"{reason.meaning} So the tool is sent without strict mode."
     loss = Loss("" if reason is None else reason.path, "strict", meaning, "high")
     return replace(low, losses=(*low.losses, loss))
-
-
-def _nesting(value: Any) -> int:
-    """Return how deeply objects and lists are nested in *value*."""
-    depth, level = 0, [value]
-    while level := [inner for outer in level for inner in _parts_of(outer)]:
-        depth += 1
-    return depth
-
-
-def _parts_of(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 class _Obstacle(Exception):
@@ -523,7 +511,7 @@ class _Rewrite:
         if word in out:  # the tighter of two bounds
             return []
         if accepts.takes(word):
-            is_refused = any(word == limited and value > most for limited, most in accepts.at_most)
+            is_refused = any(word == keyword and value > limit for keyword, limit in accepts.at_most)
             is_refused |= word == "format" and accepts.formats is not None and value not in accepts.formats
             is_refused |= word == "pattern" and not re.fullmatch(accepts.patterns or "(?s:.*)", value)
             if not is_refused:

@@ -252,8 +252,6 @@ def written(
 
 def _model(model: BaseModel, write: Any, strict: bool) -> dict[str, Any]:
     kind = type(model)
-    if strict:
-        _require_no_private_values(model)
     members = {
         _sent_as(kind, name, info, strict): _encoded(model.__dict__[name], info, write)
         for name, info in kind.model_fields.items()
@@ -286,14 +284,6 @@ def _encoded(value: Any, info: FieldInfo, write: Any) -> Any:
         if extra is Json or type(extra).__name__ == "Json":
             return json.dumps(write(value))
     return write(value)
-
-
-def _require_no_private_values(model: BaseModel) -> None:
-    """Raise NotWritten for private attributes that were set: a new instance would not have them."""
-    for name, attribute in type(model).__private_attributes__.items():
-        private = model.__pydantic_private__ or {}
-        if attribute.default_factory is None and name in private and private[name] != attribute.default:
-            raise NotWritten(f"the private attribute '{name}' of {type(model).__name__} is set")
 
 
 def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:

@@ -337,8 +337,7 @@ def returns_awaitable(fn: Any) -> bool:
 
 
 def _doc(fn: Any) -> str | None:
-    if isinstance(fn, functools.partial):
-        return _doc(fn.func)
+    fn = unwrap_partials(fn)
     if isinstance(fn, type) or inspect.isroutine(fn):
         return inspect.getdoc(fn)
     # Not getdoc of `__call__`: where that has no docstring, Python finds "Call self as a function." in `type`.

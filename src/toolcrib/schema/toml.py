@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .declared import Keys
-from .view import MAX_NESTING
+from .view import MAX_NESTING, is_deep
 
 _TOO_DEEP = f"it is nested more than {MAX_NESTING} deep"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -26,13 +26,9 @@ def parse_toml(text: str) -> dict[str, Any]:
         data = tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    level: list[Any] = [data]
-    for _ in range(MAX_NESTING):
-        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
-        level = [inner for inner in level if isinstance(inner, dict | list)]
-        if not level:
-            return data
-    raise ValueError(_TOO_DEEP)
+    if is_deep(data):
+        raise ValueError(_TOO_DEEP)
+    return data
 
 
 def to_toml(value: Any) -> str:

@@ -89,7 +89,7 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
             if len(text) <= LONG_CHARS:
                 values = validate(text, strict=True)
             else:
-                require_size(text)
+                require_size(text.encode(errors="surrogatepass"))
                 values = validate_long()(text, strict=True)
             if always_read or (not plan.is_finite and ("NaN" in text or "Infinity" in text)):
                 parse_json(text)  # perhaps a key appears twice, or a number is none, or too large

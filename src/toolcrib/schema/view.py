@@ -523,6 +523,15 @@ def _validator_of(schema: bytes) -> "Validator":
     return validator(from_json(schema), formats=False)
 
 
+def is_deep(value: Any) -> bool:
+    """Return whether objects and lists are nested over `MAX_NESTING` levels deep in *value*."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        parts = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [inner for outer in parts for inner in outer if isinstance(inner, dict | list)]
+    return bool(level)
+
+
 def is_annotation(keyword: str) -> bool:
     """Return whether *keyword* demands nothing."""
     return keyword not in _DEMANDING
