@@ -116,6 +116,7 @@ ANSWERS = {
     "too long": (answer("length", content="He"), Reply("He", stop="length")),
     "a reason nobody knows": (answer("tired", content="He"), Reply("He", stop="other")),
     "no reason": (answer(None, content="He"), Reply("He")),
+    "the reason of calls, without any": (answer("tool_calls", content="He"), Reply("He")),
     "an empty reason": (answer("", content="He"), Reply("He")),
     "a reason in capitals": (answer("STOP", content="He"), Reply("He")),
     "a reason of a gateway to Claude": (answer("max_tokens", content="He"), Reply("He", stop="length")),
@@ -172,11 +173,6 @@ def test_arguments_are_read_however_they_are_written(written: Any, read: Any, sd
     whole = answer(tool_calls=[tool_call(arguments=written)])
     [call] = format.calls(ChatCompletion.construct(**whole) if sdk else whole, SPECS)
     assert shown(call) == ("c1", "add", read)
-
-
-def test_calls_beside_the_reason_stop_are_calls_and_the_other_way_round() -> None:
-    assert format.reply(answer("stop", tool_calls=[tool_call()])).stop == "calls"
-    assert format.reply(answer("tool_calls", content="He")).stop == "end"
 
 
 def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None:
@@ -390,28 +386,10 @@ def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> Non
         {**chunk(), "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}},
         "[DONE]",
     ]
-    assert [stream.add(part) for part in parts] == [
-        [],
-        [],
-        [TextDelta("I ")],
-        [TextDelta("add.")],
-        [],
-        [],
-        [],
-        [],
-        [],
-        [],
-    ]
+    assert [words for part in parts if (words := stream.add(part))] == [[TextDelta("I ")], [TextDelta("add.")]]
     got = stream.reply()
     assert (got.text, got.stop, got.usage) == ("I add.", "calls", Usage(7, 3))
     assert got.native == message(content="I add.", reasoning_content="One and two.", tool_calls=[tool_call()])
-
-
-def test_a_stream_that_ended_in_the_middle_is_no_reply() -> None:
-    with pytest.raises(ValueError, match="ended in the middle, before any 'finish_reason'"):
-        format.calls([chunk(content="I "), chunk(tool_calls=[piece(0, "c1", "add", '{"a":')])])
-    with pytest.raises(ValueError, match="broke off its answer: server_error: Overloaded"):
-        format.calls([chunk(content="I "), {"error": {"message": "Overloaded", "code": "server_error"}}])
 
 
 # Results and conversations
@@ -470,11 +448,6 @@ def test_images_and_pdfs_follow_all_results_of_the_turn() -> None:
             ],
         },
     ]
-
-
-def test_a_result_that_answers_no_call_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"results\[1\] \('add'\) has no call_id"):
-        format.messages([result("c1"), result("")])
 
 
 def test_a_conversation_is_written_whole() -> None:
@@ -545,7 +518,6 @@ def test_what_a_model_wrote_is_sent_back_as_json_that_every_server_reads() -> No
 @pytest.mark.parametrize(
     ("turns", "made"),
     [
-        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results: the conversation ends."),
         ([Reply(calls=(Call("add", None, "c1"),)), User(())], "The calls c1 have no results: turns[1] comes first."),
         ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
         ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c1"), result("c1")))], "turns[1]: "),

@@ -72,16 +72,6 @@ class Before(BaseModel):
         return _more(data)
 
 
-class Wrapped(BaseModel):
-    x: int
-    y: int = 0
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def fill(cls, data: Any, handler: Any) -> Any:
-        return handler(_more(data))
-
-
 class OneNameTwice(BaseModel):
     a: int = Field(validation_alias="x")
     b: int = Field(validation_alias="x")
@@ -143,7 +133,7 @@ KINDS: list[Any] = [
     int, Any, dict[str, int], dict[str, Plain], list[dict[str, int]], list[Plain], tuple[Plain, Defaults], Nested,
     Record, Point, Json[Plain], Node, Plain | Defaults, Plain | None, Annotated[dict[str, int], Len(1, 9)],
     *[wrapped for kind in (
-        Plain, Defaults, Counted, Initialized, OwnInit, Before, Wrapped, OneNameTwice, ByName, Open, Root, Node,
+        Plain, Defaults, Counted, Initialized, OwnInit, Before, OneNameTwice, ByName, Open, Root, Node,
     ) for wrapped in (kind, list[kind])],
     list[Annotated[Plain, BeforeValidator(_more)]], Annotated[list[Plain], AfterValidator(_twice)],
 ]  # fmt: skip

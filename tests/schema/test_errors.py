@@ -20,8 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib import Result, Tool, Workbench
 from toolcrib.workbench.registry import unknown
+
+from .calling import bare, called, refusal
 
 SENT = "s3cret-9f8e7d"
 """A value that no explanation may show."""
@@ -57,22 +58,11 @@ class Circle(BaseModel):
     radius: Annotated[float, Field(gt=0)]
 
 
-async def called(source: Any, arguments: Any) -> Result[Any]:
-    async with Workbench([source]) as bench:
-        [spec] = bench.specs()
-        return await bench.call(spec.name, arguments if isinstance(arguments, str) else json.dumps(arguments))
-
-
 async def explained(source: Any, arguments: Any) -> str:
-    result = await called(source, arguments)
-    assert result.error is not None, result.value
-    assert result.error.code == "invalid_arguments"
-    assert SENT not in json.dumps(result.error.to_dict())
-    return result.error.message
-
-
-def bare(**schema: Any) -> Tool[..., Any]:
-    return Tool(lambda **arguments: arguments, name="bare", parameters={"type": "object", **schema})
+    result = await called(source, json.dumps(arguments))
+    message = refusal(result)
+    assert SENT not in json.dumps(result.to_dict())
+    return message
 
 
 def send_mail(to: str, subject: str, body: str = "") -> None: ...
@@ -174,7 +164,7 @@ async def test_unions_are_explained_by_the_closest_branch(arguments: Any, senten
 
 
 async def test_every_problem_is_in_one_answer_and_in_its_details() -> None:
-    result = await called(search, {"values": [1, "x"], "color": "redd", "limt": 3, "opts": {}})
+    result = await called(search, '{"values": [1, "x"], "color": "redd", "limt": 3, "opts": {}}')
     assert result.error is not None
     assert result.error.retry == "changed"
     assert result.text == result.error.message
@@ -220,7 +210,7 @@ async def test_of_many_problems_the_first_are_shown_and_the_rest_counted() -> No
 async def test_places_are_written_as_a_program_would_write_them() -> None:
     def take(rows: list[dict[str, list[int]]]) -> None: ...
 
-    result = await called(take, {"rows": [{}, {"a b/c": [0, "x"], "plain": ["x"]}]})
+    result = await called(take, '{"rows": [{}, {"a b/c": [0, "x"], "plain": ["x"]}]}')
     assert result.error is not None
     assert [(problem["path"], problem["sentence"]) for problem in result.error.details["problems"]] == [
         ("/rows/1/a b~1c/1", "'rows[1][\"a b/c\"][1]': expected integer, got string."),
@@ -253,18 +243,18 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_name_is_compared_with_few_of_ten_thousand_tools(compared: list[str]) -> None:
-    """A model sends 100 misspelt names in one turn."""
+    """A model sends many misspelt names in one turn."""
     names = [f"read_invoice_record_{number:05}" for number in range(10_000)]
-    for number in range(100):
+    for number in range(30):
         message = unknown(f"raed_invoice_record_{number:05}", names)
         assert f"Did you mean 'read_invoice_record_{number:05}'?" in message
-    assert len(compared) <= 100 * 20
+    assert len(compared) <= 30 * 20
 
 
 async def test_of_very_many_wrong_names_few_are_compared(compared: list[str]) -> None:
-    """A model sends 20,000 member names near the declared ones (second case)."""
+    """A model sends 10,000 member names near the declared ones (second case)."""
     tool = bare(properties={f"column_{number}": {} for number in range(200)}, additionalProperties=False)
-    message = await explained(tool, {f"colunm_{number}": 1 for number in range(20_000)})
+    message = await explained(tool, {f"colunm_{number}": 1 for number in range(10_000)})
     assert "Did you mean 'column_0'?" in message
     assert len(compared) <= 40 * 20
 
@@ -398,7 +388,7 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
     ],
 )
 async def test_every_keyword_is_explained(schema: Any, sent: Any, sentences: list[str] | None) -> None:
-    result = await called(bare(**schema), sent)
+    result = await called(bare(**schema), json.dumps(sent))
     assert result.error is not None
     assert SENT not in json.dumps(result.error.to_dict())
     problems = result.error.details["problems"]

@@ -36,7 +36,8 @@ from pydantic import (
 from typing_extensions import TypeAliasType, TypedDict, Unpack
 
 from toolcrib import Tool
-from toolcrib.core import DefinitionError
+
+from .calling import refused_definition
 
 T = TypeVar("T")
 
@@ -115,12 +116,6 @@ def one(kind: Any) -> Tool[..., Any]:
 
 def schema_of(fn: Callable[..., Any], **options: Any) -> dict[str, Any]:
     return dict(Tool(fn, **options).spec.input_schema)
-
-
-def refusal(fn: Callable[..., Any], **options: Any) -> str:
-    with pytest.raises(DefinitionError) as raised:
-        Tool(fn, **options)
-    return str(raised.value)
 
 
 CASES: list[tuple[Any, Any, Any]] = [
@@ -430,7 +425,7 @@ def test_a_parameter_without_json_schema_is_refused_with_the_way_out(kind: Any, 
     def use(fine: int, wrong: Any) -> None: ...
 
     use.__annotations__["wrong"] = kind
-    message = refusal(use)
+    message = refused_definition(use)
     assert message.startswith("Tool 'use': parameter 'wrong' has the type ")
     assert named in message
     assert "which has no JSON Schema" in message
@@ -442,11 +437,13 @@ def test_a_type_that_is_not_finished_is_refused_with_the_way_out(kind: Any) -> N
     def use(wrong: Any) -> None: ...
 
     use.__annotations__["wrong"] = kind
-    assert refusal(use).endswith("Define every name in it before the tool is made, at the top of its module.")
+    assert refused_definition(use).endswith(
+        "Define every name in it before the tool is made, at the top of its module."
+    )
 
     def unpacked(**wrong: Unpack[Unfinished]) -> None: ...
 
-    assert refusal(unpacked) == (
+    assert refused_definition(unpacked) == (
         "Tool 'unpacked': the name 'Nowhere' in Unfinished is not defined. "
         "Define it at the top of the module of Unfinished."
     )

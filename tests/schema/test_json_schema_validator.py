@@ -155,7 +155,7 @@ def test_a_bounded_pattern_judges_short_texts_as_it_stands() -> None:
     generator = random.Random(11)
     parts = ["a", "b", ".", "[^a]", "\\w", "$", "^", "(?=a)", "(?!b)", "(?<=a)", "(?<!b)", "(a|b)", "a+", "b*", "\\1"]
     count = 0
-    while count < 2_000:
+    while count < 700:
         pattern = "".join(generator.choices(parts, k=4)) + generator.choice(["", "", "|a", "|$"])
         try:
             plain = jsonschema_rs.Draft202012Validator({"pattern": pattern})

@@ -10,6 +10,8 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from toolcrib import Tool, Workbench
 from toolcrib.schema.json_text import LIMIT_BYTES
 
+from .calling import called, refusal
+
 
 def any_value(x: Any = None) -> Any:
     return x
@@ -24,13 +26,8 @@ anything: Tool[..., Any] = Tool(
 )
 
 
-async def refusal(source: Any, text: Any) -> str:
-    async with Workbench([source]) as bench:
-        [spec] = bench.specs()
-        result = await bench.call(spec.name, text)
-    assert result.error is not None
-    assert result.error.code == "invalid_arguments"
-    return result.error.message.removeprefix(f"Tool '{spec.name}': ")
+async def refused(source: Any, text: Any) -> str:
+    return refusal(await called(source, text)).partition(": ")[2]
 
 
 NOT_JSON = {
@@ -59,7 +56,7 @@ NOT_JSON = {
 async def test_text_that_is_no_json_is_refused_with_the_place_and_the_reason(
     source: Any, text: str, reason: str
 ) -> None:
-    message = await refusal(source, text)
+    message = await refused(source, text)
     assert message == f"the arguments are not valid JSON: {reason}. Send one JSON object."
 
 
@@ -74,12 +71,12 @@ async def test_text_that_is_no_json_is_refused_with_the_place_and_the_reason(
     ids=["arrays", "objects", "digits"],
 )
 async def test_text_beyond_any_bound_is_refused(source: Any, text: str, reason: str) -> None:
-    message = await refusal(source, text)
+    message = await refused(source, text)
     assert message == f"the arguments are not valid JSON: {reason}. Send one JSON object."
 
 
 async def test_bytes_that_are_not_utf8_are_refused() -> None:
-    message = await refusal(text_only, b'{"x": "\xff"}')
+    message = await refused(text_only, b'{"x": "\xff"}')
     assert message == "the arguments are not valid JSON: byte 8 of it is not UTF-8. Send one JSON object."
 
 
@@ -103,8 +100,7 @@ async def test_four_mebibytes_are_read_and_one_byte_more_is_too_large(source: An
 
 
 async def test_broken_json_is_a_problem_in_the_details() -> None:
-    async with Workbench([text_only]) as bench:
-        result = await bench.call("text_only", "{")
+    result = await called(text_only, "{")
     assert result.error is not None
     [problem] = result.error.details["problems"]
     assert (problem["path"], problem["expected"]) == ("", "one JSON object")

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from toolcrib import Context, Depends, Tool, Workbench, tool
-from toolcrib.core import DefinitionError
+
+from .calling import called, refused_definition
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -27,15 +28,7 @@ def properties(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 async def value_of(fn: Callable[..., Any], arguments: str) -> Any:
-    async with Workbench([fn]) as bench:
-        [spec] = bench.specs()
-        return (await bench.call(spec.name, arguments)).unwrap()
-
-
-def refusal(fn: Callable[..., Any], **options: Any) -> str:
-    with pytest.raises(DefinitionError) as raised:
-        Tool(fn, **options)
-    return str(raised.value)
+    return (await called(fn, arguments)).unwrap()
 
 
 # What can be a tool
@@ -136,7 +129,7 @@ async def test_builtins_are_tools_where_python_knows_their_signature() -> None:
     assert await value_of(math.gcd, '{"integers": [12, 18]}') == 6
     assert await value_of(math.sqrt, '{"x": 9}') == 3.0
     assert await value_of(operator.add, '{"a": 1, "b": 2}') == 3
-    assert refusal(max) == (
+    assert refused_definition(max) == (
         "Tool 'max' has no signature that Python can read. Wrap it in a function with annotated parameters."
     )
 
@@ -244,7 +237,7 @@ def test_without_a_mark_a_local_name_of_a_function_that_ended_is_a_clear_error()
 
         return made
 
-    assert refusal(make()) == (
+    assert refused_definition(make()) == (
         "Tool 'made': the name 'Gone' in its annotations is not defined. Import it at the top of the module, outside "
         "`if TYPE_CHECKING:`; where it is local to a function, mark the tool there with @tool."
     )
@@ -430,6 +423,6 @@ def pay(amount: Decimal) -> None: ...
     ids=lambda part: getattr(part, "__name__", ""),
 )
 def test_what_the_host_cannot_provide_is_refused_with_the_way_out(fn: Callable[..., Any], message: str) -> None:
-    text = refusal(fn)
+    text = refused_definition(fn)
     assert text.startswith(f"Tool '{fn.__name__}'")
     assert text.endswith(message)
