@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, PlainValidator, model_validator
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from toolcrib import Tool, Workbench
@@ -136,11 +136,13 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
         loose: Loose | None = None,
         many: list[Loose] | None = None,
         open: Open | None = None,
+        opens: list[Open] | None = None,
         point: Point | None = None,
         seen: Seen | None = None,
         exact: Exact | None = None,
         willing: Willing | None = None,
         number: float = 0.0,
+        plain: Annotated[float, PlainValidator(float, json_schema_input_type=float)] = 0.0,
     ) -> str:
         return "ran"
 
@@ -158,6 +160,8 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
         ("models", '{"willing": {"v": %s}}'),
         ("models", '{"willing": {"d": %s}}'),
         ("models", '{"number": %s}'),
+        ("models", '{"opens": [{"more": %s}]}'),
+        ("models", '{"plain": %s}'),
         ("free", '{"values": {"v": %s}}'),
     ):
         assert (await bench.call(name, sent % "1.25")).value == "ran", sent

@@ -7,8 +7,9 @@ Messages name the key and what was expected, and never quote a value.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time
+from itertools import chain
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from annotated_doc import Doc
@@ -85,18 +86,13 @@ def mistakes_in(model: type[BaseModel], data: Any, error: ValidationError, *, he
     return mistakes
 
 
-def _unknown_key(model: Any, keys: Keys, header: str) -> str:
+def _unknown_key(model: type[BaseModel], keys: Keys, header: str) -> str:
     *above, name = keys
-    is_name = False
+    views: Sequence[SchemaView] = [SchemaView(schema_of(model))]
     for key in above:
-        if is_name:  # of a member of a mapping
-            is_name = False
-        elif isinstance(key, str):
-            annotation = model.model_fields[key].annotation
-            is_name = get_origin(annotation) is dict
-            inner = [of for of in get_args(annotation) if of is not type(None)]
-            model = inner[-1] if inner else annotation
-    takes = [info.alias or key for key, info in model.model_fields.items()]
+        places = [[view.item(key)] if isinstance(key, int) else view.member(key) for view in views]
+        views = [form for place in chain.from_iterable(places) for form in place.alternatives]
+    takes = [member for view in views for member in view.members]
     tables = header + ".".join(str(key) for key in above if isinstance(key, str))
     inside = f" in [[{tables}]]" if above and isinstance(above[-1], int) else f" in [{tables}]" if above else ""
     hint = did_you_mean(closest_match(str(name), takes))

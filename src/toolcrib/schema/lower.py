@@ -207,8 +207,6 @@ def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
         return _any_object("is nested too deeply")
     if not jsonschema_rs.meta.is_valid(schema):
         return _any_object("is not valid JSON Schema 2020-12")
-    if not SchemaView(schema).is_walkable and "$ref" in text:
-        return _any_object("has an `$id` inside, to which its references are relative")
     reason: Loss | None = None
     if strict and accepts.strictly is not None:
         try:
@@ -274,15 +272,9 @@ def _fits(schema: dict[str, Any], accepts: Accepts) -> bool:
     definitions = [view for keyword, view in root.inside() if keyword in ("$defs", "definitions")]
     for view in {root, *root.reach()}.union(definitions, *(view.reach() for view in definitions)):
         has_items = "array" not in view.kinds or isinstance(view.schema.get("items"), dict)
-        if (accepts.needs_items and not has_items) or _leads_out(view):
+        if (accepts.needs_items and not has_items) or view.leads_out:
             return False
     return all(map(accepts.takes_name, schema.get("properties", ())))
-
-
-def _leads_out(view: SchemaView) -> bool:
-    """Return whether a reference does not stay in its schema: other than those that `view.leads_out`, anchors do."""
-    reference, dynamic = (str(view.schema.get(word, "#")) for word in ("$ref", "$dynamicRef"))
-    return not (dynamic.startswith("#") and (view.target is not None or re.fullmatch(r"#([^/].*)?", reference)))
 
 
 class _Rewrite:
@@ -464,8 +456,6 @@ class _Rewrite:
         if "type" in view.schema:
             leaves = [leaf for branch in branches for leaf in branch.alternatives]
             is_named = all(leaf.kinds and leaf.kinds <= _all_numbers(view.kinds) for leaf in leaves)
-            if {} in places and not self.accepts.closed:
-                return self._plain(view, [])
             if self.accepts.closed or not is_named:
                 self.lose(view, "type", obstructs=True)
         if len(places) < 2:
@@ -706,18 +696,17 @@ def _all_numbers(kinds: frozenset[str]) -> frozenset[str]:
 def _exclude_each_other(branches: Iterable[SchemaView]) -> bool:
     """Return whether surely no value is valid under two of *branches*: by their types, their texts, or a tag."""
     views = [branch.resolved for branch in branches]
-    for name in KINDS:
-        of_kind = [view for view in views if name in _all_numbers(view.kinds or frozenset(KINDS))]
-        texts = [text for view in of_kind for text in view.constants or (None,)]
-        tag = by_tag(of_kind) if name == "object" else None
-        are_apart = (
-            len(of_kind) < 2
-            or (all(isinstance(text, str) for text in texts) and len({*texts}) == len(texts))
-            or (tag is not None and all(tag[0] in view.required for view in of_kind))
-        )
-        if not are_apart:
-            return False
-    return True
+    by_kind = {of: [view for view in views if of in _all_numbers(view.kinds or frozenset(KINDS))] for of in KINDS}
+    return all(len(of_kind) < 2 or _are_apart(of_kind, of) for of, of_kind in by_kind.items())
+
+
+def _are_apart(views: list[SchemaView], of: str) -> bool:
+    """Return whether surely no value of the JSON type *of* is valid under two of *views*."""
+    texts = [text for view in views for text in view.constants or (None,)]
+    if all(isinstance(text, str) for text in texts):
+        return len({*texts}) == len(texts)
+    tag = by_tag(views) if of == "object" else None
+    return tag is not None and all(tag[0] in view.required for view in views)
 
 
 def _described(schema: dict[str, Any] | None, around: dict[str, Any]) -> dict[str, Any] | None:
