@@ -107,7 +107,7 @@ def annotations(hints: Hints) -> dict[str, bool]:
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an output schema whose root is an object: *schema*, or one with it under the key `result`."""
-    if _is_object(schema):
+    if schema.get("type") == "object":
         return dict(schema)
     inner = dict(schema)
     # References point into "$defs" of the root, so these stay there.
@@ -187,10 +187,6 @@ def error_data(error: ToolError) -> dict[str, str]:
     return {"code": error.code, "retry": error.retry}
 
 
-def _is_object(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") == "object"
-
-
 def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any] | None:
     """Return the structured content, made of what may be shown; None where that does not match *schema*."""
     if _SETTLED in result.metadata:
@@ -207,7 +203,7 @@ def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any
         return None
     if not is_valid(schema, value):
         return None
-    return value if _is_object(schema) else {"result": value}
+    return value if schema.get("type") == "object" else {"result": value}
 
 
 def _not_structured(result: Result[Any]) -> ToolError:

@@ -11,7 +11,7 @@ is removed.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from time import monotonic
+from time import thread_time
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -40,7 +40,7 @@ MAX_ERRORS = 10_000
 """More errors of pydantic than these are not gone through one by one: listing them takes longer than the check."""
 
 SEARCH_TIMEOUT_S = 0.5
-"""How long a search may take: nothing else can run meanwhile. Ordinary calls look at tens of places."""
+"""How long a search may work: nothing else can run meanwhile. Ordinary calls look at tens of places."""
 
 _MAX_DEPTH = 120
 """How many schemas are gone through to one place. Each takes some frames of Python's stack."""
@@ -150,7 +150,7 @@ class _Walk:
     """Explains one value, place by place. The problems of a place are remembered: branches meet again."""
 
     def __init__(self, *, is_final: bool) -> None:
-        self._due = monotonic() + SEARCH_TIMEOUT_S
+        self._due = thread_time() + SEARCH_TIMEOUT_S
         self._is_final = is_final
         self._compared = 0
         self._memory: dict[tuple[Path, SchemaView], list[Problem]] = {}
@@ -162,7 +162,7 @@ class _Walk:
         memory = self._memory.get((path, view))
         if memory is None:
             memory = self._memory[path, view] = []  # what a schema that leads back to itself finds
-            if self._depth > _MAX_DEPTH or monotonic() > self._due:
+            if self._depth > _MAX_DEPTH or thread_time() > self._due:
                 self._gave_up = True
             elif not view.is_valid(value):
                 self._depth += 1

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import pydantic_core
@@ -91,7 +91,7 @@ class _Search:
     """The search for readings of one call. Each value is read once at a place: the branches of unions meet again."""
 
     def __init__(self, numbers: dict[str, set[str]]) -> None:
-        self._due = monotonic() + SEARCH_TIMEOUT_S
+        self._due = thread_time() + SEARCH_TIMEOUT_S
         self.gave_up = False
         self._texts: dict[str, Any] = {}
         self._known: dict[tuple[int, SchemaView, str], list[Reading]] = {}
@@ -110,7 +110,7 @@ class _Search:
         return self._texts[text]
 
     def _require_time(self, depth: int = 0) -> None:
-        if depth > MAX_NESTING or monotonic() > self._due:
+        if depth > MAX_NESTING or thread_time() > self._due:
             self.gave_up = True
             raise _Ambiguous
 

@@ -4,8 +4,9 @@ import builtins
 import functools
 import inspect
 import re
+import traceback
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -168,7 +169,7 @@ def enclosing_names(fn: Callable[..., Any]) -> dict[str, Any]:
     if code is None or not outers:
         return {}
     bindings: dict[str, Any] = {}
-    for frame in _frames(inspect.currentframe()):
+    for frame, _ in traceback.walk_stack(inspect.currentframe()):
         if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname in outers:
             is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
             bindings = {**(frame.f_locals if is_function else _unshadowing(frame.f_locals, plain)), **bindings}
@@ -196,12 +197,6 @@ def _outers(qualname: str) -> set[str]:
     """Return the qualified names of the functions and classes around the one named."""
     parts = qualname.split(".")
     return {".".join(parts[:i]) for i in range(1, len(parts)) if parts[i - 1] != "<locals>"}
-
-
-def _frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _plain(fn: Any) -> Any:
