@@ -230,7 +230,7 @@ def test_an_answer_of_a_strange_shape_is_read_or_refused_with_a_value_error(name
     form = FORMATS[name]
     good = form.reply(output[name], [SPEC])
     assert (good.text.startswith("hi"), [call.tool for call in good.calls], good.stop) == (True, ["add"], "calls")
-    read = 0
+    read, seen = 0, set[bytes]()
     for answer in strange(output[name]):
         try:
             reply = form.reply(answer, [SPEC])
@@ -241,10 +241,11 @@ def test_an_answer_of_a_strange_shape_is_read_or_refused_with_a_value_error(name
             continue
         read += 1
         # It can be kept, also as UTF-8, and be sent to every provider.
-        assert (
-            turn_from_dict(json.loads(json.dumps(turn_to_dict(reply), ensure_ascii=False, allow_nan=False).encode()))
-            == reply
-        )
+        stored = json.dumps(turn_to_dict(reply), ensure_ascii=False, allow_nan=False).encode()
+        if stored in seen:
+            continue
+        seen.add(stored)
+        assert turn_from_dict(json.loads(stored)) == reply
         if len({call.id for call in reply.calls} - {""}) == len(reply.calls):
             for other in FORMATS.values():
                 other.conversation(conversation(reply), [SPEC])

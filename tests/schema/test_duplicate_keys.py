@@ -168,6 +168,10 @@ def with_a_key_twice(value: Any) -> Iterator[str]:
                 yield "[" + ",".join(texts) + "]"
 
 
+TEXTS = [text for value in VALUES for text in with_a_key_twice({"a": value})]
+TEXTS_WITH_B = [text for value in VALUES for text in with_a_key_twice({"a": value, "b": 1})]
+
+
 def refused(tool: Tool[..., Any], text: str) -> bool:
     try:
         tool.check(text, True)
@@ -183,14 +187,8 @@ def test_a_key_that_stands_twice_is_refused(kind: Any) -> None:
 
     work.__annotations__ = {"a": kind, "b": int | None, "return": None}
     alone.__annotations__ = {"a": kind, "return": None}
-    passed = [
-        text
-        for tool, more in ((Tool(work), {}), (Tool(work), {"b": 1}), (Tool(alone), {}))
-        for value in VALUES
-        for text in with_a_key_twice({"a": value, **more})
-        if not refused(tool, text)
-    ]
-    assert passed == []
+    for tool, texts in ((Tool(work), TEXTS), (Tool(work), TEXTS_WITH_B), (Tool(alone), TEXTS)):
+        assert [text for text in texts if not refused(tool, text)] == []
 
 
 def _unpacked(**rest: Unpack[Filled]) -> None: ...
