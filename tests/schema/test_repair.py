@@ -415,7 +415,7 @@ def _arrays(depth: int) -> Any:
 ADVERSARIES: list[tuple[Any, Any]] = [
     ({"properties": {"v": _nested_unions(11)}}, _arrays(10)),
     ({"properties": {"v": _nested_unions(10)}}, json.dumps(_arrays(9))),
-    ({"properties": {"v": _tower(11)}}, "9"),
+    ({"properties": {"v": _tower(10)}}, "9"),
     (_RECURSIVE, _chain(190)),
     ({**_RECURSIVE, "properties": {"v": {"$ref": "#/$defs/lists"}}}, _text_in_text(12)),
     ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["x"] * 20_000),
