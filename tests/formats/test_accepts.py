@@ -45,11 +45,12 @@ def test_anthropics_package_would_change_nothing_in_a_schema_for_its_strict_mode
     transform = pytest.importorskip("anthropic.lib._parse._transform")
     members: dict[str, Any] = {
         "a": {"type": "string", "format": "date", "description": "A day."},
-        "b": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+        "b": {"type": "array", "items": {"type": "integer"}, "minItems": 3},
         "c": {"anyOf": [{"type": "string", "enum": ["x"]}, {"type": "null"}]},
     }
     schema = {"type": "object", "properties": members, "required": ["a"], "additionalProperties": False}
     lowered = lower(schema, ANTHROPIC, strict=True).schema
+    assert lowered["properties"]["b"]["minItems"] == 1  # the most that it takes: the rest is in words
     sent = transform.transform_schema(lowered)
     assert sent == {**lowered, "properties": {**lowered["properties"], "c": sent["properties"]["c"]}}
 

@@ -501,10 +501,12 @@ class _Rewrite:
         if word in out:  # the tighter of two bounds
             return []
         if accepts.takes(word):
-            is_refused = any(word == keyword and value > limit for keyword, limit in accepts.at_most)
-            is_refused |= word == "format" and accepts.formats is not None and value not in accepts.formats
+            limit = dict(accepts.at_most).get(word)
+            is_refused = word == "format" and accepts.formats is not None and value not in accepts.formats
             is_refused |= word == "pattern" and not re.fullmatch(accepts.patterns or "(?s:.*)", value)
-            if not is_refused:
+            if limit is not None and value > limit:
+                out[word] = limit
+            elif not is_refused:
                 out[word] = value
                 return []
         elif accepts.takes(inclusive):
