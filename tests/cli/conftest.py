@@ -1,16 +1,19 @@
 """The real command, as a process of its own."""
 
+import asyncio
 import os
 import pty
 import select
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -90,12 +93,6 @@ def much() -> str:
 
 
 @tool
-def chatter() -> None:
-    for _ in range(100_000):
-        print("line")
-
-
-@tool
 async def nap() -> None:
     print("begun", flush=True)
     await asyncio.sleep(600)
@@ -129,13 +126,18 @@ async def hush() -> None:
     await asyncio.sleep(600)
 '''
 
+WAIT_S = 60
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
+AtTerminal = Callable[..., AbstractContextManager["Session"]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with tools.py in it."""
-    (tmp_path / "tools.py").write_text(TOOLS)
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A folder with the TOOLS of the test's file, or these, in tools.py, and its SETTINGS, if any, in toolcrib.toml."""
+    (tmp_path / "tools.py").write_text(getattr(request.module, "TOOLS", TOOLS))
+    if hasattr(request.module, "SETTINGS"):
+        (tmp_path / "toolcrib.toml").write_text(request.module.SETTINGS)
     return tmp_path
 
 
@@ -172,6 +174,48 @@ def toolcrib(folder: Path, environment: dict[str, str], forks_at: str) -> Run:
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
+
+
+@pytest.fixture
+def start(folder: Path, environment: dict[str, str]) -> Start:
+    """Starts the command in the folder, with pipes: `with start("serve", "tools.py") as process: ...`."""
+
+    @contextmanager
+    def start(*arguments: str, **variables: str) -> Generator["subprocess.Popen[str]"]:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command = [environment["PROGRAM"], *arguments]
+        process = subprocess.Popen(command, **pipes, text=True, cwd=folder, env=environment | variables)
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return start
+
+
+async def until(work: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(WAIT_S):
+        while not (value := await work()):
+            await asyncio.sleep(0.02)
+    return value
+
+
+def read_to(process: "subprocess.Popen[str]", text: str) -> str:
+    """Return what *process* writes to standard error, to the line that has *text*."""
+    written = ""
+    while text not in written:
+        line = process.stderr.readline()
+        assert line, written
+        written += line
+    return written
+
+
+def run_pytest(folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the tests in *folder* as a user would, but for plugins that take longer to load than the tests."""
+    without = ["-p", "no:hypothesispytest", "-p", "no:schemathesis"]
+    command = [sys.executable, "-m", "pytest", "-q", *without, "--basetemp", str(folder / "tmp")]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 class Session:
@@ -213,19 +257,27 @@ class Session:
 
 
 @pytest.fixture
-def at_terminal(forked_toolcrib: Path) -> Callable[..., AbstractContextManager[Session]]:
-    """Runs the command at a terminal: `with at_terminal(folder, environment, "list", "tools.py") as session: ...`."""
-    return partial(terminal_of, [str(forked_toolcrib)])
+def at_terminal(folder: Path, environment: dict[str, str]) -> AtTerminal:
+    """Runs the command in the folder at a terminal: `with at_terminal("list", "tools.py") as session: ...`."""
+
+    def run(*arguments: str, columns: int = 0, **variables: str) -> AbstractContextManager[Session]:
+        return terminal_of([environment["PROGRAM"]], folder, environment | variables, *arguments, columns=columns)
+
+    return run
 
 
 @pytest.fixture
-def alone_at_terminal() -> Callable[..., AbstractContextManager[Session]]:
+def alone_at_terminal(folder: Path, environment: dict[str, str]) -> AtTerminal:
     """`at_terminal` of a process that was started for it, with an interpreter that begins and ends."""
 
     def own_the_terminal() -> None:
         os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
 
-    return partial(terminal_of, [sys.executable, "-m", "toolcrib"], begin=own_the_terminal)
+    def run(*arguments: str, **variables: str) -> AbstractContextManager[Session]:
+        program = [sys.executable, "-m", "toolcrib"]
+        return terminal_of(program, folder, environment | variables, *arguments, begin=own_the_terminal)
+
+    return run
 
 
 @contextmanager
@@ -259,8 +311,38 @@ def terminal_of(
 
 
 @pytest.fixture
-def provider(tmp_path: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
+def provider(folder: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
     with loopback_provider() as running:
-        running.write(tmp_path)
+        running.write(folder)
         environment["TEST_SECRET"] = "canary-client-secret"
         yield running
+
+
+class LoggedIn(NamedTuple):
+    """How a login has ended, what it wrote, and the address that the browser was sent back to."""
+
+    status: int
+    stdout: str
+    stderr: str
+    back: str
+
+
+@pytest.fixture
+def log_in(start: Start) -> Callable[..., LoggedIn]:
+    """Runs `toolcrib auth login`, and goes to the address that it shows."""
+
+    def run(*arguments: str) -> LoggedIn:
+        written = back = ""
+        with start("auth", "login", *arguments) as process:
+            for line in process.stderr:
+                written += line
+                if line.startswith("http"):
+                    back = parse_qs(urlsplit(line.strip()).query)["redirect_uri"][0]
+                    try:
+                        urlopen(line.strip(), timeout=30).close()
+                    except HTTPError as error:  # of a page that says no
+                        if error.code >= 500:  # then nobody is told, and the command would wait for it
+                            process.kill()
+            return LoggedIn(process.wait(60), process.stdout.read(), written, back)
+
+    return run

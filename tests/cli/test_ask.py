@@ -4,15 +4,11 @@ import json
 import re
 import subprocess
 import termios
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-AtTerminal = Callable[..., AbstractContextManager[Any]]
+from .conftest import AtTerminal, Run
 
 TOOLS = '''
 import asyncio
@@ -63,7 +59,7 @@ async def steps(context: Context):
     yield {"done": True}
 '''
 
-ASK = """\
+SETTINGS = """\
 [[source]]
 from = "tools.py"
 [[rule]]
@@ -71,13 +67,6 @@ hint = "destructive"
 do = "ask"
 message = "Really?"
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(ASK)
-    return tmp_path
 
 
 @pytest.fixture
@@ -110,15 +99,9 @@ Run it? [y/N, e to edit, or a reason to deny it] """
     ],
 )
 def test_an_approval_is_asked_for_and_the_call_goes_on(
-    at_terminal: AtTerminal,
-    folder: Path,
-    environment: dict[str, str],
-    typed: bytes,
-    status: int,
-    answer: str,
-    done: str,
+    at_terminal: AtTerminal, folder: Path, typed: bytes, status: int, answer: str, done: str
 ) -> None:
-    with at_terminal(folder, environment, "call", "wipe", "disk=a", "passes=2") as session:
+    with at_terminal("call", "wipe", "disk=a", "passes=2") as session:
         session.read_to(b"to deny it] ")
         assert ran(folder) == ""
         session.press(typed)
@@ -128,10 +111,8 @@ def test_an_approval_is_asked_for_and_the_call_goes_on(
     assert ran(folder) == done
 
 
-def test_a_yes_with_more_words_is_asked_again(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
+def test_a_yes_with_more_words_is_asked_again(at_terminal: AtTerminal, folder: Path) -> None:
+    with at_terminal("call", "wipe", "disk=a") as session:
         session.read_to(b"to deny it] ")
         session.press(b"yes please\r")
         session.read_to(b"approves the call. 'n' or Enter denies it; other text denies it with a reason.")
@@ -143,12 +124,9 @@ def test_a_yes_with_more_words_is_asked_again(
     assert seen.endswith("denied it: yesterday's backup is missing\r\n")
 
 
-def test_an_approval_does_not_count_against_the_deadline(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    # With a limit, the deadline begins before the rules are asked.
-    (folder / "toolcrib.toml").write_text(f"timeout_s = 1\n{ASK}\n[[limit]]\nconcurrency = 1\n")
-    with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
+def test_an_approval_does_not_count_against_the_deadline(at_terminal: AtTerminal, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text(f"timeout_s = 1\n{SETTINGS}\n[[limit]]\nconcurrency = 1\n")
+    with at_terminal("call", "wipe", "disk=a") as session:
         session.read_to(b"to deny it] ")
         with pytest.raises(subprocess.TimeoutExpired):
             session.process.wait(1.5)
@@ -157,11 +135,9 @@ def test_an_approval_does_not_count_against_the_deadline(
     assert (status, seen[-9:], ran(folder)) == (0, "wiped a\r\n", "a 1\n")
 
 
-def test_what_was_typed_before_the_question_is_no_answer(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
+def test_what_was_typed_before_the_question_is_no_answer(at_terminal: AtTerminal, folder: Path) -> None:
     (folder / "tools.py").write_text(f"import time\nprint('loading', flush=True)\ntime.sleep(0.5)\n{TOOLS}")
-    with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
+    with at_terminal("call", "wipe", "disk=a") as session:
         session.read_to(b"loading")
         session.press(b"y\r")
         session.read_to(b"to deny it] ")
@@ -171,10 +147,8 @@ def test_what_was_typed_before_the_question_is_no_answer(
     assert (status, ran(folder)) == (1, "")
 
 
-def test_fields_are_asked_for_one_by_one_and_a_password_is_not_shown(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "call", "login") as session:
+def test_fields_are_asked_for_one_by_one_and_a_password_is_not_shown(at_terminal: AtTerminal) -> None:
+    with at_terminal("call", "login") as session:
         before = session.settings()
         for prompt, typed in (
             (b"user (string): ", b"ada\r"),
@@ -195,10 +169,8 @@ def test_fields_are_asked_for_one_by_one_and_a_password_is_not_shown(
     assert "hunter22" not in seen
 
 
-def test_what_has_no_fields_is_asked_for_as_json_also_where_there_is_a_deadline(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "call", "sizes") as session:
+def test_what_has_no_fields_is_asked_for_as_json_also_where_there_is_a_deadline(at_terminal: AtTerminal) -> None:
+    with at_terminal("call", "sizes") as session:
         session.read_to(b"Answer (array of integer): ")
         session.press(b'["a"]\r')
         session.read_to(b"Expected array of integer.\r\nAnswer (array of integer): ")
@@ -208,10 +180,8 @@ def test_what_has_no_fields_is_asked_for_as_json_also_where_there_is_a_deadline(
 
 
 @pytest.mark.parametrize("tool", ["wipe", "login", "sizes"])
-def test_a_question_can_be_left_open(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], tool: str
-) -> None:
-    with at_terminal(folder, environment, "call", tool, *(["disk=a"] if tool == "wipe" else [])) as session:
+def test_a_question_can_be_left_open(at_terminal: AtTerminal, folder: Path, tool: str) -> None:
+    with at_terminal("call", tool, *(["disk=a"] if tool == "wipe" else [])) as session:
         session.read_to(b"waits until")
         session.read_to({"wipe": b"to deny it] ", "login": b"user (string): ", "sizes": b"integer): "}[tool])
         session.press(b"\x04")
@@ -220,15 +190,16 @@ def test_a_question_can_be_left_open(
     assert "\nIt was left unanswered." in seen
 
 
-@pytest.mark.parametrize("tool", ["wipe", "login", "password", "sizes"])
+@pytest.mark.parametrize("tool", ["wipe", "login"])
 def test_ctrl_c_at_a_question_lets_nothing_run_and_leaves_the_terminal_as_it_was(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], tool: str
+    at_terminal: AtTerminal, folder: Path, tool: str
 ) -> None:
-    arguments = {"wipe": ["wipe", "disk=a"], "password": ["login"]}.get(tool, [tool])
-    with at_terminal(folder, environment, "call", *arguments) as session:
+    with at_terminal("call", tool, *(["disk=a"] if tool == "wipe" else [])) as session:
         before = session.settings()
-        session.read_to({"wipe": b"to deny it] ", "sizes": b"integer): "}.get(tool, b"user (string): "))
-        if tool == "password":
+        if tool == "wipe":
+            session.read_to(b"to deny it] ")
+        else:
+            session.read_to(b"user (string): ")
             session.press(b"ada\r")
             session.read_to(b"(password)): ")
             assert session.settings()[3] & termios.ECHO == 0
@@ -262,9 +233,9 @@ def test_without_a_terminal_what_it_waits_for_is_printed_and_the_status_is_3(too
     )
 
 
-def test_who_may_not_answer_is_not_asked(at_terminal: AtTerminal, folder: Path, environment: dict[str, str]) -> None:
-    (folder / "toolcrib.toml").write_text(f"{ASK}others_only = true\n")
-    with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
+def test_who_may_not_answer_is_not_asked(at_terminal: AtTerminal, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text(f"{SETTINGS}others_only = true\n")
+    with at_terminal("call", "wipe", "disk=a") as session:
         status, seen = session.read_to_end()
     assert (status, ran(folder)) == (3, "")
     assert "\nSomeone other than the caller must answer it. To answer it elsewhere: toolcrib pending approve" in seen
@@ -278,10 +249,8 @@ def test_emitted_content_comes_before_the_result(toolcrib: Run) -> None:
     assert json.loads(as_json.stdout)["content"] == [{"type": "data", "data": {"done": True}}]
 
 
-def test_progress_is_shown_at_a_terminal_and_taken_away_again(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "call", "steps") as session:
+def test_progress_is_shown_at_a_terminal_and_taken_away_again(at_terminal: AtTerminal) -> None:
+    with at_terminal("call", "steps") as session:
         status, seen = session.read_to_end()
     gone = f"\r{' ' * len('0/2 at work')}\r"
     assert (status, seen) == (

@@ -1,11 +1,9 @@
 """`toolcrib call`: arguments in all their forms, results, and errors with a way out."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
 LOADING = "printed while loading\n"
 

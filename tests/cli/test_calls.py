@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -14,7 +13,7 @@ import pytest
 
 from toolcrib.cli.calls import _time
 
-from .conftest import Run
+from .conftest import Run, Start
 
 TOOLS = """
 from toolcrib import tool
@@ -39,13 +38,6 @@ url = "store.db"
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
-
-
 def listed(toolcrib: Run, *options: str) -> list[dict[str, Any]]:
     done = toolcrib("calls", "list", "--json", *options)
     assert done.returncode == 0, done.stderr
@@ -53,7 +45,7 @@ def listed(toolcrib: Run, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_calls_of_other_processes_are_listed_filtered_and_shown(toolcrib: Run, folder: Path) -> None:
+def test_calls_of_other_processes_are_listed_filtered_and_shown(toolcrib: Run) -> None:
     toolcrib("call", "add", "a=1", "b=2", "--principal", "ann")
     toolcrib("call", "drop", "table=secret-table")
     toolcrib("call", "ad", "a=1")
@@ -105,44 +97,32 @@ def test_content_is_shown_where_the_settings_ask_for_it(toolcrib: Run, folder: P
     ],
 )
 def test_what_cannot_be_answered_is_an_error_that_names_the_way_out(
-    arguments: list[str], status: int, message: str, toolcrib: Run, folder: Path
+    arguments: list[str], status: int, message: str, toolcrib: Run
 ) -> None:
     done = toolcrib("calls", *arguments)
     assert done.returncode == status
     assert message in " ".join(done.stderr.split())
 
 
-def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, forked_toolcrib: Path) -> None:
+def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, start: Start) -> None:
     toolcrib("call", "add", "a=1", "b=2")
-    command = [str(forked_toolcrib), "calls", "follow", "--tool", "add"]
-    following = [
-        subprocess.Popen(
-            [*command, *options],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ},
-        )
-        for options in (["--json"], [])
-    ]
-    lines = ["", ""]
-    end_s = monotonic() + 60
-    while not all(lines):  # until both follow
-        assert monotonic() < end_s, "nothing was printed"
-        toolcrib("call", "add", "a=1", "b=3", "--principal", "ann")
-        for number, process in enumerate(following):
-            assert process.poll() is None
-            assert process.stdout is not None
-            os.set_blocking(process.stdout.fileno(), False)
-            lines[number] = lines[number] or process.stdout.readline()
-    assert json.loads(lines[0])["principal"] == "ann"
-    fields = lines[1].split("\t")
-    assert (fields[2:4], fields[4] in ("started", "success")) == (["ann", "add"], True)
-    for process in following:
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert (process.returncode, errors) == (130, "Cancelled.\n")
+    follow = ("calls", "follow", "--tool", "add")
+    with start(*follow, "--json") as as_json, start(*follow) as as_text:
+        lines = ["", ""]
+        end_s = monotonic() + 60
+        while not all(lines):  # until both follow
+            assert monotonic() < end_s, "nothing was printed"
+            toolcrib("call", "add", "a=1", "b=3", "--principal", "ann")
+            for number, process in enumerate((as_json, as_text)):
+                assert process.poll() is None
+                os.set_blocking(process.stdout.fileno(), False)
+                lines[number] = lines[number] or process.stdout.readline()
+        assert json.loads(lines[0])["principal"] == "ann"
+        fields = lines[1].split("\t")
+        assert (fields[2:4], fields[4] in ("started", "success")) == (["ann", "add"], True)
+        for process in (as_json, as_text):
+            process.send_signal(signal.SIGINT)
+            assert (process.wait(60), process.stderr.read()) == (130, "Cancelled.\n")
     assert [file.name for file in folder.glob("store.db*")] == ["store.db"]  # it was closed, also by these
 
 

@@ -3,17 +3,14 @@
 import json
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-AtTerminal = Callable[..., AbstractContextManager[Any]]
+from .conftest import AtTerminal, Run, Start
 
 TOOLS = '''
 import asyncio
@@ -78,13 +75,6 @@ concurrency = 1
 [variables]
 key = "${env:TEST_KEY}"
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
 
 
 @pytest.fixture
@@ -212,9 +202,7 @@ def test_the_error_for_what_cannot_be_chatted_with_names_the_way_out(
     assert re.sub(r"^Error( \(unauthorized\))?: ", "", done.stderr).startswith(error), done.stderr
 
 
-def test_an_evening_at_the_terminal(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
-) -> None:
+def test_an_evening_at_the_terminal(at_terminal: AtTerminal, folder: Path, scripted: Callable[..., str]) -> None:
     model = scripted(
         calls(("add", {"a": 1, "b": 2}), text="I \x1b[31madd. ", usage={"input": 7, "output": 2}),
         "It is 3.",
@@ -226,7 +214,7 @@ def test_an_evening_at_the_terminal(
         "Good morning.",
     )
     seen = b""
-    with at_terminal(folder, environment, "chat", "--model", model) as session:
+    with at_terminal("chat", "--model", model) as session:
 
         def see(text: bytes) -> None:
             nonlocal seen
@@ -303,10 +291,10 @@ Tokens: 0 in, 0 out; in total 7 in, 2 out.
 
 
 def test_a_question_that_was_left_unanswered_is_asked_again_in_the_next_turn(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+    at_terminal: AtTerminal, scripted: Callable[..., str]
 ) -> None:
     model = scripted(*[calls(("wipe", {"disk": "a"}))] * 2, "Gone.")
-    with at_terminal(folder, environment, "chat", "-m", model) as session:
+    with at_terminal("chat", "-m", model) as session:
         session.read_to(b"> ")
         for key in (b"\x04", b"y\r"):
             session.press(b"Wipe it.\r")
@@ -332,11 +320,11 @@ async def fail() -> None:
 
 
 def test_the_question_stays_the_last_line_and_a_failure_beside_it_is_shown_with_its_detail(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+    at_terminal: AtTerminal, folder: Path, scripted: Callable[..., str]
 ) -> None:
     (folder / "fails.py").write_text(FAILS)
     model = scripted(calls(("wipe", {"disk": "a"}), ("fail", {})), "It failed.")
-    with at_terminal(folder, environment, "chat", "tools.py", "fails.py", "-m", model) as session:
+    with at_terminal("chat", "tools.py", "fails.py", "-m", model) as session:
         session.read_to(b"> ")
         session.press(b"/tmp/a/b: wipe it.\r")
         session.read_past(b"to deny it] ")
@@ -366,11 +354,11 @@ async def doze(number: int, context: Context) -> str:
 
 
 def test_two_questions_come_one_after_the_other_and_ctrl_c_stops_what_was_approved(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+    at_terminal: AtTerminal, folder: Path, scripted: Callable[..., str]
 ) -> None:
     (folder / "doze.py").write_text(DOZE)
     model = scripted(calls(("doze", {"number": 1}), ("doze", {"number": 2})), "Never said.", "Hi.")
-    with at_terminal(folder, environment, "chat", "doze.py", "-m", model) as session:
+    with at_terminal("chat", "doze.py", "-m", model) as session:
         session.read_to(b"> ")
         session.press(b"Sleep.\r")
         for _ in range(2):
@@ -385,11 +373,9 @@ def test_two_questions_come_one_after_the_other_and_ctrl_c_stops_what_was_approv
         assert session.read_to_end()[0] == 0
 
 
-def test_the_words_of_a_model_are_wrapped_at_a_terminal(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
-) -> None:
+def test_the_words_of_a_model_are_wrapped_at_a_terminal(at_terminal: AtTerminal, scripted: Callable[..., str]) -> None:
     words = "The quick brown fox jumps over the lazy dog.\n\n- An item\x1b[31m of a list that is long as well.\n"
-    with at_terminal(folder, environment, "chat", "-m", scripted(words), "-p", "Go.", columns=24) as session:
+    with at_terminal("chat", "-m", scripted(words), "-p", "Go.", columns=24) as session:
         status, seen = session.read_to_end()
     lines = [line.rstrip() for line in seen.splitlines()]
     assert (status, lines) == (
@@ -405,10 +391,8 @@ def test_the_words_of_a_model_are_wrapped_at_a_terminal(
     )
 
 
-def test_ctrl_c_twice_leaves(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
-) -> None:
-    with at_terminal(folder, environment, "chat", "-m", scripted("Hi."), "--json") as session:
+def test_ctrl_c_twice_leaves(at_terminal: AtTerminal, scripted: Callable[..., str]) -> None:
+    with at_terminal("chat", "-m", scripted("Hi."), "--json") as session:
         before = session.settings()
         session.read_to(b"> ")
         session.press(b"half a li\x03")
@@ -425,22 +409,8 @@ def test_ctrl_c_twice_leaves(
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "/quit"])
-def test_a_chat_that_reads_lines_ends_before_they_do(
-    folder: Path, environment: dict[str, str], scripted: Callable[..., str], how: str
-) -> None:
-    process = subprocess.Popen(
-        [environment["PROGRAM"], "chat", "-m", scripted("Hi.")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
-    with process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+def test_a_chat_that_reads_lines_ends_before_they_do(start: Start, scripted: Callable[..., str], how: str) -> None:
+    with start("chat", "-m", scripted("Hi.")) as process:
         process.stdin.write("Hello.\n")
         process.stdin.flush()
         assert process.stdout.readline() == "Hi.\n"

@@ -17,6 +17,7 @@ FINE = "Look for a thing in a list."
 NO_HINT = "It declares neither read_only nor destructive, so it is taken to change things."
 NO_EXAMPLES = "It has no examples, so nothing of it was tried."
 PROGRAM = 'file = "tool.wasm"\n'
+TRAPS = '(func (export "_start") unreachable)'
 NO_SCHEMA = "Its schema takes any arguments. Name those that it takes."
 
 
@@ -71,7 +72,9 @@ def test_arguments_that_say_little_are_found() -> None:
     assert found(lambda: None, name="nothing") == []
 
 
-def test_what_a_folder_needs_is_held_against_what_it_declares(toolcrib: Run, tmp_path: Path) -> None:
+def test_what_a_folder_needs_is_held_against_what_it_declares_and_its_examples_are_tried(
+    toolcrib: Run, tmp_path: Path
+) -> None:
     python = 'file = "main.py"\nruntime = "python"\nhosts = ["example.com"]\n'
     manifests = {
         "anything": f"{PROGRAM}read_only = true",
@@ -80,20 +83,27 @@ def test_what_a_folder_needs_is_held_against_what_it_declares(toolcrib: Run, tmp
         "outside": f"{python}open_world = true\nread_only = true",
         "everywhere": f"{python}read_only = true".replace("example.com", "*"),
         "tried": f"{PROGRAM}read_only = true\nexamples = [{{ a = 1 }}, {{ a = 2 }}]",
+        "traps": f"{PROGRAM}read_only = true\nexamples = [{{ a = 1 }}]",
         "needing": f'{python}read_only = true\nexamples = [{{ a = 1 }}]\nvariables = ["REGION"]',
         "a" * 65: f"{PROGRAM}read_only = true",
+        "broken": "name = 1",
     }
     for name, more in manifests.items():
         made = tmp_path / "t" / name
         made.mkdir(parents=True)
         (made / "tool.toml").write_text(f'name = "{name}"\ndescription = "{FINE}"\n{more}\n')
-        (made / "tool.wasm").write_bytes(module())
+        (made / "tool.wasm").write_bytes(module(TRAPS) if name == "traps" else module())
         (made / "main.py").write_text("")
     done = toolcrib("check", "t", "--json", XDG_CACHE_HOME=str(tmp_path / "cache"))
     messages: dict[str, list[str]] = {}
     for finding in json.loads(done.stdout)["findings"]:
         messages.setdefault(finding["subject"].removeprefix("t: "), []).append(finding["message"])
     assert done.returncode == 1
+    (problem,) = messages.pop("t")
+    assert "t/broken/tool.toml is not valid TOML" in problem
+    _, failure, count = messages.pop("traps")
+    assert failure.startswith("Example 1 does not work (trapped)")
+    assert count == "0 of 1 examples work in the sandbox."
     weak = [NO_EXAMPLES, NO_SCHEMA]
     assert messages == {
         "anything": weak,

@@ -8,17 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 from mcp import Client, StdioServerParameters
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run, Start
 
-ADD = '''from toolcrib import tool
+TOOLS = '''from toolcrib import tool
 
 
 @tool
@@ -35,40 +33,18 @@ class Output:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.text = ""
         self._process = process
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        assert self._process.stderr is not None
         for line in self._process.stderr:
             self.text += line
 
-    def until(self, pattern: str, seconds: float = 60) -> "re.Match[str]":
-        end_s = monotonic() + seconds
+    def until(self, pattern: str) -> "re.Match[str]":
+        end_s = monotonic() + 60
         while (found := re.search(pattern, self.text, re.MULTILINE)) is None:
             assert monotonic() < end_s, self.text
             sleep(0.02)
         return found
-
-
-@contextmanager
-def running(
-    folder: Path, environment: dict[str, str], *arguments: str
-) -> Generator[tuple["subprocess.Popen[str]", Output]]:
-    process = subprocess.Popen(
-        [environment["PROGRAM"], *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
-    with process:
-        try:
-            yield process, Output(process)
-        finally:
-            process.kill()
 
 
 async def listed(url: str, *names: str) -> list[str]:
@@ -82,12 +58,12 @@ async def listed(url: str, *names: str) -> list[str]:
             await asyncio.sleep(0.05)
 
 
-def test_dev_says_what_became_of_each_save(tmp_path: Path, environment: dict[str, str]) -> None:
-    file = tmp_path.resolve() / "tools.py"
-    file.write_text(ADD)
-    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, output):
+def test_dev_says_what_became_of_each_save(start: Start, folder: Path) -> None:
+    file = folder.resolve() / "tools.py"
+    with start("dev", "tools.py", "--port", "0") as process:
+        output = Output(process)
         url = output.until(r"^Serving MCP at (\S+) \(Ctrl-C stops it\)$")[1]
-        file.write_text(ADD + ADD.replace("def add", "def plus"))
+        file.write_text(TOOLS + TOOLS.replace("def add", "def plus"))
         output.until(r"^\d\d:\d\d:\d\d Loaded tools\.py again; new: plus\.$")
         assert asyncio.run(listed(url, "add", "plus")) == ["add", "plus"]
         file.write_text(BROKEN)
@@ -95,7 +71,7 @@ def test_dev_says_what_became_of_each_save(tmp_path: Path, environment: dict[str
             rf"^\d\d:\d\d:\d\d Not loaded, so its tools stay as they were: {file}:1: SyntaxError: invalid syntax$"
         )
         assert asyncio.run(listed(url, "add", "plus")) == ["add", "plus"]
-        file.write_text(ADD.replace("Add", "Sum").replace("a + b", "1 / 0"))
+        file.write_text(TOOLS.replace("Add", "Sum").replace("a + b", "1 / 0"))
         output.until(r"Loaded tools\.py again; changed: add; gone: plus\.$")
 
         async def call() -> str:
@@ -108,13 +84,12 @@ def test_dev_says_what_became_of_each_save(tmp_path: Path, environment: dict[str
         assert process.wait(60) == 130
 
 
-def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "tools.py").write_text(ADD.replace("a + b", "1 / 0"))
-    (tmp_path / "broken.py").write_text(BROKEN)
-    environment = {**environment, "TOOLCRIB_LOG_FORMAT": "json", "TOOLCRIB_LOG_CALLS": "yes"}
-    with running(tmp_path, environment, "serve", "tools.py", "broken.py", "--port", "0") as (process, output):
+def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(start: Start, folder: Path) -> None:
+    (folder / "tools.py").write_text(TOOLS.replace("a + b", "1 / 0"))
+    (folder / "broken.py").write_text(BROKEN)
+    as_json = {"TOOLCRIB_LOG_FORMAT": "json", "TOOLCRIB_LOG_CALLS": "yes"}
+    with start("serve", "tools.py", "broken.py", "--port", "0", **as_json) as process:
+        output = Output(process)
         url = output.until(r"Serving MCP at (http\S+?)\"")[1]
 
         async def call() -> str:
@@ -138,27 +113,28 @@ def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(
     assert ended["call"]["code"] == "failed"
 
 
-def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(tmp_path: Path, environment: dict[str, str]) -> None:
-    file = tmp_path.resolve() / "tools.py"
+def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(start: Start, folder: Path) -> None:
+    file = folder.resolve() / "tools.py"
     file.write_text(BROKEN)
-    with running(tmp_path, environment, "serve", "tools.py", "--port", "0") as (process, output):
+    with start("serve", "tools.py", "--port", "0") as process:
+        output = Output(process)
         assert process.wait(60) == 1
         output.until(rf"^Error: {file}:1: SyntaxError: invalid syntax$")
-    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, output):
+    with start("dev", "tools.py", "--port", "0") as process:
+        output = Output(process)
         output.until(rf"^Not loaded: {file}:1: SyntaxError: invalid syntax$")
         url = output.until(r"^Serving MCP at (\S+) ")[1]
         assert asyncio.run(listed(url)) == []
-        file.write_text(ADD)
+        file.write_text(TOOLS)
         output.until(r"Loaded tools\.py again; new: add\.$")
         assert asyncio.run(listed(url, "add")) == ["add"]
 
 
 @pytest.mark.full
 def test_what_is_printed_while_a_file_is_loaded_again_is_no_part_of_the_protocol(
-    tmp_path: Path, environment: dict[str, str]
+    folder: Path, environment: dict[str, str]
 ) -> None:
-    file = tmp_path / "tools.py"
-    file.write_text(ADD)
+    file = folder / "tools.py"
     noise = 'import os\nprint("noise", flush=True)\nos.system("echo noise")\nos.write(1, b"noise\\n")\n'
 
     async def story() -> list[str]:
@@ -168,7 +144,7 @@ def test_what_is_printed_while_a_file_is_loaded_again_is_no_part_of_the_protocol
             env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
         async with Client(server) as client, asyncio.timeout(30):
-            file.write_text(noise + ADD.replace("def add", "def plus"))
+            file.write_text(noise + TOOLS.replace("def add", "def plus"))
             while [tool.name for tool in (await client.list_tools()).tools] != ["plus", "read_result"]:
                 await asyncio.sleep(0.02)
             return [(await client.call_tool("plus", {"a": 1, "b": 2})).content[0].text]
@@ -188,11 +164,11 @@ def test_a_source_that_is_not_there_is_no_wait(toolcrib: Run) -> None:
     assert done.stderr.endswith("For example: toolcrib dev tools.py\n")
 
 
-def test_dev_serves_again_with_settings_that_are_saved(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "tools.py").write_text(ADD)
-    config = tmp_path / "toolcrib.toml"
+def test_dev_serves_again_with_settings_that_are_saved(start: Start, folder: Path) -> None:
+    config = folder / "toolcrib.toml"
     config.write_text(source := '[[source]]\nfrom = "tools.py"\n')
-    with running(tmp_path, environment, "dev", "--port", "0") as (process, output):
+    with start("dev", "--port", "0") as process:
+        output = Output(process)
         url = output.until(r"^Serving MCP at (\S+)")[1]
         assert asyncio.run(listed(url, "add")) == ["add"]
         config.write_text(f"rule = 1\n{source}")

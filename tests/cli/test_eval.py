@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
 import tomllib
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from toolcrib.record import DatabaseCalls
 from toolcrib.store import Store
 
 from ..agent.wire import answer, unfinished, wire
-from .conftest import Run
+from .conftest import Run, Start
 
 TOOLS = '''
 from toolcrib import tool
@@ -60,12 +59,10 @@ SCRIPT = [{"calls": [["add", {"a": "1", "b": 2}]], "usage": USAGE}, "3", {"calls
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    (tmp_path / "scenarios.toml").write_text(SCENARIOS)
-    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "scenarios.toml").write_text(SCENARIOS)
+    (folder / "script.json").write_text(json.dumps(SCRIPT))
+    return folder
 
 
 def test_an_eval_is_a_table_and_a_status_and_runs_and_records_nothing(toolcrib: Run) -> None:
@@ -111,24 +108,14 @@ def test_an_eval_that_cannot_begin_says_why(toolcrib: Run, arguments: list[str],
     assert done.stderr.startswith(f"Error: {message}"), done.stderr
 
 
-def test_ctrl_c_ends_an_eval_with_what_there_is(folder: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_ends_an_eval_with_what_there_is(start: Start) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
     messages = ({"role": "assistant", "tool_calls": [call]}, {"role": "assistant", "content": "3"})
     head = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
     made, done = (answer({**head, "choices": [{"index": 0, "message": m, "finish_reason": "stop"}]}) for m in messages)
     with wire(made, done, unfinished(answer({}))) as provider:
         variables = {"OPENAI_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "none"}
-        process = subprocess.Popen(
-            [environment["PROGRAM"], "eval", "scenarios.toml", "-m", "openai:m", "--runs", "5"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment | variables,
-        )
-        with process:
-            assert process.stdout is not None
-            assert process.stderr is not None
+        with start("eval", "scenarios.toml", "-m", "openai:m", "--runs", "5", **variables) as process:
             lines = [process.stderr.readline() for _ in range(2)]
             process.send_signal(signal.SIGINT)  # while the second run is under way, or before it
             ended = process.wait(30), process.stdout.read(), process.stderr.read()

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from .conftest import Run
 
@@ -28,10 +27,7 @@ do = "ask"
 """
 
 
-def test_a_grant_is_shown_given_listed_and_revoked(toolcrib: Run, folder: Path) -> None:
-    (folder / "tools.py").write_text(TOOLS)
-    (folder / "toolcrib.toml").write_text(SETTINGS)
-
+def test_a_grant_is_shown_given_listed_and_revoked(toolcrib: Run) -> None:
     def status(city: str) -> str:
         return str(json.loads(toolcrib("call", "weather", f"city={city}", "--json").stdout)["status"])
 
@@ -61,9 +57,7 @@ def test_a_grant_is_shown_given_listed_and_revoked(toolcrib: Run, folder: Path) 
     assert status("Oslo S") == "pending"
 
 
-def test_a_call_is_approved_with_other_arguments(toolcrib: Run, folder: Path) -> None:
-    (folder / "tools.py").write_text(TOOLS)
-    (folder / "toolcrib.toml").write_text(SETTINGS)
+def test_a_call_is_approved_with_other_arguments(toolcrib: Run) -> None:
     toolcrib("call", "weather", "city=Oslo")
     (pending,) = json.loads(toolcrib("pending", "list", "--json").stdout)
     approve = ("pending", "approve", pending["id"], "--by", "bob", "--arguments")

@@ -26,11 +26,7 @@ async def pay(amount: int) -> str:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text('[[source]]\nfrom = "tools.py"\n\n[store]\nurl = "store.db"\n')
-    return tmp_path
+SETTINGS = '[[source]]\nfrom = "tools.py"\n[store]\nurl = "store.db"\n'
 
 
 def paid(folder: Path) -> list[str]:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from mcp import Client, StdioServerParameters
 
 from toolcrib.cli import jsonc, toml_edit
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
 CLIENTS = Path(__file__).with_name("clients")
 SETTINGS = '[[source]]\nfrom = "mine.py"\n'
@@ -35,7 +34,6 @@ KEYS = {"vscode": "servers", "codex": "mcp_servers"}
 
 @pytest.fixture
 def toolcrib(toolcrib: Run, folder: Path) -> Run:
-    (folder / "toolcrib.toml").write_text(SETTINGS)
     (folder / "mine.py").write_text(TOOL)
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -100,26 +98,22 @@ def test_a_server_is_added_beside_what_is_there_and_removed_again(toolcrib: Run,
     ]
 
 
-@pytest.mark.parametrize("client", FILES)
-def test_without_settings_of_the_client_there_are_new_ones(toolcrib: Run, folder: Path, client: str) -> None:
-    file = folder / FILES[client]
-    done = toolcrib("install", client, "--name", "parts")
-    assert (done.returncode, file.exists(), f"Written: {file}." in done.stderr) == (0, True, True)
-    assert list(parsed(file)[KEYS.get(client, "mcpServers")]) == ["parts"]
-    assert not list(folder.rglob("*toolcrib-backup"))
-
-
-def test_settings_of_the_user_are_in_the_home_folder(toolcrib: Run, folder: Path) -> None:
+def test_without_settings_of_the_client_there_are_new_ones_of_the_project_or_the_user(
+    toolcrib: Run, folder: Path
+) -> None:
     for client, name in {
         "claude-code": ".claude.json",
         "cursor": ".cursor/mcp.json",
         "gemini-cli": ".gemini/settings.json",
         "codex": ".codex/config.toml",
     }.items():
-        assert toolcrib("install", client, "--user").returncode == 0
-        assert (folder / "home" / name).is_file()
-        assert not (folder / FILES[client]).exists()
-    assert toolcrib("uninstall", "codex", "--user").returncode == 0
+        for file, user in ((folder / "home" / name, ["--user"]), (folder / FILES[client], [])):
+            assert not file.exists()
+            done = toolcrib("install", client, "--name", "parts", *user)
+            assert (done.returncode, f"Written: {file}." in done.stderr) == (0, True)
+            assert list(parsed(file)[KEYS.get(client, "mcpServers")]) == ["parts"]
+    assert not list(folder.rglob("*toolcrib-backup"))
+    assert toolcrib("uninstall", "codex", "--name", "parts", "--user").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -203,7 +197,7 @@ def test_an_environment_that_was_moved_is_corrected_and_what_a_person_added_stay
 
 
 async def test_the_official_client_starts_what_install_json_prints(
-    toolcrib: Run, folder: Path, tmp_path_factory: pytest.TempPathFactory
+    toolcrib: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     server = json.loads(toolcrib("install", "json").stdout)["mcpServers"]["toolcrib"]
     elsewhere = tmp_path_factory.mktemp("elsewhere")

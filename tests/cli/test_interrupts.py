@@ -4,17 +4,14 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from .. import fuzz
-
-AtTerminal = Callable[..., AbstractContextManager[Any]]
+from .conftest import AtTerminal
 
 TOOLS = """
 import asyncio, subprocess, termios, time
@@ -102,14 +99,13 @@ def left_over(mark: str, *, at_most_s: float) -> list[str]:
     "tool", ["on_the_loop", "in_a_thread", "in_a_process", "in_a_process_that_streams", "at_a_question"]
 )
 def test_ctrl_c_at_any_moment_ends_the_command_and_all_it_has_started(
-    alone_at_terminal: AtTerminal, tmp_path: Path, environment: dict[str, str], tool: str, mark: str
+    alone_at_terminal: AtTerminal, tool: str, mark: str
 ) -> None:
-    (tmp_path / "tools.py").write_text(TOOLS)
     name, _, value = mark.partition("=")
     moments = random.Random(f"moments of {tool} {fuzz.seed(0)}")
     # The first while the source is imported, the others at any time from then on.
     for delay_s in [moments.uniform(0, 0.25), *(moments.uniform(0, 2) for _ in range(5))]:
-        with alone_at_terminal(tmp_path, {**environment, name: value}, "call", "-s", "tools.py", tool) as session:
+        with alone_at_terminal("call", "-s", "tools.py", tool, **{name: value}) as session:
             before = session.settings()
             session.read_to(b"loading\r\n")
             assert [*marked(mark)], "a process is found by its mark"
@@ -248,12 +244,12 @@ def test_each_signal_is_answered_as_the_moment_wants_it(environment: dict[str, s
 
 @pytest.mark.full
 def test_a_tool_that_changes_the_terminal_after_ctrl_c_leaves_it_as_it_was(
-    alone_at_terminal: AtTerminal, tmp_path: Path, environment: dict[str, str]
+    alone_at_terminal: AtTerminal, folder: Path
 ) -> None:
     late = "\n\n@tool\nasync def late() -> None:\n    print('runs', flush=True)\n    try:\n        "
     late += "await asyncio.sleep(600)\n    finally:\n        hide_the_keyboard()\n"
-    (tmp_path / "tools.py").write_text(TOOLS + late)
-    with alone_at_terminal(tmp_path, environment, "call", "tools.py", "late") as session:
+    (folder / "tools.py").write_text(TOOLS + late)
+    with alone_at_terminal("call", "tools.py", "late") as session:
         before = session.settings()
         session.read_to(b"runs\r\n")
         session.press(b"\x03")

@@ -3,10 +3,7 @@
 import asyncio
 import json
 import logging
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 from toolcrib import Source, Tool, Workbench
 from toolcrib.cli.sources import Opened
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
 
 def test_a_list_that_is_piped_is_one_plain_line_a_tool(toolcrib: Run) -> None:
@@ -132,19 +129,11 @@ def test_help_is_plain_when_piped_and_has_an_example(toolcrib: Run) -> None:
     assert done.returncode == 0
     assert "Example: toolcrib call tools.py search query=lathe limit=3" in done.stdout
     assert "│" not in done.stdout
-    alone = toolcrib()
-    assert (alone.returncode, alone.stdout) == (2, "")
-    assert re.search(r"call +Call a tool and print its result\.", alone.stderr)
-
-
-def test_the_command_starts_without_what_only_some_of_it_needs(environment: dict[str, str]) -> None:
-    code = (
-        "import sys; from toolcrib.cli import main; status = main(['--version']);"
-        "print(status, sorted({'pydantic', 'rich', 'mcp', 'jsonschema_rs', 'griffe'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
-    version, loaded = done.stdout.splitlines()
-    assert (version.split()[0], loaded) == ("toolcrib", "0 []")
+    for group in ((), ("auth",)):
+        alone, asked = toolcrib(*group), toolcrib(*group, "--help")
+        assert (alone.returncode, asked.returncode, alone.stdout, alone.stderr) == (2, 0, "", asked.stdout)
+        assert f"Usage: {' '.join(('toolcrib', *group))} " in asked.stdout
+    assert toolcrib("--version").stdout.startswith("toolcrib ")
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,13 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ..tools.repositories import Repository
 from ..tools.tool_folders import tool_files
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
 PYTHON = '''
 from toolcrib import tool

@@ -6,15 +6,11 @@ import re
 import signal
 import socket
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.parse import parse_qs, urlsplit
-from urllib.request import urlopen
 
 import httpx2
 import pytest
@@ -24,48 +20,10 @@ from toolcrib.auth import Client, CredentialBroker
 from toolcrib.cli.login import log_in as log_in_at
 
 from ..ports import free_port
-from .conftest import Run
+from .conftest import LoggedIn, Run, Start, read_to
 from .provider import PROVIDERS, LoopbackProvider
-from .test_serve import serving
 
-Login = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
-
-
-@pytest.fixture
-def log_in(folder: Path, environment: dict[str, str]) -> Login:
-    """Runs `toolcrib auth login`, goes where it says. Gives its status, its output, and where one was sent back to."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        process = subprocess.Popen(
-            [environment["PROGRAM"], "auth", "login", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment,
-        )
-        assert process.stderr is not None
-        assert process.stdout is not None
-        back = ""
-        with process, process.stderr, process.stdout:
-            for line in process.stderr:
-                if line.startswith("http"):
-                    back = parse_qs(urlsplit(line.strip()).query)["redirect_uri"][0]
-                    try:
-                        urlopen(line.strip(), timeout=30).close()
-                    except HTTPError as error:  # of a page that says no
-                        if error.code >= 500:  # then nobody is told, and the command would wait for it
-                            process.kill()
-            printed = process.stdout.read()
-        return process.returncode, printed, back
-
-    return run
+Login = Callable[..., LoggedIn]
 
 
 def settings(folder: Path, *, before: str = "", after: str = "") -> None:
@@ -77,16 +35,16 @@ def test_a_login_comes_back_to_the_port_that_is_named(
     provider: LoopbackProvider, log_in: Login, folder: Path, toolcrib: Run
 ) -> None:
     port = free_port()
-    status, printed, back = log_in("test", "--port", str(port), "--json")
-    assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback/test")
-    granted = json.loads(printed)
+    login = log_in("test", "--port", str(port), "--json")
+    assert (login.status, login.back) == (0, f"http://127.0.0.1:{port}/auth/callback/test")
+    granted = json.loads(login.stdout)
     expires_at = granted.pop("expires_at")
     assert expires_at.endswith("+00:00")
     whose = {"provider": "test", "handler": "oauth2", "profile": "default"}
     assert granted == {**whose, "scopes": [], "refreshed": True, "damaged": None}
     # It goes before the address of the settings, which nobody serves here.
     settings(folder, after='\n[server]\npublic_base_url = "https://tools.example"\n')
-    assert log_in("test", "--port", "0")[0] == 0
+    assert log_in("test", "--port", "0").status == 0
 
 
 def test_a_port_that_cannot_be_used_is_named(provider: LoopbackProvider, toolcrib: Run) -> None:
@@ -119,59 +77,39 @@ async def test_a_login_that_nobody_grants_ends_when_its_address_does(
     assert int(port) > 1023  # any that is free
 
 
-def test_ctrl_c_ends_a_login_at_once_and_leaves_the_port_free(
-    provider: LoopbackProvider, folder: Path, environment: dict[str, str]
-) -> None:
+def test_ctrl_c_ends_a_login_at_once_and_leaves_the_port_free(provider: LoopbackProvider, start: Start) -> None:
     port = free_port()
-    command = [environment["PROGRAM"], "auth", "login", "test", "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment)
-    with process:
-        assert process.stderr is not None
-        while not (line := process.stderr.readline()).startswith("http"):
-            assert line
+    with start("auth", "login", "test", "--port", str(port)) as process:
+        read_to(process, "http")
         process.send_signal(signal.SIGINT)
-        assert process.stderr.read() == "Cancelled.\n"
-    assert process.returncode == 130
+        assert (process.wait(60), process.stderr.read()) == (130, "Cancelled.\n")
     socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_under_a_public_address_the_server_there_completes_a_login(
-    provider: LoopbackProvider, log_in: Login, folder: Path, environment: dict[str, str], toolcrib: Run
+    provider: LoopbackProvider, log_in: Login, folder: Path, start: Start, toolcrib: Run
 ) -> None:
     port = free_port()
     settings(folder, after=f'\n[server]\nport = {port}\npublic_base_url = "http://127.0.0.1:{port}/"\n')
-    with serving(folder, environment) as server:
-        assert server.stderr is not None
-        while "Serving MCP at" not in (line := server.stderr.readline()):
-            assert line
-        status, _, back = log_in("test", "--scope", "a", "--principal", "alice")
-        assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback/test")
+    with start("serve") as server:
+        read_to(server, "Serving MCP at")
+        login = log_in("test", "--scope", "a", "--principal", "alice")
+        assert (login.status, login.back) == (0, f"http://127.0.0.1:{port}/auth/callback/test")
         assert toolcrib("call", "me", "--principal", "alice").stdout == '{"known": true}\n'
         assert toolcrib("call", "me", "--principal", "bob").returncode == 3
         # A refusal ends the login, too.
         provider.denies = True
-        assert log_in("test", "--principal", "bob")[0] == 1
+        assert log_in("test", "--principal", "bob").status == 1
 
 
 async def test_with_keys_a_login_shows_the_code_that_the_server_asks_for(
-    provider: LoopbackProvider, folder: Path, environment: dict[str, str], toolcrib: Run
+    provider: LoopbackProvider, folder: Path, start: Start, toolcrib: Run
 ) -> None:
     port = free_port()
     settings(folder, after=f'\n[server]\nport = {port}\nkeys = true\npublic_base_url = "http://127.0.0.1:{port}/"\n')
-    with serving(folder, environment) as server:
-        assert server.stderr is not None
-        while "Serving MCP at" not in (line := server.stderr.readline()):
-            assert line
-        process = subprocess.Popen(
-            [environment["PROGRAM"], "auth", "login", "test", "--scope", "a", "--principal", "key:alice"],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment,
-        )
-        with process, httpx2.Client(trust_env=False, follow_redirects=True) as browser:
-            assert process.stderr is not None
+    with start("serve") as server, httpx2.Client(trust_env=False, follow_redirects=True) as browser:
+        read_to(server, "Serving MCP at")
+        with start("auth", "login", "test", "--scope", "a", "--principal", "key:alice") as process:
             text, _, link = (process.stderr.readline() for _ in range(3))
             code = text.removeprefix("Grant access to your account at Test. The page asks for the code ").strip(".\n")
             (token,) = re.findall(r'name="token" value="([^"]+)"', browser.get(link.strip()).text)
@@ -214,27 +152,14 @@ def test_what_a_login_lacks_is_named_without_a_traceback(
 
 # Stores that cannot be used
 
-COMMANDS: list[tuple[str, ...]] = [
-    ("auth", "list"),
-    ("auth", "login", "test", "--token", "-"),
-    ("auth", "revoke", "test"),
-    ("auth", "rotate-key"),
-    ("secrets", "set", "NAME"),
-    ("secrets", "list"),
-    ("pending", "list"),
-    ("pending", "approve", "pending_x"),
-]
-
-
-def stored(toolcrib: Run, folder: Path) -> Path:
-    assert toolcrib("auth", "login", "test", "--token", "-", typed=b"canary-key").returncode == 0
-    return folder / "data" / "store.db"
+COMMANDS = [("auth", "rotate-key"), ("secrets", "set", "NAME"), ("pending", "list")]
 
 
 def test_a_store_of_a_newer_version_is_named_and_left_as_it_is(
     provider: LoopbackProvider, toolcrib: Run, folder: Path
 ) -> None:
-    file = stored(toolcrib, folder)
+    assert toolcrib("auth", "login", "test", "--token", "-", typed=b"canary-key").returncode == 0
+    file = folder / "data" / "store.db"
     for room in ("auth", "store"):
         with closing(sqlite3.connect(file)) as database, database:
             (version,) = database.execute("SELECT version FROM toolcrib_versions WHERE room = ?", (room,)).fetchone()

@@ -35,13 +35,6 @@ url = "store.db"
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
-
-
 def asked(toolcrib: Run, *arguments: str) -> str:
     """The id of what the call waits for."""
     done = toolcrib("call", "drop", *arguments, "--principal", "alice", "--json")
@@ -81,12 +74,13 @@ def test_an_approval_after_the_process_has_ended_runs_the_same_call_once(toolcri
 
 def test_a_denial_reaches_the_caller_with_its_reason(toolcrib: Run, folder: Path) -> None:
     waiting = asked(toolcrib, "table=orders")
-    assert toolcrib("pending", "deny", waiting, "--by", "bob", "--reason", "keep it").returncode == 0
+    denied = toolcrib("pending", "deny", waiting, "--by", "bob", "--reason", "keep it")
+    assert (denied.returncode, denied.stderr) == (0, "Denied: the model reads it when 'alice' calls 'drop' again.\n")
     done = toolcrib("call", "drop", "table=orders", "--principal", "alice")
     assert (done.returncode, "'bob' denied it: keep it" in done.stderr, dropped(folder)) == (1, True, [])
 
 
-@pytest.mark.parametrize("odd", ["", "%", "\x1b[31m", "x" * 100_000, b"\xff"])
+@pytest.mark.parametrize("odd", ["\x1b[31m", "x" * 100_000, b"\xff"])
 def test_an_id_that_nothing_waits_under_is_refused(odd: str | bytes, toolcrib: Run) -> None:
     done = toolcrib("pending", "approve", odd)
     assert (done.returncode, done.stdout) == (1, "")
@@ -119,9 +113,7 @@ def test_one_of_the_approvers_answers_without_the_extra_of_logins(
         assert toolcrib("call", "drop", "table=orders", "--principal", "alice").returncode == 0
 
 
-def test_what_is_not_seen_of_arguments_is_shown_where_they_are_listed_and_that_they_are_cut(
-    toolcrib: Run, folder: Path
-) -> None:
+def test_what_is_not_seen_of_arguments_is_shown_where_they_are_listed_and_that_they_are_cut(toolcrib: Run) -> None:
     asked(toolcrib, "table=\u202eorders\u200b")
     asked(toolcrib, f"table={'x' * 1000}")
     first, second = (line.rpartition("\t")[2] for line in toolcrib("pending", "list").stdout.splitlines())

@@ -11,10 +11,10 @@ import pytest
 from toolcrib import Caller, Workbench
 from toolcrib.store import Store
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
-SETTINGS = '[[source]]\nfrom = "mine.py"\n[[rule]]\ntools = "pay"\ndo = "ask"\n'
-TOOLS = """
+PROJECT = '[[source]]\nfrom = "mine.py"\n[[rule]]\ntools = "pay"\ndo = "ask"\n'
+MINE = """
 from toolcrib import Context, Secret, tool
 
 
@@ -33,11 +33,11 @@ def spend(context: Context) -> str:
 def projects(toolcrib: Run, folder: Path) -> Callable[..., Run]:
     """The command in a project of this name."""
 
-    def of(name: str, settings: str = SETTINGS) -> Run:
+    def of(name: str, settings: str = PROJECT) -> Run:
         project = folder / name
         project.mkdir(exist_ok=True)
         (project / "toolcrib.toml").write_text(settings)
-        (project / "mine.py").write_text(TOOLS)
+        (project / "mine.py").write_text(MINE)
 
         def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
             return toolcrib(*arguments, TOOLCRIB_CONFIG=str(project / "toolcrib.toml"), **variables)
@@ -82,7 +82,7 @@ def test_a_secret_is_stored_once_for_all_projects_unless_the_store_is_named(
     projects: Callable[..., Run], toolcrib: Run, folder: Path, user_store: Path
 ) -> None:
     one, other = projects("one"), projects("other")
-    named = projects("named", SETTINGS + '[store]\nurl = "all.db"\n')
+    named = projects("named", PROJECT + '[store]\nurl = "all.db"\n')
     assert one("secrets", "set", "KEY", typed=b"word-of-ann\n").returncode == 0
     assert user_store.exists()
     for run in (one, other):

@@ -1,15 +1,13 @@
 """`toolcrib sandbox`."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from toolcrib.cli import main
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
 
 def test_status_says_whether_python_was_made_and_where_it_is(

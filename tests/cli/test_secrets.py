@@ -22,11 +22,7 @@ async def weather(ctx: Context) -> str:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text('[[source]]\nfrom = "tools.py"\n[store]\nurl = "store.db"\n')
-    return tmp_path
+SETTINGS = '[[source]]\nfrom = "tools.py"\n[store]\nurl = "store.db"\n'
 
 
 def test_a_secret_is_entered_used_and_removed_and_never_shown(toolcrib: Run, folder: Path) -> None:
@@ -55,17 +51,6 @@ def test_a_secret_for_all_serves_those_who_have_none(toolcrib: Run) -> None:
         "",
         "WEATHER_KEY\tdefault\t\n",
     )
-
-
-@pytest.mark.parametrize(
-    "typed",
-    [b"", b"\n", b"abc", b"\xff\xfe\xff\xfe", b"\x00abc"],
-    ids=["nothing", "a line break", "short", "not UTF-8", "control characters"],
-)
-def test_what_cannot_be_a_secret_is_refused(typed: bytes, toolcrib: Run) -> None:
-    done = toolcrib("secrets", "set", "NAME", typed=typed)
-    assert (done.returncode in (1, 2), done.stdout, done.stderr.count("\n")) == (True, "", 1)
-    assert toolcrib("secrets", "list").stdout == ""
 
 
 def test_a_secret_may_have_lines_and_be_long(toolcrib: Run, folder: Path) -> None:

@@ -4,16 +4,13 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import urllib.request
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run, Start, read_to
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -27,35 +24,10 @@ HELLO = {
 }
 
 
-@contextmanager
-def serving(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [environment["PROGRAM"], "serve", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_over_http_it_says_how_to_connect_and_goes_on_without_what_is_broken(
-    folder: Path, environment: dict[str, str]
-) -> None:
+def test_over_http_it_says_how_to_connect_and_goes_on_without_what_is_broken(folder: Path, start: Start) -> None:
     (folder / "broken.py").write_text("def (:\n")
-    with serving(folder, environment, "broken.py", "tools.py", "--port", "0") as process:
-        assert process.stderr is not None
-        output = ""
-        while not output.endswith("--stdio\n"):
-            line = process.stderr.readline()
-            assert line, output
-            output += line
+    with start("serve", "broken.py", "tools.py", "--port", "0") as process:
+        output = read_to(process, "--stdio\n")
         urls = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+/mcp) ", output)
         settings = re.findall(r"^ +(\{.*\})$", output, re.MULTILINE)
         assert [json.loads(found) for found in settings] == [
@@ -72,16 +44,13 @@ def test_over_http_it_says_how_to_connect_and_goes_on_without_what_is_broken(
         assert (process.returncode, stdout, stderr) == (130, "", "Cancelled.\n")
 
 
-def test_over_stdio_standard_output_is_the_protocol_alone(folder: Path, environment: dict[str, str]) -> None:
-    with serving(folder, environment, "tools.py", "--stdio") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        wire_in, wire_out = process.stdin, process.stdout
+def test_over_stdio_standard_output_is_the_protocol_alone(start: Start) -> None:
+    with start("serve", "tools.py", "--stdio") as process:
 
         def ask(message: dict[str, Any]) -> Any:
-            wire_in.write(json.dumps(message) + "\n")
-            wire_in.flush()
-            return json.loads(wire_out.readline())["result"] if "id" in message else None
+            process.stdin.write(json.dumps(message) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())["result"] if "id" in message else None
 
         assert ask(HELLO)["serverInfo"]["name"] == "toolcrib"
         ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -103,22 +72,15 @@ def test_a_host_that_others_reach_is_refused(toolcrib: Run) -> None:
         )
 
 
-def test_a_console_that_nobody_could_enter_is_not_served_and_the_setting_is_named(
-    folder: Path, environment: dict[str, str]
-) -> None:
+def test_a_console_that_nobody_could_enter_is_not_served_and_the_setting_is_named(folder: Path, start: Start) -> None:
     settings = folder / "toolcrib.toml"
     settings.write_text('[server]\nissuer = "https://id.example"\naudience = "tools"\n')
     for variables, console in (
         ({}, "not served, without a way to log in. Set 'client_id' in [server]: the issuer's."),
         ({"TOOLCRIB_SERVER_CLIENT_ID": "tools"}, "http://127.0.0.1:"),
     ):
-        with serving(folder, {**environment, **variables}, "tools.py", "--port", "0") as process:
-            assert process.stderr is not None
-            output = ""
-            while "The console: " not in output:
-                line = process.stderr.readline()
-                assert line, output
-                output += line
+        with start("serve", "tools.py", "--port", "0", **variables) as process:
+            output = read_to(process, "The console: ")
             assert f"The console: {console}" in output
             base_url = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+)/mcp ", output)[0]
             page = httpx2.get(f"{base_url}/login", timeout=30)

@@ -3,8 +3,6 @@
 import json
 import re
 import urllib.request
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from .conftest import Session
-from .test_serve import serving
-
-AtTerminal = Callable[..., AbstractContextManager[Session]]
+from .conftest import AtTerminal, Session, Start, read_to
 
 TOOLS = '''
 from toolcrib import tool
@@ -36,13 +31,6 @@ do = "ask"
 message = "Really?"
 others_only = true
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
 
 
 @pytest.fixture
@@ -79,12 +67,9 @@ def editor(folder: Path, *texts: str) -> str:
     return str(script)
 
 
-def test_the_person_at_the_terminal_approves_denies_and_edits(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
+def test_the_person_at_the_terminal_approves_and_edits(at_terminal: AtTerminal, folder: Path) -> None:
     edits = ("{", '{"disk": "a", "passes": "many"}', '{"disk": "b", "passes": 7}')
-    environment |= {"EDITOR": editor(folder, *edits), "VISUAL": ""}
-    with at_terminal(folder, environment, "serve", "--port", "0") as session:
+    with at_terminal("serve", "--port", "0", EDITOR=editor(folder, *edits), VISUAL="") as session:
         api = api_of(session)
 
         assert wipe(api)["status"] == "pending"
@@ -95,13 +80,6 @@ def test_the_person_at_the_terminal_approves_denies_and_edits(
         result = wipe(api)
         assert result["metadata"]["decision"]["by"] == getuser()
         assert (folder / "log").read_text() == "a 1\n"
-
-        assert wipe(api)["status"] == "pending"
-        session.read_past(b"reason to deny it] ")
-        session.press(b"not today\r")
-        session.read_past(b"calls 'wipe' again.")
-        result = wipe(api)
-        assert f"'{getuser()}' denied it: not today" in str(result)
 
         assert wipe(api)["status"] == "pending"
         session.read_past(b"reason to deny it] ")
@@ -118,10 +96,8 @@ def test_the_person_at_the_terminal_approves_denies_and_edits(
         assert (folder / "log").read_text() == "a 1\nb 7\n"
 
 
-def test_the_person_at_the_terminal_approves_the_next_calls_as_well(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "serve", "--port", "0") as session:
+def test_the_person_at_the_terminal_approves_the_next_calls_as_well(at_terminal: AtTerminal) -> None:
+    with at_terminal("serve", "--port", "0") as session:
         api = api_of(session)
         assert wipe(api)["status"] == "pending"
         asks, sure = b"reason to deny it] ", b"Grant that? [y/N] "
@@ -144,11 +120,9 @@ def test_the_person_at_the_terminal_approves_the_next_calls_as_well(
         assert (grant["given_by"], grant["tools"]) == (getuser(), ["wipe"])
 
 
-def test_a_question_ends_when_it_is_answered_elsewhere(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
+def test_a_question_ends_when_it_is_answered_elsewhere(at_terminal: AtTerminal, folder: Path) -> None:
     (folder / "toolcrib.toml").write_text(SETTINGS.replace("others_only = true", ""))
-    with at_terminal(folder, environment, "serve", "--port", "0") as session:
+    with at_terminal("serve", "--port", "0") as session:
         api = api_of(session)
         pending = wipe(api)["pending"]
         session.read_past(b"reason to deny it] ")
@@ -158,21 +132,17 @@ def test_a_question_ends_when_it_is_answered_elsewhere(
 
 
 def test_for_others_or_without_a_terminal_it_says_that_a_call_waits(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+    at_terminal: AtTerminal, folder: Path, start: Start
 ) -> None:
     approvers = 'approvers = { groups = ["leads"], principals = ["alice\u202e"] }'
     (folder / "toolcrib.toml").write_text(SETTINGS.replace("others_only = true", approvers))
-    with at_terminal(folder, environment, "serve", "--port", "0") as session:
+    with at_terminal("serve", "--port", "0") as session:
         wipe(api_of(session))
         session.read_to(b"or a member of 'leads', to call 'wipe': Really? To give it: toolcrib pending ")
         assert b"Run it?" not in session.seen
         assert "\u202e".encode() not in session.seen
     (folder / "toolcrib.toml").write_text(SETTINGS)
-    with serving(folder, environment, "--port", "0") as process:
-        assert process.stderr is not None
-        text = ""
-        while "--stdio" not in text:
-            text += process.stderr.readline()
-        (api,) = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+)/mcp", text)
+    with start("serve", "--port", "0") as process:
+        (api,) = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+)/mcp", read_to(process, "--stdio"))
         wipe(api, "c")
         assert process.stderr.readline().startswith("'local' waits for approval, to call 'wipe': Really? To give it: ")

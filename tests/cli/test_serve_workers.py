@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ import httpx2
 import pytest
 from mcp import Client
 
+from .conftest import WAIT_S, until
+
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 
 COUNT = 3
-WAIT_S = 60
 TOOLS = '''
 import asyncio
 import os
@@ -159,12 +160,6 @@ def start(tmp_path: Path, environment: dict[str, str]) -> Callable[..., Any]:
                     os.killpg(process.pid, signal.SIGKILL)
 
     return start
-
-
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not await is_so():
-            await asyncio.sleep(0.05)
 
 
 def lives(pid: int) -> bool:

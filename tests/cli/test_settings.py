@@ -1,15 +1,13 @@
 """`toolcrib.toml` through the real command: its effect, what overrides it, and the report of `toolcrib check`."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from toolcrib.workbench.settings import schema
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import Run
 
 TOOLS = '''
 import asyncio
@@ -71,15 +69,8 @@ timeout_s = 0.2
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "key.txt").write_text("key-in-a-file\n")
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
-
-
-@pytest.fixture
-def environment(environment: dict[str, str]) -> dict[str, str]:
+def environment(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    (folder / "key.txt").write_text("key-in-a-file\n")
     return environment | {"OTHER_KEY": "north-star"}
 
 

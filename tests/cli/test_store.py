@@ -1,16 +1,11 @@
 """`toolcrib store`: copies of the store, and what it has of one caller, exported and forgotten."""
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from .conftest import Run
-
-AtTerminal = Callable[..., AbstractContextManager[Any]]
+from .conftest import AtTerminal, Run
 
 TOOLS = """
 from toolcrib import tool
@@ -32,13 +27,6 @@ do = "ask"
 [store]
 url = "store.db"
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
 
 
 @pytest.fixture(autouse=True)
@@ -112,11 +100,9 @@ def test_one_caller_is_exported_and_forgotten(toolcrib: Run) -> None:
     assert (nothing.returncode, nothing.stderr) == (1, "Error: The store has nothing of 'alice'.\n")
 
 
-def test_a_person_is_asked_before_anything_is_deleted(
-    at_terminal: AtTerminal, toolcrib: Run, folder: Path, environment: dict[str, str]
-) -> None:
+def test_a_person_is_asked_before_anything_is_deleted(at_terminal: AtTerminal, toolcrib: Run) -> None:
     for answer, status, left in (("n", 1, ["alice", "bob"]), ("y", 0, ["bob"])):
-        with at_terminal(folder, environment, "store", "forget", "alice") as session:
+        with at_terminal("store", "forget", "alice") as session:
             session.read_to(b"Delete them for good? [y/N]")
             session.press(f"{answer}\r".encode())
             ended, seen = session.read_to_end()

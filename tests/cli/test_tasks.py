@@ -3,8 +3,7 @@
 import asyncio
 import json
 import signal
-import subprocess
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 from toolcrib.store.tables import LEDGER
 
-from .conftest import Run
+from .conftest import WAIT_S, Run, Start, until
 
-WAIT_S = 60
 SETTINGS = '[[source]]\nfrom = "tools.py"\n\n[store]\nurl = "store.db"\n'
 TOOLS = """
 from toolcrib import tool
@@ -38,20 +36,6 @@ async def ask(context: Context) -> str:
     """Ask."""
     await context.step("one", str)
     return await context.ask("name", str, "Who?")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
-    return tmp_path
-
-
-async def until(work: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(WAIT_S):
-        while not (value := await work()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 def in_store(folder: Path, work: Callable[[Store], Coroutine[Any, Any, Any]]) -> Any:
@@ -109,12 +93,6 @@ def data(toolcrib: Run, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def followed(folder: Path, environment: dict[str, str], id: str, *options: str) -> "subprocess.Popen[str]":
-    command = [environment["PROGRAM"], "tasks", "follow", id, *options]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
-
-
 def test_tasks_are_listed_by_caller_and_state(toolcrib: Run, folder: Path) -> None:
     lost = lose(folder, 1)
     late = submit(folder, 2, age_s=90)
@@ -170,7 +148,7 @@ def test_a_task_is_shown_with_its_steps_what_it_waits_for_and_its_result(toolcri
     assert (again.returncode, again.stdout, again.stderr) == (0, "Bob\n", "")
 
 
-async def test_a_task_of_another_process_is_followed_to_its_result(folder: Path, environment: dict[str, str]) -> None:
+async def test_a_task_of_another_process_is_followed_to_its_result(start: Start, folder: Path) -> None:
     go_on = asyncio.Event()
 
     @tool(task=True)
@@ -183,40 +161,38 @@ async def test_a_task_of_another_process_is_followed_to_its_result(folder: Path,
     async with Crib([night], store=folder / "store.db") as crib:
         pending = (await crib.workbench(Caller("ann")).call("night")).pending
         assert pending is not None
-        process = followed(folder, environment, pending.id)
-        left = followed(folder, environment, pending.id)
-        for reader in (process, left):
-            assert reader.stdout is not None
-            assert await asyncio.to_thread(reader.stdout.readline) == "half\n"
-        left.send_signal(signal.SIGINT)
-        _, error = await asyncio.to_thread(left.communicate)
-        assert (left.returncode, error) == (
-            130,
-            f"No longer followed; the task goes on. To stop it: toolcrib tasks cancel {pending.id}\n",
-        )
-        assert (await crib.tasks.get(pending.id)).state == "running"
-        go_on.set()
-        written = await asyncio.to_thread(process.communicate)
-    assert (process.returncode, written) == (0, ("done\n", ""))
+        follow = ("tasks", "follow", pending.id)
+        with start(*follow) as process, start(*follow) as left:
+            for reader in (process, left):
+                assert await asyncio.to_thread(reader.stdout.readline) == "half\n"
+            left.send_signal(signal.SIGINT)
+            _, error = await asyncio.to_thread(left.communicate)
+            assert (left.returncode, error) == (
+                130,
+                f"No longer followed; the task goes on. To stop it: toolcrib tasks cancel {pending.id}\n",
+            )
+            assert (await crib.tasks.get(pending.id)).state == "running"
+            go_on.set()
+            written = await asyncio.to_thread(process.communicate)
+            assert (process.returncode, written) == (0, ("done\n", ""))
 
 
-def test_no_tool_is_loaded_and_no_task_is_run(toolcrib: Run, folder: Path, environment: dict[str, str]) -> None:
+def test_no_tool_is_loaded_and_no_task_is_run(toolcrib: Run, start: Start, folder: Path) -> None:
     id = submit(folder, 1, age_s=90)
-    process = followed(folder, environment, id, "--json")
-    assert process.stderr is not None
-    assert process.stderr.readline() == "No process runs it: start one that has tool 'dig'.\n"
-    assert data(toolcrib, "list")[0]["state"] == "queued"
-    shown = data(toolcrib, "show", id)
-    assert (shown["state"], shown["attempts"], shown["note"]) == (
-        "queued",
-        0,
-        "no process runs it: start one that has tool 'dig'",
-    )
-    assert in_store(folder, lambda store: store.ledger.find_id(id)).fence == 1  # it was never taken
-    cancelled = toolcrib("tasks", "cancel", id)
-    assert (cancelled.returncode, cancelled.stderr) == (0, "Cancelled.\n")
-    output, _ = process.communicate(timeout=WAIT_S)
-    assert (process.returncode, json.loads(output)["error"]["code"]) == (1, "cancelled")
+    with start("tasks", "follow", id, "--json") as process:
+        assert process.stderr.readline() == "No process runs it: start one that has tool 'dig'.\n"
+        assert data(toolcrib, "list")[0]["state"] == "queued"
+        shown = data(toolcrib, "show", id)
+        assert (shown["state"], shown["attempts"], shown["note"]) == (
+            "queued",
+            0,
+            "no process runs it: start one that has tool 'dig'",
+        )
+        assert in_store(folder, lambda store: store.ledger.find_id(id)).fence == 1  # it was never taken
+        cancelled = toolcrib("tasks", "cancel", id)
+        assert (cancelled.returncode, cancelled.stderr) == (0, "Cancelled.\n")
+        output, _ = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, json.loads(output)["error"]["code"]) == (1, "cancelled")
     again = toolcrib("tasks", "cancel", id)
     assert (again.returncode, again.stderr) == (1, f"Error: It has ended already. See: toolcrib tasks show {id}\n")
     assert [(folder / name).exists() for name in ("loaded", "dug")] == [False, False]

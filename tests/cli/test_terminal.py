@@ -1,21 +1,17 @@
 """The command at a terminal: colour, strangers' control characters, Ctrl-C and SIGTERM."""
 
 import signal
-import subprocess
 import termios
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 
-AtTerminal = Callable[..., AbstractContextManager[Any]]
+from .conftest import AtTerminal, Start, read_to
 
 
-def test_a_terminal_gets_a_table_in_colour(at_terminal: AtTerminal, folder: Path, environment: dict[str, str]) -> None:
-    with at_terminal(folder, environment, "list", "tools.py") as session:
+def test_a_terminal_gets_a_table_in_colour(at_terminal: AtTerminal) -> None:
+    with at_terminal("list", "tools.py") as session:
         status, seen = session.read_to_end()
     assert status == 0
     assert "\x1b[1;36madd" in seen
@@ -24,27 +20,20 @@ def test_a_terminal_gets_a_table_in_colour(at_terminal: AtTerminal, folder: Path
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colour_can_be_declined(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], name: str, value: str
-) -> None:
-    with at_terminal(folder, environment | {name: value}, "list", "tools.py") as session:
+def test_colour_can_be_declined(at_terminal: AtTerminal, name: str, value: str) -> None:
+    with at_terminal("list", "tools.py", **{name: value}) as session:
         status, seen = session.read_to_end()
     assert (status, "add" in seen, "\x1b[3" in seen, "\x1b[1;3" in seen) == (0, True, False, False)
 
 
-def test_no_control_character_of_a_result_reaches_a_terminal(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "call", "-s", "tools.py", "coloured") as session:
+def test_no_control_character_of_a_result_reaches_a_terminal(at_terminal: AtTerminal) -> None:
+    with at_terminal("call", "-s", "tools.py", "coloured") as session:
         status, seen = session.read_to_end()
     assert (status, seen) == (0, "printed while loading\r\n\\x1b[31mred\\x1b]0;title\\x07\r\n")
 
 
-def test_json_is_laid_out_for_reading_at_a_terminal(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    plain = environment | {"TERM": "dumb"}
-    with at_terminal(folder, plain, "call", "-s", "tools.py", "echo", "text=\u202eé") as session:
+def test_json_is_laid_out_for_reading_at_a_terminal(at_terminal: AtTerminal) -> None:
+    with at_terminal("call", "-s", "tools.py", "echo", "text=\u202eé", TERM="dumb") as session:
         status, seen = session.read_to_end()
     assert status == 0
     assert '{\r\n  "text": "\\u202eé",\r\n  "tags": [],\r\n' in seen
@@ -66,11 +55,11 @@ def inner() -> None:
 
 @pytest.mark.parametrize(("kind", "options"), [("async def", ""), ("def", '(isolation="process")')])
 def test_a_failure_at_a_terminal_is_shown_with_the_frames_of_the_tool_alone(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], kind: str, options: str
+    at_terminal: AtTerminal, folder: Path, kind: str, options: str
 ) -> None:
     file = folder / "failing.py"
     file.write_text(FAILING.format(kind=kind, options=options))
-    with at_terminal(folder, environment, "call", "failing.py", "outer", columns=200) as session:
+    with at_terminal("call", "failing.py", "outer", columns=200) as session:
         status, seen = session.read_to_end()
     lines = [line.strip() for line in seen.splitlines()]
     frames = [line for line in lines if line.startswith("File ")]
@@ -85,10 +74,8 @@ def test_a_failure_at_a_terminal_is_shown_with_the_frames_of_the_tool_alone(
 
 
 @pytest.mark.parametrize("tool", ["nap", "doze", "block"])
-def test_ctrl_c_cancels_whatever_runs(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], tool: str
-) -> None:
-    with at_terminal(folder, environment, "call", "-s", "tools.py", tool) as session:
+def test_ctrl_c_cancels_whatever_runs(at_terminal: AtTerminal, tool: str) -> None:
+    with at_terminal("call", "-s", "tools.py", tool) as session:
         session.read_to(b"begun\r\n")
         began = monotonic()
         session.press(b"\x03")
@@ -98,10 +85,8 @@ def test_ctrl_c_cancels_whatever_runs(
     assert took_s < 25
 
 
-def test_ctrl_c_leaves_the_terminal_as_it_was(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
-    with at_terminal(folder, environment, "call", "-s", "tools.py", "hush") as session:
+def test_ctrl_c_leaves_the_terminal_as_it_was(at_terminal: AtTerminal) -> None:
+    with at_terminal("call", "-s", "tools.py", "hush") as session:
         before = session.settings()
         session.read_to(b"begun\r\n")
         during = session.settings()
@@ -111,28 +96,17 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(
     assert (status, during[3] & termios.ECHO, after) == (130, 0, before)
 
 
-def test_ctrl_c_while_a_source_loads_is_quiet(
-    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
-) -> None:
+def test_ctrl_c_while_a_source_loads_is_quiet(at_terminal: AtTerminal, folder: Path) -> None:
     (folder / "slow.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
-    with at_terminal(folder, environment, "list", "slow.py") as session:
+    with at_terminal("list", "slow.py") as session:
         session.read_to(b"begun\r\n")
         session.press(b"\x03")
         status, seen = session.read_to_end()
     assert (status, seen) == (130, "begun\r\n^C\r\nCancelled.\r\n")
 
 
-def test_sigterm_cancels_too(folder: Path, environment: dict[str, str]) -> None:
-    process = subprocess.Popen(
-        [environment["PROGRAM"], "call", "-s", "tools.py", "doze"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
-    assert process.stderr is not None
-    assert [process.stderr.readline() for _ in range(2)] == ["printed while loading\n", "begun\n"]
-    process.send_signal(signal.SIGTERM)
-    stdout, stderr = process.communicate(timeout=30)
-    assert (process.returncode, stdout, stderr) == (143, "", "Terminated.\n")
+def test_sigterm_cancels_too(start: Start) -> None:
+    with start("call", "-s", "tools.py", "doze") as process:
+        assert read_to(process, "begun\n") == "printed while loading\nbegun\n"
+        process.send_signal(signal.SIGTERM)
+        assert (*process.communicate(timeout=30), process.returncode) == ("", "Terminated.\n", 143)

@@ -1,16 +1,14 @@
-"""`toolcrib worker`, as real processes over one store: one is killed, one is frozen, one is told to stop."""
+"""`toolcrib worker`, as real processes over one store: which come, go, and have tools of other versions."""
 
 import asyncio
 import json
 import signal
 import subprocess
-import sys
 import urllib.request
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError
 
 import pytest
@@ -21,9 +19,8 @@ from toolcrib.core import SetupError
 from toolcrib.store import Store
 from toolcrib.store.tables import LEDGER
 
-from ..conftest import freeze
+from .conftest import WAIT_S, Start, read_to, until
 
-WAIT_S = 60
 KEY = b"k" * 32
 SETTINGS = "[calls]\nmetrics = true\n[server]\ngrace_s = 2\n"
 TOOLS = """
@@ -61,43 +58,23 @@ async def work(name: str, context: Context) -> str:
     return "by the wrong process"
 
 
-@tool(task=True, idempotent=True)
-async def other(name: str) -> str:
-    """Do the other work."""
-    return "by the wrong process"
-
-
 class Bench:
     """A crib that submits and runs nothing, and workers of its store."""
 
-    def __init__(self, crib: Crib, folder: Path, environment: dict[str, str], url: str) -> None:
-        self.crib, self.folder, self.environment, self.url = crib, folder, environment, url
+    def __init__(self, crib: Crib, folder: Path, start: Start, url: str) -> None:
+        self.crib, self.folder, self.start, self.url = crib, folder, start, url
         self.ready_lines: list[str] = []
 
-    async def submit(self, name: str, tool: str = "work") -> str:
-        pending = (await self.crib.workbench(Caller("ann")).call(tool, {"name": name})).pending
+    async def submit(self, name: str) -> str:
+        pending = (await self.crib.workbench(Caller("ann")).call("work", {"name": name})).pending
         assert pending is not None
         return pending.id
 
     @contextmanager
-    def worker(
-        self, name: str, *options: str, source: str = "tools.py", is_forked: bool = True
-    ) -> Generator["subprocess.Popen[str]"]:
-        """Run a worker; one that is killed or frozen is not forked: only the signals that can be handled reach that."""
-        program = [self.environment["PROGRAM"]] if is_forked else [sys.executable, "-m", "toolcrib"]
-        command = [*program, "worker", source, "--store", self.url, *options]
-        process = subprocess.Popen(
-            command, cwd=self.folder, env={**self.environment, "WORKER": name}, stderr=subprocess.PIPE, text=True
-        )
-        with process:
-            try:
-                assert process.stderr is not None
-                while "Ctrl-C stops it" not in (line := process.stderr.readline()):
-                    assert line, process.wait()
-                self.ready_lines.append(line)
-                yield process
-            finally:
-                process.kill()
+    def worker(self, name: str, *options: str, source: str = "tools.py") -> Generator["subprocess.Popen[str]"]:
+        with self.start("worker", source, "--store", self.url, *options, WORKER=name) as process:
+            self.ready_lines.append(read_to(process, "Ctrl-C stops it"))
+            yield process
 
     def effects(self) -> list[str]:
         file = self.folder / "effects"
@@ -115,18 +92,6 @@ class Bench:
     async def result(self, id: str) -> str:
         return (await self.crib.tasks.wait(id, timeout_s=WAIT_S)).text
 
-    async def end_leases(self) -> None:
-        """Let what runs appear as what a dead process has left: nobody waits for that in a test."""
-        end = LEDGER.update().where(LEDGER.c.state == "running").values(lease_until=0)
-        await self.crib.store.transact(lambda connection: connection.execute(end).rowcount)
-
-
-async def until(work: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(WAIT_S):
-        while not (value := await work()):
-            await asyncio.sleep(0.02)
-    return value
-
 
 async def terminated(process: "subprocess.Popen[str]") -> int:
     process.send_signal(signal.SIGTERM)
@@ -134,28 +99,14 @@ async def terminated(process: "subprocess.Popen[str]") -> int:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, environment: dict[str, str], url: str) -> AsyncGenerator[Bench]:
-    (tmp_path / "tools.py").write_text(TOOLS)
-    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
+async def bench(folder: Path, environment: dict[str, str], start: Start, url: str) -> AsyncGenerator[Bench]:
+    environment["TOOLCRIB_KEY"] = b64encode(KEY).decode()
     store = Store(url, key=lambda: [KEY])
     try:
-        async with Crib([work, other], store=store, tasks=0) as crib:
-            yield Bench(crib, tmp_path, environment | {"TOOLCRIB_KEY": b64encode(KEY).decode()}, url)
+        async with Crib([work], store=store, tasks=0) as crib:
+            yield Bench(crib, folder, start, url)
     finally:
         store.close()
-
-
-async def test_where_a_worker_is_killed_another_one_goes_on_with_its_task(bench: Bench) -> None:
-    with bench.worker("A", is_forked=False) as first:
-        id = await bench.submit("dig")
-        await bench.sees("dig begins at A")
-        with bench.worker("B"):
-            first.kill()
-            await bench.end_leases()
-            bench.go("dig", "B")
-            assert await bench.result(id) == "dig by B"
-    assert bench.effects() == ["dig, step one", "dig begins at A", "dig begins at B", "dig ends at B"]
-    assert (await bench.crib.tasks.get(id)).attempts == 1
 
 
 async def test_a_worker_that_is_told_to_stop_ends_what_it_can_and_gives_the_rest_back(bench: Bench) -> None:
@@ -175,18 +126,6 @@ async def test_a_worker_that_is_told_to_stop_ends_what_it_can_and_gives_the_rest
         assert [await bench.result(id) for id in (long, late)] == ["long by B", "late by B"]
     assert (await bench.crib.tasks.get(long)).attempts == 0
     assert bench.effects().count("long, step one") == 1
-
-
-async def test_a_worker_leaves_tasks_of_tools_that_it_does_not_have(bench: Bench) -> None:
-    (bench.folder / "others.py").write_text(TOOLS.replace("async def work", "async def other"))
-    with bench.worker("A", source="others.py") as process:
-        id, later = await bench.submit("dig"), await bench.submit("fill", "other")
-        bench.go("fill", "A")
-        assert await bench.result(later) == "fill by A"
-        assert await terminated(process) == 128 + signal.SIGTERM
-    task = await bench.crib.tasks.get(id)
-    assert (task.state, task.attempts) == ("queued", 0)
-    assert not any(line.startswith("dig") for line in bench.effects())
 
 
 def with_depth(parameter: str) -> str:
@@ -244,26 +183,6 @@ async def test_a_task_whose_definition_is_gone_goes_to_another_after_a_minute(be
         assert "'work' changed while this task waited" in result.error.message
         assert "depth" in result.error.message
         assert bench.effects() == []
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
-async def test_a_worker_that_was_frozen_and_overtaken_cannot_write(bench: Bench) -> None:
-    with bench.worker("A", is_forked=False) as frozen:
-        id = await bench.submit("dig")
-        await bench.sees("dig begins at A")
-        freeze(frozen.pid, bench.url)
-        await bench.end_leases()
-        with bench.worker("B"):
-            await bench.sees("dig begins at B")
-            bench.go("dig", "A")
-            frozen.send_signal(signal.SIGCONT)
-            await bench.sees("dig ends at A")
-            assert await terminated(frozen) == 128 + signal.SIGTERM
-            assert [key for key, *_ in (await bench.crib.store.ledger.steps(id)).values()] == ["step one"]
-            assert (await bench.crib.tasks.get(id)).state == "running"
-            bench.go("dig", "B")
-            assert await bench.result(id) == "dig by B"
-    assert bench.effects().count("dig, step one") == 1
 
 
 async def test_a_worker_says_that_it_is_ready_and_counts_what_waits(bench: Bench) -> None:

@@ -67,8 +67,9 @@ def test_a_workbench_loads_what_checks_arguments_and_neither_server_nor_terminal
     assert found & {"typer", "rich", "mcp", "anyio", "starlette", "uvicorn", "opentelemetry", "pytest"} == set()
 
 
-def test_the_help_loads_neither_what_checks_arguments_nor_a_terminal() -> None:
-    found = loaded("from toolcrib.cli import main\nmain(['--help'])")
+@pytest.mark.parametrize("option", ["--help", "--help-all", "--version"])
+def test_the_help_loads_neither_what_checks_arguments_nor_a_terminal(option: str) -> None:
+    found = loaded(f"from toolcrib.cli import main\nmain(['{option}'])")
     assert "typer" in found
     assert found & ({*HEAVY} - {"typer"}) == set()
 
