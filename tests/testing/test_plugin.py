@@ -1,7 +1,5 @@
 """The fixture `bench`, in a pytest of its own, as those who write tools would use it."""
 
-import subprocess
-import sys
 import typing
 from typing import Unpack
 
@@ -112,18 +110,18 @@ async def test_fails(bench):
     raise LookupError
 """
 
+WITHOUT_SLOW_PLUGINS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:schemathesis")
 ASYNCIO = {"mark": "@pytest.mark.asyncio", "fixture": "pytest_asyncio"}
 ASYNCIO_OF_A_MODULE = {"mark": '@pytest.mark.asyncio(loop_scope="module")', "fixture": "pytest_asyncio"}
 ANYIO = {"mark": '@pytest.mark.anyio\n@pytest.mark.parametrize("anyio_backend", ["asyncio"])', "fixture": "pytest"}
 
 
-def run(pytester: pytest.Pytester, source: str, *options: str) -> tuple[pytest.RunResult, dict[str, list[str]]]:
+def run(pytester: pytest.Pytester, source: str) -> tuple[pytest.RunResult, dict[str, list[str]]]:
     """The result of a test file, and what each of its tests left behind."""
     pytester.makepyfile(tools=TOOLS, conftest=CONFTEST, test_tools=source)
     pytester.makeini("[pytest]\nfilterwarnings = error\n")
-    if "no:asyncio" not in options:
-        options = ("-o", "asyncio_default_fixture_loop_scope=function", *options)
-    result = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", *options)
+    options = ("-o", "asyncio_default_fixture_loop_scope=function", *WITHOUT_SLOW_PLUGINS)
+    result = pytester.runpytest_subprocess("-s", *options)
     left = [line.split("SEEN")[1].split() for line in result.outlines if "SEEN" in line]
     return result, {test: events for test, *events in left}
 
@@ -208,13 +206,4 @@ def test_it():
     assert [name for name in ("pydantic", "jsonschema_rs", "griffe", "mcp", "typer") if name in sys.modules] == []
 """
     )
-    result = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:schemathesis"
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_the_doubles_can_be_imported_without_pytest() -> None:
-    code = "import sys, toolcrib.testing; print([m for m in ('pytest', '_pytest') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    pytester.runpytest_subprocess(*WITHOUT_SLOW_PLUGINS).assert_outcomes(passed=1)
