@@ -177,7 +177,7 @@ def test_the_store_and_its_key_answer_without_being_made(toolcrib: Run, folder: 
     secret = key.read_text().strip()
     well = toolcrib("check", "--connect")
     # Only the keys were used: the tables of credentials and of the call log come when they are.
-    assert "store.db: reachable; tables that come with the next use: auth, record\n" in well.stdout
+    assert "store.db: reachable; tables that come with the next use: auth, record, sessions\n" in well.stdout
     assert (well.returncode, f"ok: key of the store: readable: {key}" in well.stdout) == (0, True), well.stdout
     for spoil, problem in (
         (lambda: key.chmod(0o644), "can be read by others (mode 0644)"),

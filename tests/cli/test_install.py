@@ -124,6 +124,7 @@ def test_without_settings_of_the_client_there_are_new_ones_of_the_project_or_the
         ("claude-code", "[]", "is not an object"),
         ("claude-code", '{"mcpServers": []}', "its 'mcpServers' is none"),
         ("claude-code", '{"mcpServers": {"toolcrib": {"command": "other"}}}', "Choose another name with --name"),
+        ("cursor", "[" * 10_000, "nested too deep"),
         ("gemini-cli", "\ufffe".encode("utf-16").decode("latin-1"), "line 1: Expecting value"),
         ("codex", 'a = 1\nb = "\n', "at line 2"),
         ("codex", 'mcp_servers = { a = { command = "x" } }\n', "changed only by hand"),

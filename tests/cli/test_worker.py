@@ -215,11 +215,11 @@ def stopping_status(answer: Callable[[str], tuple[int, str]]) -> int | None:
 
 
 def test_a_database_file_that_machines_share_is_refused(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
+    mounts, store = tmp_path / "mounts", Store(tmp_path / "store.db")
     for kind in ("ext4", "nfs4"):
         mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/b {tmp_path} {kind} rw 0 0\n")
         if kind == "ext4":
-            worker.require_local(tmp_path / "store.db", mounts)
+            worker.require_local(store, mounts)
             continue
         with pytest.raises(SetupError, match=r"need PostgreSQL: --store postgresql://"):
-            worker.require_local(tmp_path / "store.db", mounts)
+            worker.require_local(store, mounts)

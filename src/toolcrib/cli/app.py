@@ -186,6 +186,8 @@ _CALL_OPTIONS = ("timeout_s", "show_errors")
 """How calls run. Where one is left out, the settings say it."""
 _WORDS = {"calls": _CALL_OPTIONS, "caller": ("principal", "profile"), "json": ("as_json",)}
 """Words of `command(takes=...)`, and the options that each stands for; any other is that of its name."""
+STORE_OPTIONS = "config store json"
+"""What most commands about the store take."""
 
 
 class _Command(TyperCommand):

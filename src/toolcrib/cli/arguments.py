@@ -10,15 +10,14 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ..core import LoadError
+from ..schema import JSONError, SchemaView, parse_json
+from ..schema.view import kind
 from .terminal import UsageError, silenced
-
-if TYPE_CHECKING:
-    from ..schema import SchemaView
 
 SOURCE_FORMS = (
     "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, an OpenAPI document "
@@ -82,7 +81,7 @@ class FileContent:
                 "any bytes takes them in base64: it annotates the parameter with pydantic.Base64Bytes."
             ) from None
 
-    def text_for(self, place: "SchemaView") -> str:
+    def text_for(self, place: SchemaView) -> str:
         """Return it in base64 where that is what *place*, or the items of a list there, admits; else as text."""
         schemas = [form.schema for view in (place, _item(place, 0)) for form in view.alternatives]
         words = {schema.get(key) for schema in schemas for key in ("contentEncoding", "format")}
@@ -135,8 +134,6 @@ def to_json(written: WrittenArguments, schema: Mapping[str, Any]) -> str | dict[
     """Return the arguments for `Workbench.call`, read as *schema* has them. Raises UsageError for keys in conflict."""
     if written.json is not None:
         return written.json
-    from ..schema import SchemaView
-
     root = SchemaView(schema)
     arguments: dict[str, Any] = {}
     for key, texts in written.by_key.items():
@@ -152,7 +149,7 @@ def to_json(written: WrittenArguments, schema: Mapping[str, Any]) -> str | dict[
     return arguments
 
 
-def _path(root: "SchemaView", key: str) -> tuple[Sequence[str], "SchemaView"]:
+def _path(root: SchemaView, key: str) -> tuple[Sequence[str], SchemaView]:
     """Return the names that *key* stands for, and the place of its value: `issue.title` is a member of `issue`.
 
     An argument that has a dot in its own name goes before.
@@ -169,23 +166,20 @@ def _path(root: "SchemaView", key: str) -> tuple[Sequence[str], "SchemaView"]:
     return steps, place
 
 
-def _member(place: "SchemaView", name: str) -> "SchemaView | None":
+def _member(place: SchemaView, name: str) -> SchemaView | None:
     """Return the place of the member *name* of an object; None where nothing speaks of it."""
     views = (view for form in place.alternatives for view in form.member(name))
     return next((view for view in views if not view.is_false), None)
 
 
-def read_value(texts: Sequence[str | FileContent], place: "SchemaView") -> Any:
+def read_value(texts: Sequence[str | FileContent], place: SchemaView) -> Any:
     """Return the value of a key: several texts are the items of a list."""
     if len(texts) == 1:
         return _value(texts[0], place)
     return [_value(text, _item(place, index)) for index, text in enumerate(texts)]
 
 
-def _value(text: str | FileContent, place: "SchemaView", *, is_item: bool = False) -> Any:
-    from ..schema import JSONError, parse_json
-    from ..schema.view import kind
-
+def _value(text: str | FileContent, place: SchemaView, *, is_item: bool = False) -> Any:
     text = text.text_for(place) if isinstance(text, FileContent) else text
     kinds = place.admitted_kinds
     try:
@@ -202,7 +196,7 @@ def _value(text: str | FileContent, place: "SchemaView", *, is_item: bool = Fals
     return value
 
 
-def _items(text: str, place: "SchemaView") -> list[Any]:
+def _items(text: str, place: SchemaView) -> list[Any]:
     """Return the one item that *text* is; or if it is not valid, its parts between commas where these are."""
     first = _value(text, _item(place, 0), is_item=True)
     if "," in text and not _item(place, 0).is_valid(first):
@@ -214,12 +208,12 @@ def _items(text: str, place: "SchemaView") -> list[Any]:
     return [first]
 
 
-def _item(place: "SchemaView", index: int) -> "SchemaView":
+def _item(place: SchemaView, index: int) -> SchemaView:
     lists = [form for form in place.alternatives if "array" in form.kinds]
     return (lists[0] if lists else place).item(index)
 
 
-def choices_of(place: "SchemaView") -> list[str]:
+def choices_of(place: SchemaView) -> list[str]:
     """Return the values that are listed at *place*, as they are typed; none where any other is admitted too."""
     if "boolean" in place.admitted_kinds:
         return ["true", "false"]
@@ -305,8 +299,6 @@ def _starting(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _values(schema: Any, key: str) -> list[str]:
-    from ..schema import SchemaView
-
     return choices_of(_path(SchemaView(schema), key)[1])
 
 
@@ -377,4 +369,5 @@ Port = Annotated[
     int | None,
     typer.Option(metavar="PORT", callback=port_number, help="The port to listen on; 0 takes any free one."),
 ]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")]
 Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core import Caller, ToolAuth, ToolcribError
-from .app import Session, command, group
+from .app import STORE_OPTIONS, Session, command, group
 from .arguments import Port, Principal, complete_provider
 from .login import log_in, read_secret
 from .store import opened_stores
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 auth = group("Log in to providers, and see what was granted.")
 secrets = group("Secrets that tools need by name.")
-
-TAKES = "config store json"
 
 _ProviderName = Annotated[
     str,
@@ -32,7 +30,7 @@ _ForAll = Annotated[bool, typer.Option("--for-all", help="The operator's, for ca
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
-@command(auth, "login", takes=f"caller {TAKES}")
+@command(auth, "login", takes=f"caller {STORE_OPTIONS}")
 async def login(
     session: Session,
     provider: _ProviderName,
@@ -60,7 +58,7 @@ async def login(
         session.show(data, text=f"Logged in to {broker.providers[provider].title}.")
 
 
-@command(auth, "list", takes=TAKES)
+@command(auth, "list", takes=STORE_OPTIONS)
 async def list_grants(session: Session, principal: Principal = "local") -> None:
     """List the grants of a caller. Secrets are not shown."""
     async with session.crib() as crib:
@@ -69,7 +67,7 @@ async def list_grants(session: Session, principal: Principal = "local") -> None:
     session.show(data, columns=("provider", "handler", "profile", "scopes", "damaged"))
 
 
-@command(auth, "show", takes=TAKES)
+@command(auth, "show", takes=STORE_OPTIONS)
 async def show_grant(session: Session, provider: _ProviderName, principal: Principal = "local") -> None:
     """Show the grants at one provider. Secrets are not shown."""
     async with session.crib() as crib:
@@ -81,7 +79,7 @@ async def show_grant(session: Session, provider: _ProviderName, principal: Princ
     session.show(data)
 
 
-@command(auth, "revoke", takes=f"caller {TAKES}")
+@command(auth, "revoke", takes=f"caller {STORE_OPTIONS}")
 async def revoke(session: Session, provider: _ProviderName, handler: _HandlerName = None) -> None:
     """Forget the grants at a provider, and notify it."""
     principal, profile = session.principal, session.profile
@@ -115,7 +113,7 @@ def _way_out(command: str, profile: str) -> str:
     return f"toolcrib {command}{'' if profile == Caller().profile else f' --profile {quote(profile)}'}"
 
 
-@command(auth, "providers", takes=TAKES)
+@command(auth, "providers", takes=STORE_OPTIONS)
 async def providers(session: Session) -> None:
     """List the providers, and which settings each lacks."""
     async with session.crib() as crib:
@@ -161,7 +159,7 @@ async def set_secret(session: Session, name: _Name, for_all: _ForAll = False) ->
     echo(f"Stored: {name}.")
 
 
-@command(secrets, "list", takes=TAKES)
+@command(secrets, "list", takes=STORE_OPTIONS)
 async def list_secrets(session: Session, for_all: _ForAll = False, principal: Principal = "local") -> None:
     """List the names of secrets, and never the secrets."""
     async with session.crib() as crib:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from ..call import require_key
 from ..core import (
     Answer,
     AnswerError,
@@ -26,6 +27,7 @@ from ..core import (
     ToolError,
 )
 from ..machinery import named_approvers
+from ..schema import closest_match
 from ..workbench.results import READERS
 from ..workbench.search import FINDERS
 from .app import Session, command, group
@@ -219,8 +221,6 @@ async def result_of(stream: AsyncIterator["TaskEvent | Result[Any]"], transcript
 
 def _require_key(key: str | None) -> None:
     """Raise UsageError for a key that no call can have."""
-    from ..call import require_key
-
     try:
         if key is not None:
             require_key(key)
@@ -269,8 +269,6 @@ def _echo_repairs(repairs: Sequence[Repair], names: Iterable[str], *, by_key: bo
 
     With *by_key* not what only comes from `key=value` being text.
     """
-    from ..schema import closest_match
-
     names = list(names)
     for repair in repairs:
         is_top = repair.path.count("/") == 1

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..call import settle
 from ..core import Answer, Approve, Caller, CallRecord, Deny, Pending, ToolcribError
+from ..record.calls import call_data, duration_of, name_of, notes_on, status_of
+from ..schema import parse_json
 from ..schema.toml import to_toml
-from .app import Session, command, group
+from .app import STORE_OPTIONS, Session, command, group
+from .arguments import Limit
 from .prompts import moment, os_user, outcome_of
 from .terminal import UsageError, counted, echo, one_line
 
@@ -30,7 +34,6 @@ grants = group("Approvals for more than one call: what runs without a question, 
 calls = group("The log of calls: who called what, and how it ended.")
 keys = group("Keys with which clients enter the server.")
 
-TAKES = "config store json"
 _EXAMPLE = "For example, in toolcrib.toml: [[source]]"
 
 _AGE = re.compile(r"(\d{1,9})([smhd])")
@@ -49,7 +52,7 @@ SettledBy = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who
 # Open questions
 
 
-@command(pending, "list", takes=TAKES)
+@command(pending, "list", takes=STORE_OPTIONS)
 async def list_pending(session: Session, principal: _Principal = None) -> None:
     """List the calls that wait, the oldest first."""
     async with session.crib(with_grants=False) as crib:
@@ -57,14 +60,14 @@ async def list_pending(session: Session, principal: _Principal = None) -> None:
     session.show(data, columns=("id", "kind", "principal", "tool", "message", "arguments"))
 
 
-@command(pending, "show", takes=TAKES)
+@command(pending, "show", takes=STORE_OPTIONS)
 async def show_pending(session: Session, pending_id: _PendingId) -> None:
     """Show one call that waits, always as JSON."""
     async with session.crib(with_grants=False) as crib:
         session.output.json((await _find(crib, pending_id)).to_dict())
 
 
-@command(pending, "approve", takes=TAKES)
+@command(pending, "approve", takes=STORE_OPTIONS)
 async def approve(
     session: Session,
     pending_id: _PendingId,
@@ -111,21 +114,19 @@ def _approval(until: str | None, where: str | None, tools: Sequence[str] | None,
 
 
 def _json_object(option: str, text: str) -> dict[str, Any]:
-    from ..schema import parse_json
-
     with suppress(ValueError):
         if isinstance(value := parse_json(text), dict):
             return value
     raise UsageError(f"{option} takes a JSON object, each name once.")
 
 
-@command(grants, "list", takes=TAKES)
+@command(grants, "list", takes=STORE_OPTIONS)
 async def list_grants(
     session: Session,
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="NAME", help="Only those that they have, or have given.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 100,
+    limit: Limit = 100,
 ) -> None:
     """List the approvals for more than one call, the oldest first, and what they allow."""
     async with session.crib(with_grants=False) as crib:
@@ -135,7 +136,7 @@ async def list_grants(
         echo("There are more: --limit NUMBER")
 
 
-@command(grants, "revoke", takes=TAKES)
+@command(grants, "revoke", takes=STORE_OPTIONS)
 async def revoke_grant(
     session: Session,
     id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib grants list.")],  # noqa: A002
@@ -146,7 +147,7 @@ async def revoke_grant(
     session.show(grant.to_dict(), text=f"Revoked: {one_line(grant.text)}")
 
 
-@command(pending, "deny", takes=TAKES)
+@command(pending, "deny", takes=STORE_OPTIONS)
 async def deny(
     session: Session,
     pending_id: _PendingId,
@@ -193,7 +194,6 @@ _Since = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Since when: a time, 2026-01-31T12:00, or an age: 30m, 12h, 7d."),
 ]
-_Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")]
 _COLUMNS = ("started_at", "id", "principal", "tool", "status", "time", "notes")
 
 
@@ -205,14 +205,14 @@ def _log(session: Session) -> "Generator[DatabaseCalls]":
         yield DatabaseCalls(store)
 
 
-@command(calls, "list", takes=TAKES)
+@command(calls, "list", takes=STORE_OPTIONS)
 async def list_calls(
     session: Session,
     tool: _Tool = None,
     principal: _Principal = None,
     status: _WithStatus = None,
     since: _Since = None,
-    limit: _Limit = 100,
+    limit: Limit = 100,
 ) -> None:
     """List calls, the newest first. The status `lost` is of a call whose process has died."""
     started_after = None if since is None else _time(since)
@@ -221,22 +221,20 @@ async def list_calls(
     session.show([_data(record, session) for record in records], columns=_COLUMNS)
 
 
-@command(calls, "show", takes=TAKES)
+@command(calls, "show", takes=STORE_OPTIONS)
 async def show_call(
     session: Session,
     id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls list.")],  # noqa: A002
 ) -> None:
     """Show one call. Its arguments and result are shown where these are recorded."""
     with _log(session) as log:
-        from ..record.calls import call_data
-
         record = await log.find(id)
     if record is None:
         raise ToolcribError(f"There is no call '{one_line(id)[:100]}' in the log. See: toolcrib calls list")
     session.show(call_data(record, with_content=True))
 
 
-@command(calls, "lost", takes=TAKES)
+@command(calls, "lost", takes=STORE_OPTIONS)
 async def list_lost(session: Session) -> None:
     """List calls with a key of which it is unknown whether they took effect, the oldest first."""
     with session.opened_store() as store:
@@ -244,7 +242,7 @@ async def list_lost(session: Session) -> None:
     session.show(data, columns=("id", "started_at", "principal", "tool", "key", "arguments"))
 
 
-@command(calls, "settle", takes=TAKES)
+@command(calls, "settle", takes=STORE_OPTIONS)
 async def settle_call(
     session: Session,
     id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls lost.")],  # noqa: A002
@@ -266,8 +264,6 @@ async def settle_in(
     unknown: str,
 ) -> None:
     """Settle the lost call or task *id*, and say what comes of it. *unknown* is the message where it is not lost."""
-    from ..call import settle
-
     if is_done is None:
         raise UsageError("Say whether it took effect: --done or --not-done.")
     ledger = crib.store.ledger
@@ -282,7 +278,7 @@ async def settle_in(
     session.show({**entry.to_dict(), "done": is_done, "settled_by": by}, text=text)
 
 
-@command(calls, "follow", takes=TAKES)
+@command(calls, "follow", takes=STORE_OPTIONS)
 async def follow_calls(
     session: Session, tool: _Tool = None, principal: _Principal = None, status: _WithStatus = None
 ) -> None:
@@ -313,7 +309,7 @@ async def export_events(session: Session, since: _Since = None) -> None:
         await store.transact(write, write=False)
 
 
-@command(calls, "verify", takes=TAKES)
+@command(calls, "verify", takes=STORE_OPTIONS)
 async def verify_events(
     session: Session,
     file: Annotated[
@@ -369,7 +365,7 @@ def _summary(audit: "Audit", *, is_pinned: bool, is_file: bool) -> str:
 
 @command(calls, "to-scenarios", takes="config store")
 async def write_scenarios(
-    session: Session, tool: _Tool = None, principal: _Principal = None, since: _Since = None, limit: _Limit = 100
+    session: Session, tool: _Tool = None, principal: _Principal = None, since: _Since = None, limit: Limit = 100
 ) -> None:
     """Print the calls that succeeded as scenarios for `toolcrib eval`, in TOML: for you to add what a person asked.
 
@@ -402,8 +398,6 @@ def _scenario(record: CallRecord) -> str:
 
 def _data(record: CallRecord, session: Session) -> dict[str, Any]:
     """Return a call as JSON data, or with texts for people in place of codes and durations."""
-    from ..record.calls import call_data, duration_of, name_of, notes_on, status_of
-
     data = call_data(record)
     if session.as_json:
         return data
@@ -431,7 +425,7 @@ def _access_keys(session: Session) -> "Generator[AccessKeys]":
         yield AccessKeys(store)
 
 
-@command(keys, "add", takes=TAKES)
+@command(keys, "add", takes=STORE_OPTIONS)
 async def add_key(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
@@ -454,7 +448,7 @@ async def add_key(
         echo(f"The key {key.id} of '{key.principal}'. It is not shown again.")
 
 
-@command(keys, "list", takes=TAKES)
+@command(keys, "list", takes=STORE_OPTIONS)
 async def list_keys(session: Session) -> None:
     """List the keys, by their ids."""
     with _access_keys(session) as access_keys:

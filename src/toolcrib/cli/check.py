@@ -37,6 +37,7 @@ from ..workbench.settings import (
 from .app import Session, command, group
 from .arguments import SourceNames
 from .sources import load_listed, log_fetches
+from .store import use_tables
 from .terminal import UsageError, counted, log_to_stderr, no_such, one_line
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         return _Report(str(file), [], [_of_settings_file("problem", problem) for problem in error.problems], {})
     listings = load_sources(settings.sources, settings)
     specs = [tool.spec for listing in listings for tool in listing.tools]
-    is_complete = has_all(settings, listings) and not any(map(_is_partial, listings))
+    is_partial = any(listing.problems or listing.is_listed_at_start for listing in listings)
+    is_complete = has_all(settings, listings) and not is_partial
     findings = [
         *(_of_source("problem", listing, message) for listing in listings for message in listing.problems),
         *_wrong_rules(settings, specs),
@@ -152,10 +154,6 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         findings += [*_answers(listings, settings), *_store_answers(settings, session.store)]
     counts = {"source": len(listings), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
     return _Report(str(file), [*map(_source_data, listings)], findings, counts)
-
-
-def _is_partial(listing: LoadedSource) -> bool:
-    return bool(listing.problems) or listing.is_listed_at_start
 
 
 def _source_data(listing: LoadedSource) -> dict[str, Any]:
@@ -325,17 +323,7 @@ def _answers_of(store: "Store", subject: str) -> Iterator[Finding]:
 
 
 def _tables(store: "Store") -> str:
-    from ..record.database import RECORD
-
-    store.use(RECORD)
-    if find_spec("authlib") is not None:
-        from ..auth.sealed import AUTH
-
-        store.use(AUTH)
-    if find_spec("mcp") is not None:
-        from ..serve.access.keys import KEYS
-
-        store.use(KEYS)
+    use_tables(store)
     behind = asyncio.run(store.pending_migrations())
     return f"tables that come with the next use: {', '.join(sorted(behind))}" if behind else "its tables are current"
 

@@ -20,6 +20,8 @@ from ..core import ToolcribError
 from . import jsonc, toml_edit
 from .app import Session, command, group
 from .arguments import SourceNames
+from .serving import stdio_command
+from .sources import named_sources
 from .terminal import UsageError, echo, no_such, one_line
 
 app = group()
@@ -68,9 +70,6 @@ def install(
     This writes the settings of the client. What is there stays, with its comments, and there is a backup. They are in
     the folder of the project, unless the client has none there. With `json` they are printed, for any other client.
     """
-    from .serving import stdio_command
-    from .sources import named_sources
-
     _require_name(name)
     of = None if client == "json" else _client(client)
     named_sources(sources or (), session.settings, "For example: toolcrib install claude-code tools.py")
@@ -155,7 +154,7 @@ def _change(
 ) -> None:
     """Change the file of a client, and report it. *change* changes the data of its servers, and returns the text."""
     file = _file(of, session.settings.file, user=user)
-    before, text, after_text = _read(file, of.key, change)
+    text, after_text = _read(file, of.key, change)
     if after_text == text:
         echo(f"{file} stays as it is.")
     elif dry_run:
@@ -163,18 +162,17 @@ def _change(
         lines = unified_diff(text.splitlines(), after_text.splitlines(), str(file), str(file), lineterm="", n=0)
         session.output.write("\n".join(lines))
     else:
-        if before is not None:
-            _write(file.with_name(file.name + _BACKUP), before, file)
-        _write(file, after_text.encode(), file)
+        if file.exists():
+            _write(file.with_name(file.name + _BACKUP), text, file)
+        _write(file, after_text, file)
         echo(f"Written: {file}. {after}")
 
 
-def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> tuple[bytes | None, str, str]:
-    """Return what is in *file*, None where it is not there, its text, and the new one. Raises ToolcribError."""
+def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> tuple[str, str]:
+    """Return the text of *file*, empty where it is not there, and the new one. Raises ToolcribError."""
     try:
-        before = file.read_bytes() if file.exists() else None
-        text = (before or b"").decode()
-        return before, text, _edited(text, toml_edit if file.suffix == ".toml" else jsonc, key, change)
+        text = file.read_bytes().decode() if file.exists() else ""
+        return text, _edited(text, toml_edit if file.suffix == ".toml" else jsonc, key, change)
     except OSError as error:
         raise ToolcribError(f"{file} cannot be read: {error.strerror}.") from None
     except ValueError as error:
@@ -219,14 +217,14 @@ def _file(of: _Client, settings: Path | None, *, user: bool) -> Path:
     return (folder / tail).resolve()
 
 
-def _write(file: Path, content: bytes, like: Path) -> None:
+def _write(file: Path, text: str, like: Path) -> None:
     """Replace *file* at once, with the mode of the file *like*. Raises ToolcribError."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     mode = like.stat().st_mode & 0o777 if like.exists() else None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         beside.touch(0o666 if mode is None else 0o600, exist_ok=False)
-        beside.write_bytes(content)
+        beside.write_bytes(text.encode())
         if mode is not None:
             beside.chmod(mode)
         beside.replace(file)

@@ -31,7 +31,7 @@ def parse(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"line {error.lineno}: {error.msg}") from None
     except RecursionError:
-        raise ValueError("line 1: it is nested too deep") from None
+        raise ValueError("it is nested too deep") from None
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..core import ToolcribError
+from ..machinery import raise_missing_extra
 from ..schema import display_name
 from .app import Session, command, group
 from .terminal import UsageError
@@ -126,9 +127,7 @@ def _files(name: str, kind: str) -> dict[Path, bytes]:
     if kind == "wasm":
         try:
             import wasmtime
-        except ModuleNotFoundError:
-            raise ToolcribError(
-                "A tool of this kind needs the package 'wasmtime': pip install 'toolcrib[sandbox]'."
-            ) from None
+        except ModuleNotFoundError as missing:
+            raise_missing_extra(missing, "A tool of this kind needs", "sandbox")
         files[folder / f"{name}.wasm"] = bytes(wasmtime.wat2wasm(files[folder / f"{name}.wat"].decode()))
     return files

@@ -14,9 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core import SetupError
 from .interrupts import DEFAULT_GRACE_S, Interrupts
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 _RESTART_INTERVAL_S = 1.0
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre")
@@ -84,9 +88,9 @@ def _end_with_parent(reader: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def require_local(file: Path, mounts: Path) -> None:
-    """Raise SetupError where *file* is on a file system that machines share: SQLite in WAL is for one machine."""
-    if not mounts.exists():
+def require_local(store: "Store", mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Raise SetupError for an SQLite file on a file system that machines share: SQLite in WAL is for one machine."""
+    if (file := store.file) is None or not mounts.exists():
         return
     lines = [line.split(" ") for line in mounts.read_text("utf-8", "replace").splitlines()]
     kinds = {folder: kind for _, folder, kind, *_ in lines}

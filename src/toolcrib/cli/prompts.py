@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending
 from ..machinery import current_deadline, escaped, named_approvers
+from ..schema import Elicitation, SchemaView, parse_json
+from ..schema.describe import describe
 from .arguments import read_value
 from .terminal import echo, indented_json, is_rich, is_terminal, one_line
 
 if TYPE_CHECKING:
-    from ..schema import SchemaView
     from ..workbench import Crib
 
 _YES = ("y", "yes")
@@ -157,8 +158,6 @@ async def _edited(pending: Pending) -> Approve | None:
     """Return the approval with the arguments that the person has changed in an editor; None where they left it."""
     import click
 
-    from ..schema import parse_json
-
     before = f"{json.dumps(json.loads(pending.arguments), indent=2)}\n"
     try:
         # In a thread: what else this process does goes on meanwhile.
@@ -262,8 +261,6 @@ def _waits(pending: Pending, crib: "Crib") -> str:
 
 
 async def _input(pending: Pending) -> Answer | None:
-    from ..schema import Elicitation, SchemaView
-
     schema = dict(pending.schema or {})
     while (value := await _value(SchemaView(schema).resolved)) is not _UNANSWERED:
         problem = Elicitation(schema).problems(value)
@@ -273,7 +270,7 @@ async def _input(pending: Pending) -> Answer | None:
     return None
 
 
-async def _value(view: "SchemaView") -> Any:
+async def _value(view: SchemaView) -> Any:
     """Return the answer that a schema describes: field by field where it has fields."""
     if view.kinds != frozenset({"object"}) or not view.members:
         return await _field("Answer", view, required=True)
@@ -287,9 +284,7 @@ async def _value(view: "SchemaView") -> Any:
     return value
 
 
-async def _field(name: str, view: "SchemaView", *, required: bool) -> Any:
-    from ..schema.describe import describe
-
+async def _field(name: str, view: SchemaView, *, required: bool) -> Any:
     description = describe(dict(view.schema), view.root.schema)
     if (note := view.schema.get("description")) and view is not view.root:
         echo(f"  {one_line(str(note))}")
@@ -306,7 +301,7 @@ async def _field(name: str, view: "SchemaView", *, required: bool) -> Any:
     return _UNANSWERED
 
 
-def _read(line: str, view: "SchemaView") -> Any:
+def _read(line: str, view: SchemaView) -> Any:
     value = read_value([line], view)
     if isinstance(value, str) and "boolean" in view.admitted_kinds:
         return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO[1:], False)}.get(value.strip().lower(), value)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core import SetupError, ToolcribError
+from ..workbench.credentials import store_of
+from ..workbench.settings import ServerTable, Settings, read_settings
 from .app import Session, command, group
 from .arguments import Port, SourceNames, ToolNames
 from .processes import fork, require_local
@@ -26,7 +28,6 @@ from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_s
 
 if TYPE_CHECKING:
     from ..workbench import Crib
-    from ..workbench.settings import ServerTable, Settings
     from .sources import Opened
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -122,15 +123,16 @@ def _serve(
     except SetupError as error:
         raise SetupError(f"{error} The port is set with --port.") from None
     with listener:
-        process, announce = None, report
+        process = None
         if workers > 1:
-            _require_shared_store(session)
+            require_local(store_of(session.settings, session.store))
             process = fork(workers, session.interrupts, report)
-            announce = report if process.is_first else _say_nothing
+        speaks = process is None or process.is_first
+        announce = report if speaks else lambda _: None
 
         crib = open_sources(report=announce).crib
         identify = configured_identify(settings, crib.database)
-        base_url = None if announce is _say_nothing else at.public_base_url or url_of(host, listener)
+        base_url = (at.public_base_url or url_of(host, listener)) if speaks else None
         has_console, link = _console(crib, identify, at, base_url)
 
         def ready(url: str) -> None:
@@ -183,7 +185,7 @@ def _serve_stdio(
     session.run(_beside(_report_change(session.settings, report), server) if is_dev else server)
 
 
-def _console(crib: "Crib", identify: object, at: "ServerTable", base_url: str | None) -> tuple[bool, str]:
+def _console(crib: "Crib", identify: object, at: ServerTable, base_url: str | None) -> tuple[bool, str]:
     """Return whether the console is served, and its link at *base_url*, if that is given, or why it is not."""
     if not at.console:
         return False, ""
@@ -192,11 +194,9 @@ def _console(crib: "Crib", identify: object, at: "ServerTable", base_url: str | 
     return True, "" if base_url is None else asyncio.run(_console_link(crib, identify, base_url.rstrip("/")))
 
 
-async def _report_change(settings: "Settings", report: Callable[[str], None]) -> None:
+async def _report_change(settings: Settings, report: Callable[[str], None]) -> None:
     """Wait until the file of *settings* has other valid ones, and report which, and what is not valid."""
     from watchfiles import awatch
-
-    from ..workbench.settings import read_settings
 
     if settings.file is None:
         return await asyncio.Future()
@@ -214,7 +214,7 @@ async def _report_change(settings: "Settings", report: Callable[[str], None]) ->
     return None
 
 
-async def _until_changed(settings: "Settings", report: Callable[[str], None], work: Coroutine[Any, Any, None]) -> bool:
+async def _until_changed(settings: Settings, report: Callable[[str], None], work: Coroutine[Any, Any, None]) -> bool:
     """Await *work*, and end it where the file of *settings* changes. Returns whether it has."""
     tasks = [asyncio.ensure_future(part) for part in (work, _report_change(settings, report))]
     try:
@@ -258,18 +258,6 @@ async def _beside(watch: Coroutine[Any, Any, None], work: Coroutine[Any, Any, No
         await work
     finally:
         watching.cancel()
-
-
-def _require_shared_store(session: Session) -> None:
-    """Raise SetupError where several processes could not share the store."""
-    from ..workbench.credentials import store_of
-
-    store = store_of(session.settings, session.store)
-    if store.file is not None:
-        require_local(store.file, Path("/proc/self/mounts"))
-
-
-def _say_nothing(_: str) -> None: ...
 
 
 def set_up_log(session: Session, *, is_dev: bool = False) -> Callable[[str], None]:

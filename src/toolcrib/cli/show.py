@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,12 +19,10 @@ from ..schema.view import UNIONS, steps
 from ..tools import Tool
 from ..tools.loading import place_of
 from ..workbench.lifespan import name_of
+from ..workbench.settings import Settings
 from .app import Session, command, group
 from .arguments import Source, SourceNames, ToolName, ToolNames, ToolWords, read_words, require_tool
 from .terminal import Line, Output, UsageError, no_such, one_line
-
-if TYPE_CHECKING:
-    from ..workbench.settings import Settings
 
 FORMATS = tuple(name.replace("_", "-") for name in formats.PROVIDERS)
 
@@ -98,7 +96,7 @@ def signature(spec: ToolSpec) -> str:
     return f"{one_line(spec.name)}({', '.join(_usage(spec).split(' '))}){f'  {summary}' if summary else ''}"
 
 
-def write_tool(tool: Tool[..., Any], settings: "Settings", options: Sequence[str], output: Output) -> None:
+def write_tool(tool: Tool[..., Any], settings: Settings, options: Sequence[str], output: Output) -> None:
     """Write everything about *tool*, what the *settings* add, and how to call it with the *options* that lead to it."""
     output.lines([*_spec_lines(tool, settings), [], [("Call it", "bold")]])
     output.lines([[(f"  {call_line(tool.spec, options)}", "")]], wrap=False)
@@ -140,7 +138,7 @@ def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
     return one_line(" ".join([shlex.join(words), *required]))
 
 
-def _spec_lines(tool: Tool[..., Any], settings: "Settings") -> Iterator[Line]:
+def _spec_lines(tool: Tool[..., Any], settings: Settings) -> Iterator[Line]:
     spec = tool.spec
     yield [(spec.name, "bold cyan"), (f"  {one_line(spec.title)}" if spec.title else "", "bold")]
     if spec.description:
@@ -243,7 +241,7 @@ def _requirement(required: Requirement) -> str:
     return f"credentials of {required.provider}{handler}{scopes}"
 
 
-def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str, str]]:
+def _handling(tool: Tool[..., Any], settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield where the tool is defined and runs, and which rules and limits of the settings are for it."""
     spec = tool.spec
     yield "Isolation", str(getattr(tool, "isolation", None) or "")
@@ -256,7 +254,7 @@ def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str,
     yield "Source", "" if place is not None or tool.source is None else name_of(tool.source)
 
 
-def _decisions(spec: ToolSpec, settings: "Settings") -> list[str]:
+def _decisions(spec: ToolSpec, settings: Settings) -> list[str]:
     """Return what the rules about a tool decide, up to the first that decides every call."""
     decisions: list[str] = []
     for rule in (rule for rule in settings.rules if rule.is_about(spec)):

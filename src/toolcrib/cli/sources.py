@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,31 +16,33 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, ToolcribError
 from ..tools import load
+from ..tools.git import DOCUMENT, is_document
+from ..tools.modules import webassembly_in
+from ..tools.remote import is_remote
 from ..workbench import Crib, Workbench
+from ..workbench.config import LoadedSource, for_loaded, load_sources
+from ..workbench.credentials import configured
 from ..workbench.lifespan import START_TIMEOUT_S, name_of
+from ..workbench.settings import NamedSource, Settings
 from ..workbench.views import known_names, only_named, prefixes_of
 from .arguments import SOURCE_FORMS
 from .terminal import LogFormatter, UsageError, echo, no_such
 
 if TYPE_CHECKING:
     from ..tools import Loaded
-    from ..workbench.config import LoadedSource
-    from ..workbench.settings import NamedSource, Settings
 
 SAY_AFTER_S = 2.0
 """How long a server may take to start before a person is told what is waited for."""
 
 
+@dataclass
 class Opened:
     """The sources and options that a Crib or a Workbench is made of, and a sentence for each thing that is left out."""
 
-    def __init__(
-        self, sources: list[Any], options: dict[str, Any], problems: tuple[str, ...], *, has_servers: bool = False
-    ) -> None:
-        self.problems = problems
-        self.has_servers = has_servers
-        self.sources = sources
-        self.options = options
+    sources: list[Any]
+    options: dict[str, Any]
+    problems: tuple[str, ...]
+    has_servers: bool = False
 
     @cached_property
     def bench(self) -> Workbench:
@@ -118,7 +120,7 @@ def load_listed(source: Any, *, connects: bool = True) -> "Loaded":
 
 def open_sources(
     sources: Sequence[str],
-    settings: "Settings",
+    settings: Settings,
     *,
     example: str,
     only: Sequence[str] = (),
@@ -140,8 +142,6 @@ def open_sources(
     Raises UsageError, showing *example*, where no source is named, and ToolcribError where none could be loaded; a file
     that is followed *may_wait* until it is repaired.
     """
-    from ..workbench.config import for_loaded, load_sources
-
     listed = named_sources(sources, settings, example)
     log_fetches()
     listings = load_sources(listed, settings, followed=_followed if follow else None)
@@ -163,10 +163,8 @@ def open_sources(
     )
 
 
-def named_sources(sources: Sequence[str], settings: "Settings", example: str) -> "Sequence[NamedSource]":
+def named_sources(sources: Sequence[str], settings: Settings, example: str) -> Sequence[NamedSource]:
     """Return *sources*, or without them those of the *settings*. Raises UsageError, showing *example*, without any."""
-    from ..workbench.settings import NamedSource
-
     listed = tuple(NamedSource(source, source) for source in sources) or settings.sources
     if not listed:
         where = f", and {settings.file} names none" if settings.file else ""
@@ -191,11 +189,9 @@ def log_lines(name: str, formatter: logging.Formatter) -> None:
 
 
 def _credentials(
-    listings: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, needs_store: bool
+    listings: Sequence[LoadedSource], settings: Settings, store: str | None, *, needs_store: bool
 ) -> dict[str, Any]:
     """Return the options `store` and `broker`, where a call may need them: their imports take a while."""
-    from ..workbench.credentials import configured
-
     needs_store = (
         needs_store
         or bool(settings.values.rule)
@@ -209,7 +205,7 @@ def _credentials(
     return configured(settings, options, default_store=needs_store and has_extra)
 
 
-def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_complete: bool) -> "list[LoadedSource]":
+def _only(names: Sequence[str], listings: Sequence[LoadedSource], *, is_complete: bool) -> list[LoadedSource]:
     """Return the sources with the tools of these *names* alone. Raises UsageError for one that is in none of them."""
     tool_names = [tool.spec.name for source in listings for tool in source.tools]
     unknown = [name for name in names if name not in tool_names]
@@ -219,12 +215,12 @@ def _only(names: Sequence[str], listings: "Sequence[LoadedSource]", *, is_comple
     return [part for source in listings if (part := _part(source, names)).tools or source.is_listed_at_start]
 
 
-def _part(source: "LoadedSource", names: Sequence[str]) -> "LoadedSource":
+def _part(source: LoadedSource, names: Sequence[str]) -> LoadedSource:
     tools = tuple(tool for tool in source.tools if tool.spec.name in names)
     return replace(source, source=only_named(source.source, names), tools=tools)
 
 
-def _with_tool(name: str, listings: "Sequence[LoadedSource]") -> "list[LoadedSource]":
+def _with_tool(name: str, listings: Sequence[LoadedSource]) -> list[LoadedSource]:
     """Return *listings* without the servers that the tool *name* cannot be in."""
     is_known = any(tool.spec.name == name for source in listings for tool in source.tools)
     owners = [source for source in listings if any(map(name.startswith, prefixes_of(source.source)))]
@@ -237,12 +233,9 @@ def _with_tool(name: str, listings: "Sequence[LoadedSource]") -> "list[LoadedSou
     ]
 
 
-def _followed(source: Any, named_source: "NamedSource") -> Any:
+def _followed(source: Any, named_source: NamedSource) -> Any:
     """Return *source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
     # Imported here, as not every command follows files.
-    from ..tools.git import DOCUMENT, is_document
-    from ..tools.modules import webassembly_in
-    from ..tools.remote import is_remote
     from ..tools.watch import Watched, WatchedDocument, WatchedSandboxed
 
     if not isinstance(source, str | Path) or not str(source).strip():

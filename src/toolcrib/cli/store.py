@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core import ToolcribError
-from .app import Session, command, group
+from ..workbench.credentials import vault_store
+from .app import STORE_OPTIONS, Session, command, group
 from .prompts import has_person, read_line
 from .terminal import UsageError, counted, echo, is_terminal
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 store = group("Copies of the store, and what it has of one caller.")
 threads = group("What threads remember for rules: which labels they have seen, and what came before.")
 
-TAKES = "config store json"
-
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The copy; its keys are beside it, in FILE with '.key'.")]
 _Of = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="The caller, as in: toolcrib calls list.")]
 
@@ -34,21 +33,29 @@ def opened_stores(session: Session) -> "Generator[list[tuple[Store, Sequence[Sch
     """Open the store, with the tables of all rooms, and where another one has the vault, that with which tables."""
     from .. import auth as auth  # before its file: it says which extra is missing
     from ..auth.sealed import AUTH
-    from ..record.database import RECORD
-    from ..workbench.credentials import vault_store
 
-    tables = [AUTH, RECORD]
+    with session.opened_store() as database:
+        vault = vault_store(session.settings, database, session.store)
+        for store in (database, vault):
+            use_tables(store)
+        yield [(database, None), *([] if vault is database else [(vault, [AUTH])])]
+
+
+def use_tables(store: "Store") -> None:
+    """Have *store* use the tables of all rooms, as far as their extras are here."""
+    from ..record.database import RECORD
+
+    if find_spec("authlib") is not None:
+        from ..auth.sealed import AUTH
+
+        store.use(AUTH)
+    store.use(RECORD)
     if find_spec("mcp") is not None:  # the extra `serve`, without which there are no keys
         from ..serve.access.keys import KEYS
         from ..serve.console.sessions import SESSIONS
 
-        tables += [KEYS, SESSIONS]
-    with session.opened_store() as database:
-        vault = vault_store(session.settings, database, session.store)
-        for store in (database, vault):
-            for schema in tables:
-                store.use(schema)
-        yield [(database, None), *([] if vault is database else [(vault, [AUTH])])]
+        store.use(KEYS)
+        store.use(SESSIONS)
 
 
 @contextmanager
@@ -68,7 +75,7 @@ def _progress(verb: str) -> "Generator[Callable[[Any, int], None]]":
             sys.stderr.write("\r\x1b[K")
 
 
-@command(store, "key", takes=TAKES)
+@command(store, "key", takes=STORE_OPTIONS)
 async def show_key(session: Session) -> None:
     """Print the fingerprint of the key that signs the log of calls, for: toolcrib calls verify --key."""
     from ..store.audit import fingerprint
@@ -78,7 +85,7 @@ async def show_key(session: Session) -> None:
     session.show({"key": names[0], "older": names[1:]})
 
 
-@command(store, "backup", takes=TAKES)
+@command(store, "backup", takes=STORE_OPTIONS)
 async def backup(session: Session, file: _File) -> None:
     """Copy the store and its keys while others write. PostgreSQL has pg_dump for that: then the keys alone.
 
@@ -126,7 +133,7 @@ async def export(session: Session, principal: _Of) -> None:
     session.output.json({"principal": principal, **tables})
 
 
-@command(store, "forget", takes=TAKES)
+@command(store, "forget", takes=STORE_OPTIONS)
 async def forget(
     session: Session,
     principal: _Of,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..core import ToolcribError
-from .app import Session, command, group
+from .app import STORE_OPTIONS, Session, command, group
+from .arguments import Limit
 from .call import result_of, write_result
 from .calls import IsDone, SettledBy, settle_in
 from .terminal import echo, one_line
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 tasks = group("Calls that run as tasks: where they are, and what they wait for.")
 
-TAKES = "config store json"
 _DUE = timedelta(minutes=1)
 """How long a task is due before the command says that no process runs it."""
 
@@ -55,7 +55,7 @@ async def _opened(session: Session) -> "AsyncGenerator[Crib]":
             raise ToolcribError(message) from None
 
 
-@command(tasks, "list", takes=TAKES)
+@command(tasks, "list", takes=STORE_OPTIONS)
 async def list_tasks(
     session: Session,
     principal: Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only tasks of this caller.")] = (
@@ -65,7 +65,7 @@ async def list_tasks(
         _State | None,
         typer.Option("--state", metavar="STATE", help=f"Only tasks in this state: {', '.join(_State)}."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 50,
+    limit: Limit = 50,
 ) -> None:
     """List tasks, the newest first."""
     in_state = cast("TaskState | None", state)
@@ -77,7 +77,7 @@ async def list_tasks(
         echo("There are more: --limit NUMBER")
 
 
-@command(tasks, "show", takes=TAKES)
+@command(tasks, "show", takes=STORE_OPTIONS)
 async def show_task(session: Session, id: _Id) -> None:  # noqa: A002
     """Show one task: what it waits for, which steps it has finished, and its result."""
     async with _opened(session) as crib:
@@ -94,7 +94,7 @@ async def show_task(session: Session, id: _Id) -> None:  # noqa: A002
     session.show(data)
 
 
-@command(tasks, "follow", takes=TAKES)
+@command(tasks, "follow", takes=STORE_OPTIONS)
 async def follow_task(session: Session, id: _Id) -> int:  # noqa: A002
     """Show what a task has reported, and reports from now on, and last its result. Ctrl-C does not stop the task."""
     interrupts = session.interrupts
@@ -111,7 +111,7 @@ async def follow_task(session: Session, id: _Id) -> int:  # noqa: A002
         return write_result(session, await result_of(crib.tasks.follow(id), transcript), transcript, None)
 
 
-@command(tasks, "cancel", takes=TAKES)
+@command(tasks, "cancel", takes=STORE_OPTIONS)
 async def cancel_task(session: Session, id: _Id) -> None:  # noqa: A002
     """Stop a task."""
     async with _opened(session) as crib:
@@ -125,7 +125,7 @@ async def cancel_task(session: Session, id: _Id) -> None:  # noqa: A002
     session.show(task.to_dict(), text=text)
 
 
-@command(tasks, "settle", takes=TAKES)
+@command(tasks, "settle", takes=STORE_OPTIONS)
 async def settle_task(session: Session, id: _Id, is_done: IsDone = None, by: SettledBy = None) -> None:  # noqa: A002
     """Say whether a lost task took effect. Where it did not, it runs again."""
     async with _opened(session) as crib:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,10 +52,11 @@ def worker(
     example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"
     report = set_up_log(session)
     crib = opened(session, sources or (), tool or (), report=report, follow=True, example=example).crib
-    place = "" if crib.database is None else crib.database.place
-    if crib.database is not None and crib.database.file is not None:
-        require_local(crib.database.file, Path("/proc/self/mounts"))
-        place += " (on this computer; those on other machines need a store in PostgreSQL)"
+    place = ""
+    if (store := crib.database) is not None:
+        require_local(store)
+        note = " (on this computer; those on other machines need a store in PostgreSQL)"
+        place = f"{store.place}{note if store.file else ''}"
     grace_s = values.server.grace_s
     session.interrupts.grace_s += grace_s
 

@@ -104,8 +104,8 @@ class Cassette:
             if tool.handles is None:
                 return await go_on()  # where it is refused again
             arguments = self._as_sent(call)
-        who = {} if caller.principal == "local" else {"caller": caller.principal}
-        entry: _Recorded = {"tool": tool.spec.name, **who, "arguments": arguments}
+        origin = {} if caller.principal == "local" else {"caller": caller.principal}
+        entry: _Recorded = {"tool": tool.spec.name, **origin, "arguments": arguments}
         key = _key(entry)
         number = self._counts[key]
         self._counts[key] += 1
