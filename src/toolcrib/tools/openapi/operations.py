@@ -41,18 +41,9 @@ _NOT_PARAMETERS = frozenset(
     | {"trailer", "transfer-encoding", "upgrade", "cookie", "accept-encoding"}
     | {"proxy-authorization", "proxy-connection"}
 )
-_BODY_TYPES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"application/json",
-        r"application/([\w.-]+\+)?json",
-        r"application/x-www-form-urlencoded",
-        r"multipart/form-data",
-        r"text/.*",
-        r"[\w.+-]+/[\w.+*-]+|\*/\*",
-    )
-)
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+|\*/\*")
+_KINDS = ("json", "form", "parts", "text", "bytes")
+"""How a body is written, what is best first."""
 _FLAT = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "example", "examples", "default"}
     | {"deprecated", "xml", "externalDocs", "$comment"}
@@ -133,6 +124,8 @@ class Operation:
     headers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """The names of the headers that an answer has by the document, by its status: `200`, `2xx` or `default`."""
     security: Sequence[Any] = ()
+    is_named: bool = True
+    """Whether the document names it."""
 
     def headers_of(self, status: int) -> frozenset[str]:
         keys = (str(status), f"{status // 100}xx", "default") if self.headers else ()
@@ -143,20 +136,29 @@ class Operation:
         return f"{self.method} {self.path}"
 
 
+def plain_type(media_type: str) -> str:
+    """Return *media_type* without its parameters."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def kind_of(media_type: str) -> str:
+    """Return which of `_KINDS` a body of *media_type* is."""
+    plain = plain_type(media_type)
+    if plain in ("application/json", "text/json") or plain.endswith("+json"):
+        return "json"
+    kinds = {"application/x-www-form-urlencoded": "form", "multipart/form-data": "parts"}
+    return kinds.get(plain, "text" if plain.startswith("text/") else "bytes")
+
+
 def is_json(media_type: str) -> bool:
-    plain = media_type.partition(";")[0].strip().lower()
-    return plain in ("application/json", "text/json") or plain.endswith("+json")
-
-
-def is_form(media_type: str | None) -> bool:
-    return (media_type or "").partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
+    return kind_of(media_type) == "json"
 
 
 def read_operations(
     root: Mapping[str, Any], documents: Documents, options: Options
 ) -> tuple[list[Operation], list[tuple[str, str]]]:
     """Return the operations of *root*, and for each that cannot be a tool its method and path, and why."""
-    readings: list[tuple[Operation, bool]] = []
+    readings: list[Operation] = []
     problems: list[tuple[str, str]] = []
     for path, item_or_ref in mapping(root.get("paths")).items():
         if not path.startswith("/"):
@@ -188,8 +190,7 @@ def _read(
     item_file: str,
     documents: Documents,
     options: Options,
-) -> tuple[Operation, bool]:
-    """Return an operation, and whether the document names it."""
+) -> Operation:
     operation, file = documents.whole(operation_or_ref, item_file)
     if documents.is_swagger and "schemes" in operation:
         operation = {**operation, "servers": swagger.servers_of(root, operation["schemes"], documents.where)}
@@ -214,12 +215,12 @@ def _read(
         body = replace(body, argument="", members={name: name in required for name in members})
         schemas |= members
     elif body is not None:
-        body = replace(body, argument=_spare("body", schemas))
+        body = replace(body, argument=spare_name("body", schemas))
         schemas[body.argument] = (body.schema, body.file)
     fixed_query = _fixed(query, parameters)
     responses, headers = _responses(operation, root, file, documents)
     _require_in_path(parameters, TEMPLATE.findall(plain), TEMPLATE.findall(fixed_query))
-    reading = Operation(
+    return Operation(
         name=name or f"{method.lower()}{path.replace('{', '').replace('}', '')}",
         method=method,
         path=path,
@@ -234,8 +235,8 @@ def _read(
         responses=() if method == "HEAD" else responses,
         headers={} if method == "HEAD" else headers,
         security=listed(operation.get("security", root.get("security"))),
+        is_named=name is not None,
     )
-    return reading, name is not None
 
 
 def _require_in_path(parameters: Sequence[Parameter], names: Sequence[str], names_in_query: Sequence[str]) -> None:
@@ -289,7 +290,7 @@ def _parameters(
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
         plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
-        argument = plain if plain not in schemas else _spare(f"{plain[:50]}_{place}", schemas)
+        argument = plain if plain not in schemas else spare_name(f"{plain[:50]}_{place}", schemas)
         parameter, schema = _parameter(name, data, place, argument)
         schemas[argument] = _described(schema, data), where
         parameters.append(parameter)
@@ -323,7 +324,7 @@ def _described(schema: Any, data: Mapping[str, Any]) -> Any:
     return {"allOf": [schema], "description": text} if "$ref" in schema else {**schema, "description": text}
 
 
-def _spare(name: str, taken: Collection[str]) -> str:
+def spare_name(name: str, taken: Collection[str]) -> str:
     """Return *name*, or the first of `NAME_2`, `NAME_3`, ... that is not *taken*."""
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     return next(spare for spare in names if spare not in taken)
@@ -332,40 +333,35 @@ def _spare(name: str, taken: Collection[str]) -> str:
 # Bodies and responses
 
 
-def media_of(content: Mapping[str, Any]) -> str | None:
-    """Return the media type of *content* that is sent, of those that it lists."""
-    types = [media_type for media_type in content if isinstance(media_type, str)]
-    for pattern in _BODY_TYPES:
-        for media_type in types:
-            if pattern.fullmatch(media_type.partition(";")[0].strip().lower()):
-                return media_type
-    return None
+def _rank(media_type: str) -> tuple[int, bool]:
+    return _KINDS.index(kind_of(media_type)), plain_type(media_type) != "application/json"
 
 
 def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     content = mapping(data.get("content"))
-    if (media_type := media_of(content)) is None:
+    media_types = [name for name in content if isinstance(name, str) and _MEDIA_TYPE.fullmatch(plain_type(name))]
+    if not media_types:
         raise Unusable("its body has no content")
+    media_type = min(media_types, key=_rank)
     if not media_type.isascii() or not media_type.isprintable():
         raise Unusable("its body has a media type that cannot be sent")
     media = mapping(content[media_type])
     schema, required = media.get("schema", {}), data.get("required") is True
-    plain = media_type.partition(";")[0].strip().lower()
-    if plain in _FORMS:
+    kind = kind_of(media_type)
+    if kind in ("form", "parts"):
         parts = {name: of for name, of in mapping(media.get("encoding")).items() if isinstance(of, dict)}
         shape, place = documents.followed(schema, where)
         if not isinstance(shape.get("properties", {}), dict):
             raise Unusable("the properties of its form are not an object")
-        is_multipart = plain.startswith("multipart")
-        bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if is_multipart else ())
+        bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if kind == "parts" else ())
         if bytes_in:
             schema, where = _with_base64(shape, bytes_in), place
         return Body(media_type, schema, where, required, parts=parts, bytes_in=bytes_in)
-    if is_json(plain):
+    if kind == "json":
         return Body(media_type, schema, where, required)
-    if plain.startswith("text/"):
+    if kind == "text":
         return Body(media_type, schema or {"type": "string"}, where, required)
-    media_type = "application/octet-stream" if "*" in plain else media_type
+    media_type = "application/octet-stream" if "*" in plain_type(media_type) else media_type
     schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
     return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
 
@@ -375,8 +371,7 @@ def _members(body: Body, taken: Collection[str], documents: Documents) -> dict[s
 
     Nothing where they are not all that can be said of it, or where one has a name that is taken.
     """
-    plain = body.media_type.partition(";")[0].strip().lower()
-    if not isinstance(body.schema, dict) or not (is_json(plain) or plain in _FORMS):
+    if not isinstance(body.schema, dict) or kind_of(body.media_type) not in ("json", "form", "parts"):
         return {}
     shape, file = documents.followed(body.schema, body.file)
     properties, required = shape.get("properties"), listed(shape.get("required"))
@@ -404,7 +399,7 @@ def _byte_fields(
         content_type = parts.get(name, {}).get("contentType")
         is_binary = schema.get("format") == "binary" or "contentMediaType" in schema
         if "type" not in schema and isinstance(content_type, str):
-            is_binary = is_binary or not (is_json(content_type) or content_type.startswith("text/"))
+            is_binary = is_binary or kind_of(content_type) not in ("json", "text")
         if is_binary and "contentEncoding" not in schema:
             yield name
 
@@ -451,39 +446,28 @@ def _responses(
 # Names
 
 
-def named(readings: Sequence[tuple[Operation, bool]]) -> list[Operation]:
+def named(readings: Sequence[Operation]) -> list[Operation]:
     """Return the operations, in their order, each under a name of its own, which does not depend on that order."""
+    candidates = list(map(_candidates, readings))
+    times = Counter(itertools.chain.from_iterable(map(set, candidates)))
+    wanted = [next((name for name in names if times[name] == 1), names[-1]) for names in candidates]
 
     def rank(index: int) -> tuple[bool, bool, str, str]:
-        operation, is_named = readings[index]
-        plain = _plain(operation.name)
-        return not is_named, plain != operation.name, operation.path, operation.method
+        operation = readings[index]
+        return not operation.is_named, _plain(wanted[index]) != wanted[index], operation.path, operation.method
 
-    candidates = [_candidates(operation) for operation, _ in readings]
-    times = Counter(itertools.chain.from_iterable(map(set, candidates)))
-    readings = [
-        (replace(operation, name=next((name for name in names if times[name] == 1), names[-1])), is_named)
-        if len(names) > 1
-        else (operation, is_named)
-        for (operation, is_named), names in zip(readings, candidates, strict=True)
-    ]
-    names: dict[int, str] = {}
+    operations: dict[int, Operation] = {}
     taken_names: set[str] = set()
     for index in sorted(range(len(readings)), key=rank):
-        operation, _ = readings[index]
-        name = _plain(operation.name)
-        if len(name) > MAX_NAME:
-            name = f"{name[: MAX_NAME - 7]}_{_mark(operation, 6)}"
+        operation, plain = readings[index], _plain(wanted[index])
+        name = plain if len(plain) <= MAX_NAME else f"{plain[: MAX_NAME - 7]}_{_mark(operation, 6)}"
         length = 6
         # A registry takes `-` and `_` as one.
         while name.replace("-", "_") in taken_names:
-            name, length = f"{_plain(operation.name)[: MAX_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
+            name, length = f"{plain[: MAX_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
         taken_names.add(name.replace("-", "_"))
-        names[index] = name
-    return [
-        operation if operation.name == names[index] else replace(operation, name=names[index])
-        for index, (operation, _) in enumerate(readings)
-    ]
+        operations[index] = replace(operation, name=name)
+    return [operations[index] for index in range(len(readings))]
 
 
 def _candidates(operation: Operation) -> Sequence[str]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
 from typing import Any
-from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import pydantic_core
 
 from ...core import ToolError
-from .operations import STYLES, TEMPLATE, Body, Operation, Parameter, is_form, is_json
+from .operations import STYLES, TEMPLATE, Body, Operation, Parameter, kind_of
 
 MAX_BYTES = 32 * 1024**2
 """How much the body of a request may have."""
@@ -98,15 +98,10 @@ def _path(template: str, values: Mapping[str, str]) -> str:
 
 def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield *pairs*, whose names may be those of members of an object: not of another parameter, or in the path."""
-    fixed = operation.fixed_query.split("&") if parameter.place != "cookie" else ()
-    reserved = {
-        *(
-            sibling.name
-            for sibling in operation.parameters
-            if sibling.place == parameter.place and sibling is not parameter
-        ),
-        *(unquote_plus(member.partition("=")[0]) for member in fixed if member),
-    }
+    siblings = (sibling for sibling in operation.parameters if sibling is not parameter)
+    reserved = {sibling.name for sibling in siblings if sibling.place == parameter.place}
+    if parameter.place == "query":
+        reserved |= {name for name, _ in parse_qsl(operation.fixed_query, keep_blank_values=True)}
     for name, text in pairs:
         if unquote(name) != parameter.name and unquote(name) in reserved:
             raise ToolError(
@@ -120,21 +115,21 @@ def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, 
 
 
 def _put_body(request: Prepared, body: Body, value: Any) -> None:
-    plain = body.media_type.partition(";")[0].strip().lower()
     media_type = body.media_type
-    if is_form(plain):
-        content = _form(body, value).encode()
-    elif plain == "multipart/form-data":
-        boundary = token_hex(16)
-        content = _multipart(body, value, boundary)
-        media_type = f"multipart/form-data; boundary={boundary}"
-    elif is_json(plain):
-        content = pydantic_core.to_json(value)
-    elif body.bytes_in:
-        content = _bytes(body.argument, value)
-    else:
-        content = text_of(value).encode()
-        media_type = media_type if "charset" in media_type.lower() else f"{media_type}; charset=utf-8"
+    match kind_of(media_type):
+        case "form":
+            content = _form(body, value).encode()
+        case "parts":
+            boundary = token_hex(16)
+            content = _multipart(body, value, boundary)
+            media_type = f"multipart/form-data; boundary={boundary}"
+        case "json":
+            content = pydantic_core.to_json(value)
+        case "text":
+            content = text_of(value).encode()
+            media_type = media_type if "charset" in media_type.lower() else f"{media_type}; charset=utf-8"
+        case _:
+            content = _bytes(body.argument, value)
     request.content = content
     request.headers["content-type"] = media_type
 

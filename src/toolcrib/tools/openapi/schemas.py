@@ -18,6 +18,7 @@ from ...schema import SchemaView
 from ...schema.required import is_bounded, is_plainly_bounded
 from ...schema.view import COMBINING, MAX_NESTING, UNIONS, validator
 from .documents import ONE_WAY, Documents, Unusable
+from .operations import spare_name
 
 Direction = Literal["sent", "received"]
 
@@ -166,11 +167,8 @@ class Schemas:
     def _name(self, key: Key) -> str:
         if key not in self._names:
             base = _NOT_A_NAME.sub("_", key[1].rpartition("/")[2])[:60].strip("_") or "schema"
-            name, number = base, 2
-            while name in self._taken:
-                name, number = f"{base}_{number}", number + 1
-            self._taken.add(name)
-            self._names[key] = name
+            self._names[key] = spare_name(base, self._taken)
+            self._taken.add(self._names[key])
         return self._names[key]
 
     def _convert(self, schema: Any, file: str, direction: Direction, found: _Found, level: int) -> Any:

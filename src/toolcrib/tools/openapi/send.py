@@ -108,9 +108,7 @@ async def _sent(
 ) -> "httpx2.Response":
     import httpx2
 
-    headers = request.headers if content is not None else {**request.headers}
-    if content is None:
-        headers.pop("content-type", None)
+    headers = {name: text for name, text in request.headers.items() if content is not None or name != "content-type"}
     # The client writes the URL to its log, so it has the origin alone: the target may have a credential in it, and is
     # sent as it was encoded here.
     outgoing = client.build_request(

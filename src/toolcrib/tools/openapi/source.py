@@ -3,13 +3,12 @@
 import asyncio
 import functools
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import jsonschema_rs
@@ -35,8 +34,6 @@ from .swagger import root_of
 if TYPE_CHECKING:
     import httpx2
 
-R = TypeVar("R")
-
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
 _FRESH_S = 5.0
 """A document that was read this lately is not read again when its source starts."""
@@ -44,6 +41,9 @@ _ASK_TIMEOUT_S = 5.0
 _REFERENCES_TIMEOUT_S = 120.0
 """How long it may take to read all the files that the references of a document lead to."""
 _CALL_TIMEOUT_S = 60.0
+
+_Fetch = Callable[[str], tuple[bytes, str]]
+"""Gets what is at a URL, and the URL where it was found. Raises LoadError."""
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
 _REPLACES = Hints(read_only=False, destructive=True, idempotent=True, open_world=True)
@@ -188,7 +188,7 @@ class OpenAPISource(Source):
     def _reader(self, where: str, stack: ExitStack) -> Read:
         """Return what reads the files that references of the document at *where* lead to, all within one bound."""
         until, left = monotonic() + _REFERENCES_TIMEOUT_S, MAX_BYTES
-        fetch: Callable[[str], bytes] | None = None
+        fetch: _Fetch | None = None
 
         def read(address: str) -> Any:
             nonlocal left, fetch
@@ -204,8 +204,8 @@ class OpenAPISource(Source):
             elif urlsplit(address)[:2] != urlsplit(where)[:2]:
                 raise LoadError("it leads to another server than that of the document")
             else:
-                fetch = fetch or _fetcher(stack, self._allowed(where))
-                data = fetch(address)
+                fetch = fetch or stack.enter_context(_fetcher(self._allowed(where)))
+                data, _ = fetch(address)
             if (left := left - len(data)) < 0:
                 raise LoadError(f"the files that references lead to have over {MAX_BYTES // 1024**2} MiB together")
             return read_text(data, address[:100])
@@ -218,7 +218,8 @@ class OpenAPISource(Source):
     def _read(self, address: str) -> tuple[bytes, str]:
         """Return what is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
         if "://" in address:
-            return _run(_fetch(address, self._allowed(address)))
+            with _fetcher(self._allowed(address)) as fetch:
+                return fetch(address)
         path = Path(address).expanduser()
         self.files.add(path.resolve())
         try:
@@ -231,43 +232,32 @@ class OpenAPISource(Source):
 def has_document(url: str) -> bool:
     """Return whether an OpenAPI document is at *url*, as far as that is known within a few seconds."""
     try:
-        data, _ = _run(asyncio.wait_for(_fetch(url, _loopback(url)), _ASK_TIMEOUT_S))
+        with _fetcher(_loopback(url), _ASK_TIMEOUT_S) as fetch:
+            data, _ = fetch(url)
     except (LoadError, TimeoutError):
         return False
     return is_openapi(data)
 
 
-def _run(work: Coroutine[Any, Any, R]) -> R:
-    with ThreadPoolExecutor(1) as thread:  # a loop of its own: one may be running here
-        return thread.submit(asyncio.run, work).result()
-
-
-async def _fetch(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
-    async with _document_client(allow) as http:
-        return await _get(http, url)
-
-
-def _document_client(allow: Sequence[str]) -> "httpx2.AsyncClient":
-    from ...net import client
-
-    accept = "application/json, application/yaml;q=0.9, */*;q=0.5"
-    return client(allow=allow, max_bytes=MAX_BYTES, follow_redirects=True, headers={"accept": accept})
-
-
-def _fetcher(stack: ExitStack, allow: Sequence[str]) -> Callable[[str], bytes]:
-    """Return what gets one file after the other over the connections of one client, until *stack* ends."""
+@contextmanager
+def _fetcher(allow: Sequence[str], timeout_s: float | None = None) -> Generator[_Fetch]:
+    """Yield what gets one file after the other over the connections of one client."""
     from anyio.from_thread import start_blocking_portal
 
-    portal = stack.enter_context(start_blocking_portal())
-    http = stack.enter_context(portal.wrap_async_context_manager(_document_client(allow)))
-    return lambda url: portal.call(_get, http, url)[0]
+    from ...net import client
+
+    headers = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
+    http = client(allow=allow, max_bytes=MAX_BYTES, follow_redirects=True, headers=headers)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(http):
+        yield lambda url: portal.call(_get, http, url, timeout_s)
 
 
-async def _get(http: "httpx2.AsyncClient", url: str) -> tuple[bytes, str]:
+async def _get(http: "httpx2.AsyncClient", url: str, timeout_s: float | None) -> tuple[bytes, str]:
     import httpx2
 
     try:
-        response = await http.get(url)
+        async with asyncio.timeout(timeout_s):
+            response = await http.get(url)
     except ToolError as error:
         raise LoadError(f"{url} cannot be fetched: {error}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
