@@ -205,6 +205,15 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
     return {**schema, "unevaluatedProperties" if names.is_composed else "additionalProperties": False}
 
 
+def require_examples(spec: ToolSpec, check: Check, label: str) -> None:
+    """Raise DefinitionError for an example of *spec* that *check* refuses."""
+    for number, example in enumerate(spec.examples, 1):
+        try:
+            check(example, False)
+        except Exception as error:
+            raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
+
+
 def protecting(hidden: frozenset[str], check: Check, tool: str) -> Check:
     """Return *check*, and no name among the others that would override what the host or a partial decides."""
 

@@ -5,6 +5,7 @@ Everything that can be found out about a function is found out here, once, when 
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -21,6 +22,7 @@ from .definition import (
     output_of,
     protecting,
     require_any_name,
+    require_examples,
     require_fit,
     require_name,
     require_options,
@@ -295,11 +297,8 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         )
         parts |= {"isolation": options.get("isolation"), "codec": codec, "work": ProcessWork(codec)}
         parts |= {"needs_context": True, "at_deadline": "killed"}
-    for number, example in enumerate(spec.examples, 1):
-        try:
-            inputs.check_as(name)(example, False)
-        except Exception as error:
-            raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
+    if spec.examples:
+        require_examples(spec, inputs.check_as(name), label)
     return parts
 
 
@@ -485,13 +484,8 @@ def _unwrapped(fn: Any) -> Any:
 
 def _caller() -> str:
     """Return the name of the module that called what asks."""
-    frame = inspect.currentframe()
-    try:
-        for _ in range(2):
-            frame = frame and frame.f_back
-        return "" if frame is None else frame.f_globals.get("__name__", "")
-    finally:
-        del frame  # a frame that refers to itself would keep all its values
+    home: str = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
+    return home
 
 
 def _mark(fn: Any, options: ToolOptions, home: str) -> Any:
@@ -512,21 +506,13 @@ def _mark(fn: Any, options: ToolOptions, home: str) -> Any:
     require_options(all_options, f"Tool '{_name(fn, all_options)}'")
     if all_options.get("isolation") is not None:
         require_importable(fn, f"Tool '{_name(fn, all_options)}'")
-    target: Any = fn if inspect.isfunction(fn) else _markable(fn)
+    can_carry = isinstance(fn, functools.partial) or (hasattr(fn, "__dict__") and not inspect.ismethod(fn))
+    target: Any = fn if can_carry else functools.partial(fn)
     target.__toolcrib__ = Definition(target, all_options, names, fn.__module__ if inspect.isfunction(fn) else home)
     return target
 
 
 _INSTEAD_OF_A_CLASS = "Make a tool of a function, or of a method of an instance."
-
-
-def _markable(fn: Any) -> Any:
-    """Return *fn* if it can carry a mark of its own, else the same call as a partial."""
-    return (
-        fn
-        if isinstance(fn, functools.partial) or (hasattr(fn, "__dict__") and not inspect.ismethod(fn))
-        else functools.partial(fn)
-    )
 
 
 def _name(fn: Any, options: ToolOptions) -> str:
@@ -540,17 +526,8 @@ def _name(fn: Any, options: ToolOptions) -> str:
 def _adapted(tool: AnyTool) -> Tool[..., Any]:
     """Return a Tool that does what *tool* of another kind does. What it lacks is as the protocol has it."""
     optional = (
-        "at_deadline",
-        "needs_context",
-        "available",
-        "lock",
-        "retries",
-        "handles",
-        "source",
-        "verify",
-        "cost",
-        "is_task",
-        "priority",
+        *("at_deadline", "needs_context", "available", "lock", "retries", "handles", "source"),
+        *("verify", "cost", "is_task", "priority"),
     )
     adapted: Tool[..., Any] = Tool.of_parts(
         spec=tool.spec,

@@ -54,9 +54,6 @@ class Permissions:
         for name in ("hosts", "private_hosts", "writable", "variables", "secrets", "providers"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "mounts", dict(self.mounts))
-        self._require_mounts()
-
-    def _require_mounts(self) -> None:
         if bad := [name for name, folder in self.mounts.items() if not str(folder) or "\0" in str(folder)]:
             raise SetupError(f"Permissions: the mount '{bad[0]}' is not a path of a folder.")
         if unknown := [name for name in self.writable if name not in self.mounts]:

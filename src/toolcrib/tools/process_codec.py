@@ -7,9 +7,10 @@ import base64
 import functools
 import inspect
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
+from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 _CONTENT = (Text, Data, Image, Audio, File)
 _HIDDEN = {'"writeOnly": true': "SecretStr", "'serialization_exclude': True": "exclude=True"}
 """How JSON Schema and pydantic's own schema show a field that no dump has."""
-_FROM_FILE = re.compile(r"toolcrib_\w+_([0-9a-f]{12})")
 
 
 def require_importable(fn: Any, label: str) -> None:
@@ -215,8 +215,6 @@ def _read(data: Mapping[str, Any]) -> Any:
 
 def version_of(file: str | None) -> list[int] | None:
     """Return what changes whenever a file does; None where there is no file."""
-    from pathlib import Path
-
     if file is None:
         return None
     try:
@@ -226,19 +224,11 @@ def version_of(file: str | None) -> list[int] | None:
     return [status.st_mtime_ns, status.st_size]
 
 
-def value_at(module: Any, path: str) -> Any:
-    """Return what is called *path* (`f`, `C.f`) in *module*. Raises AttributeError."""
-    value = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
-
 def _require_found(fn: Any, label: str) -> None:
     module = sys.modules.get(fn.__module__)
     where = f"{fn.__module__}:{fn.__qualname__}"
     try:
-        target = value_at(module, fn.__qualname__)
+        target = attrgetter(fn.__qualname__)(module)
     except AttributeError:
         if getattr(getattr(module, "__spec__", None), "_initializing", False):
             return  # the module is being imported, and has not come to the name
@@ -268,10 +258,9 @@ def _providers(needs: Needs) -> list[Callable[..., Any]]:
 
 def _is_from_file(module: str, file: str | None) -> bool:
     """Return whether `tools.load` imported *module* from its file, under a name that only it can import."""
-    import hashlib
+    from .modules import module_name_of
 
-    match = _FROM_FILE.fullmatch(module)
-    return bool(match and file and hashlib.sha256(file.encode()).hexdigest().startswith(match[1]))
+    return file is not None and module == module_name_of(Path(file))
 
 
 def _digest(schema: Mapping[str, Any]) -> str:

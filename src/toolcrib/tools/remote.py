@@ -129,7 +129,10 @@ def remote_source(source: "str | MCPSource") -> "MCPUpstream":
         names = remote_names(source)
         if not name and len(names) > 1:
             raise LoadError(f"{text} has {len(names)} servers, each a source of its own: {', '.join(names)}.")
-        return _of_table(Path(file), name or names[0].rpartition("#")[2])
+        name = name or names[0].rpartition("#")[2]
+        upstream = _named(Path(file), name)
+        upstream.fallback_prefix = f"{re.sub(r'[^A-Za-z0-9-]+', '_', name).strip('_')}_"
+        return upstream
     try:
         words = shlex.split(text)
     except ValueError:
@@ -164,12 +167,6 @@ def _servers(file: Path) -> dict[str, Any]:
     if not isinstance(table, dict) or not all(isinstance(server, dict) for server in table.values()):
         raise LoadError(f'{file} has no table of MCP servers: {{"mcpServers": {{"NAME": {{"command": ...}}}}}}.')
     return table
-
-
-def _of_table(file: Path, name: str) -> "MCPUpstream":
-    source = _named(file, name)
-    source.fallback_prefix = f"{re.sub(r'[^A-Za-z0-9-]+', '_', name).strip('_')}_"
-    return source
 
 
 def _named(file: Path, name: str) -> "MCPUpstream":

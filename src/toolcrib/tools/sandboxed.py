@@ -20,11 +20,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pydantic_core
+
 from ..core import Context, DefinitionError, LoadError, SetupError, ToolcribError, ToolError
 from ..machinery import Overrides, Work
 from ..sandbox import MAX_BYTES, Codec, ProcessWork, folder_digest, guest_processes, native_code_in
 from ..sandbox.environments import Environment, environment_for
 from .content import bytes_of
+from .definition import require_examples
 from .function import Tool, from_schema, stand_in
 from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
 from .modules import LoadProblem
@@ -86,8 +89,8 @@ class GuestCodec:
         """Return an object or a list where that was written, else the text."""
         text: str = data["text"].strip()
         if text[:1] in ("{", "["):
-            with suppress(ValueError, RecursionError):
-                return _DECODER.decode(text)
+            with suppress(ValueError):
+                return pydantic_core.from_json(text, allow_inf_nan=False)
         return text
 
     def override_references(self, overrides: Overrides, tool: str) -> list[tuple[str, str]]:
@@ -99,13 +102,6 @@ class _TextCodec(GuestCodec):
 
     def read_value(self, data: Mapping[str, Any]) -> str:
         return str(data["text"]).rstrip("\n")
-
-
-def _refuse_constant(_: str) -> Any:
-    raise ValueError
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 # Tools
@@ -163,11 +159,7 @@ def _sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> T
     tool.work = ProcessWork(codec, guest_processes)
     tool.requires = manifest.needs
     tool.needs_context, tool.at_deadline, tool.isolation = True, "killed", "wasm"
-    for number, example in enumerate(spec.examples, 1):
-        try:
-            tool.check(example, False)
-        except Exception as error:
-            raise DefinitionError(f"example {number} is not a call that works: {error}") from None
+    require_examples(spec, tool.check, f"Tool '{manifest.name}'")
     return tool
 
 

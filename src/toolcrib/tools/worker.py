@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,6 @@ from ..core import Context, LoadError
 from .function import Tool
 from .loading import load
 from .modules import source_hash
-from .process_codec import value_at
 
 
 class WorkerTools:
@@ -31,7 +31,7 @@ class WorkerTools:
             raise LoadError(f"A worker has imported an older version of {module}.")
         if where["by_file"] and source_hash(Path(where["file"])) != where["sha256"]:
             raise LoadError(f"Its file has changed since the host loaded it ({where['file']}). Load it again.")
-        value = value_at(self._module(where), where["path"])
+        value = attrgetter(where["path"])(self._module(where))
         tool = Tool(
             value.fn if isinstance(value, Tool) else value,
             name=name,

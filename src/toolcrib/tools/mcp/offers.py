@@ -64,18 +64,21 @@ class MCPOffers:
     # Lists
 
     async def resources(self) -> Sequence[Resource]:
-        return await self._listed("resources", RESOURCES, _resource)
+        return await self._listed("resources", RESOURCES, "uri", _resource)
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
-        return await self._listed("resources", TEMPLATES, _template)
+        return await self._listed("resources", TEMPLATES, "uri_template", _template)
 
     async def prompts(self) -> Sequence[Prompt]:
-        return await self._listed("prompts", PROMPTS, _prompt)
+        return await self._listed("prompts", PROMPTS, "name", _prompt)
 
     async def _listed(
-        self, kind: Literal["resources", "prompts"], of: List, convert: Callable[[Any], Any]
+        self, kind: Literal["resources", "prompts"], of: List, key: str, convert: Callable[[Any], Any]
     ) -> Sequence[Any]:
-        """Return the list *of* the server, or where that takes long, what it was last. Raises ToolError."""
+        """Return the list *of* the server, or where that takes long, what it was last. Raises ToolError.
+
+        What cannot be asked for by its *key* is left out.
+        """
         method = of.method
         if method in self._listing:
             return self._known.get(method, ())
@@ -84,9 +87,8 @@ class MCPOffers:
             session = await self._reached()
             if session is None or getattr(session.capabilities, kind) is None:
                 return []
-            on_list = (await session.offered(of))[: of.max_items]
-            items = [convert(without_secrets(item, self.redaction)) for item in on_list]
-            return [item for item in items if item is not None]
+            on_list = [without_secrets(item, self.redaction) for item in (await session.offered(of))[: of.max_items]]
+            return [convert(item) for item in on_list if _is_plain(getattr(item, key))]
 
         task = create_lasting_task(read())
         try:
@@ -174,25 +176,19 @@ def offers_change(change: ServerEvent | Literal["resources", "prompts"], caller:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether something can be asked for by *name*; what a server names otherwise is left out."""
+    """Return whether something can be asked for by *name*."""
     return 0 < len(name) <= _MAX_URI and name.isprintable()
 
 
-def _resource(item: wire.Resource) -> Resource | None:
-    if not _is_plain(item.uri):
-        return None
+def _resource(item: wire.Resource) -> Resource:
     return Resource(uri=item.uri, **_about(item), media_type=_media_type(item.mime_type), size_bytes=item.size)
 
 
-def _template(item: wire.ResourceTemplate) -> ResourceTemplate | None:
-    if not _is_plain(item.uri_template):
-        return None
+def _template(item: wire.ResourceTemplate) -> ResourceTemplate:
     return ResourceTemplate(uri_template=item.uri_template, **_about(item), media_type=_media_type(item.mime_type))
 
 
-def _prompt(item: wire.Prompt) -> Prompt | None:
-    if not _is_plain(item.name):
-        return None
+def _prompt(item: wire.Prompt) -> Prompt:
     return Prompt(**_about(item), arguments=tuple(map(_argument, item.arguments or ())))
 
 

@@ -38,14 +38,12 @@ Listed = Sequence[wire.Tool | Malformed]
 
 
 class Hold(Protocol):
-    """Decides which tools may be used; `problems` has why others may not."""
+    """Decides which of the tools that a server offers may be used; `problems` has why others may not."""
 
     @property
     def problems(self) -> Sequence[LoadProblem]: ...
     def __call__(self, tools: Sequence[AnyTool], /) -> Sequence[AnyTool]: ...
 
-
-"""Of the tools that a server offers, returns those that may be used, and a problem for each other one."""
 
 _LIST_INTERVAL_S = 0.2
 """How often a server is asked for its lists, at most."""

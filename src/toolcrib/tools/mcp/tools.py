@@ -121,21 +121,22 @@ def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None"
         raise ToolError(text, "failed")
     meta: Mapping[str, Any] = result.meta or {}
     structured: Any = result.structured_content
-    if accepts is not None and (HANDLE in meta or WHOLE in meta):
-        structured = None if HANDLE in meta else _reading(result.content, accepts)
+    if accepts is not None:
+        if HANDLE in meta or WHOLE in meta:
+            structured = None if HANDLE in meta else _reading(result.content, accepts)
+            if structured is None:
+                return parts
         if structured is None:
-            return parts
-    if accepts is not None and not (structured is not None and accepts.is_valid(structured)):
-        problem = "lacks the structured content that it promises"
-        if structured is not None:
-            problem = "does not match its output schema"
-        raise ToolError(f"The result of tool '{name}' {problem}.", "invalid_result")
+            raise ToolError(
+                f"The result of tool '{name}' lacks the structured content that it promises.", "invalid_result"
+            )
+        if not accepts.is_valid(structured):
+            raise ToolError(f"The result of tool '{name}' does not match its output schema.", "invalid_result")
     if structured is None:
         return parts[0] if len(parts) == 1 else parts or None
-    if is_wrapped or (accepts is None and _says_wrapped(result)):
-        structured = (
-            structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else structured
-        )
+    is_wrapped = is_wrapped or (accepts is None and _says_wrapped(result))
+    if is_wrapped and isinstance(structured, dict) and [*structured] == ["result"]:
+        structured = structured["result"]
     attachments = [part for part in parts if not isinstance(part, Text)]
     return [Data(_encode(name)(structured)), *attachments] if attachments else structured
 

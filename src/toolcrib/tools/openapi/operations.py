@@ -20,13 +20,13 @@ from .documents import Documents, Unusable, listed, mapping
 
 Place = Literal["path", "query", "header", "cookie"]
 
-DEFAULT_STYLES: Mapping[str, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 STYLES: Mapping[str, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
     "cookie": ("form",),
 }
+"""The styles of each place, the default first."""
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")
 _ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -308,7 +308,7 @@ def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) ->
         if not isinstance(media, dict):
             raise Unusable(f"the content of its parameter '{name[:60]}' is not an object")
         return Parameter(name, place, argument, "", False, required, False, media_type), media.get("schema", {})
-    style = data.get("style", DEFAULT_STYLES[place])
+    style = data.get("style", STYLES[place][0])
     if style not in STYLES[place]:
         raise Unusable(f"its parameter '{name[:60]}' has the style {str(style)[:40]!r}, which is not one of a {place}")
     explode = data.get("explode", style in ("form", "deepObject"))

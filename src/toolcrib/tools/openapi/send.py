@@ -137,6 +137,7 @@ async def _sent(
 _SHOWN_CHARS = 1000
 # Python has others, of which some take very long.
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
+_TEXTS = ("/xml", "+xml", "/yaml", "+yaml", "/x-ndjson", "/jsonl")
 _MAX_WAIT_S = 24 * 3600.0
 # Where an answer brings a credential: `X-Subject-Token` is Keystone's. The tokens of pages are for the next request.
 _SECRET = re.compile(
@@ -190,11 +191,7 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
         return Image(content, media_type)
     if media_type.startswith("audio/"):
         return Audio(content, media_type)
-    if (
-        media_type.startswith("text/")
-        or media_type in ("application/xml", "application/yaml", "image/svg+xml")
-        or (media_type.endswith(("+xml", "+yaml")) or media_type in ("application/x-ndjson", "application/jsonl"))
-    ):
+    if media_type.startswith("text/") or media_type.endswith(_TEXTS):
         return _text(content, kind.get_content_charset())
     return File(content, media_type, _name(headers))
 
@@ -236,7 +233,6 @@ def _retry_after_s(text: str | None, now: datetime) -> float | None:
     """Return the seconds in a `Retry-After` (RFC 9110, section 10.2.3): a number of them, or a date."""
     if text is None:
         return None
-    seconds: float | None = None
     with suppress(ValueError, OverflowError):
         if text.strip().isdecimal():
             seconds = float(text[:20])
@@ -244,7 +240,8 @@ def _retry_after_s(text: str | None, now: datetime) -> float | None:
             moment = parsedate_to_datetime(text)
             moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
             seconds = (moment - now).total_seconds()
-    return None if seconds is None else round(min(max(seconds, 0.0), _MAX_WAIT_S), 3)
+        return round(min(max(seconds, 0.0), _MAX_WAIT_S), 3)
+    return None
 
 
 def _message(headers: Mapping[str, str], content: bytes) -> str:

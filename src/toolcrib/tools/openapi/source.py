@@ -327,9 +327,8 @@ def _tool(
     )
     request = f"{operation.method} {operation.server}{operation.path}"
     credentials = [f"{scheme.kind} in {scheme.where} {scheme.name}" for scheme in applied]
-    tool.requires = {"hosts": [_netloc(operation.server)], "request": request}
-    if credentials:
-        tool.requires = {**tool.requires, "credentials": credentials}
+    requires = {"hosts": [_netloc(operation.server)], "request": request, "credentials": credentials}
+    tool.requires = {name: need for name, need in requires.items() if need}
     return tool
 
 
