@@ -1,7 +1,10 @@
-"""What the tests of tools in the sandbox share: programs, and a server that they may reach where that is granted."""
+"""What the tests of tools share: programs for the sandbox, and a service that keeps the requests it got."""
 
+import fcntl
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -11,57 +14,72 @@ import wasmtime
 
 from .guests import WASI, Module
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
+
+Reply = tuple[int, dict[str, str], bytes]
 
 
-class Server:
-    """Answers "hello", or by path as *answers* say. Keeps path, headers and body of what it was asked."""
+class Service:
+    """Replies as *replies* have it, by path without query: not at all for None, else with what it got, as JSON."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self._released = threading.Event()
-        server = self
+        self.replies: dict[str, Reply | None] = {}
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self._closed = threading.Event()
+        service = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                server.requests.append((self.path, {name.lower(): text for name, text in self.headers.items()}, body))
-                server.answers.get(self.path, server.respond(b"hello"))(self)
+            protocol_version = "HTTP/1.1"
 
-            do_POST = do_GET
+            def handle_one(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                service.requests.append((self.command, self.path, headers, body))
+                got = {"method": self.command, "target": self.path, "body": body.decode("latin-1")}
+                default = (200, {"content-type": "application/json"}, json.dumps(got).encode())
+                if (reply := service.replies.get(self.path.partition("?")[0], default)) is None:
+                    service._closed.wait(30)
+                    return
+                status, sent, content = reply
+                self.send_response(status)
+                for name, value in sent.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    with suppress(BrokenPipeError, ConnectionResetError):  # the client has enough
+                        self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_OPTIONS = do_HEAD = do_PATCH = do_QUERY = handle_one
 
             def log_message(self, *_: Any) -> None:
                 return
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
+        self.netloc = f"127.0.0.1:{self.port}"
+        self.url = f"http://{self.netloc}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
-    def respond(self, body: bytes, status: int = 200, **headers: str) -> Answer:
-        def answer(handler: BaseHTTPRequestHandler) -> None:
-            handler.send_response(status)
-            for name, value in {"content-length": str(len(body)), **headers}.items():
-                handler.send_header(name, value)
-            handler.end_headers()
-            try:
-                handler.wfile.write(body)
-            except (BrokenPipeError, ConnectionResetError):
-                return  # it has enough
-
-        return answer
-
-    def redirect(self, to: str) -> Answer:
-        return self.respond(b"", 302, location=to)
-
-    def wait(self) -> None:
-        """Answer nothing until the test ends."""
-        self._released.wait(30)
+    @property
+    def last(self) -> tuple[str, str, dict[str, str], bytes]:
+        return self.requests[-1]
 
     def close(self) -> None:
-        self._released.set()
+        self._closed.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+def build_sandbox_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the Python of the sandbox, once for all tests of this checkout."""
+    from toolcrib.sandbox.python_build import build_python
+
+    BUILT.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(BUILT))
+    with (BUILT / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build_python()
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +102,7 @@ def module(tmp_path: Path) -> Module:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+def service() -> Iterator[Service]:
+    service = Service()
+    yield service
+    service.close()

@@ -78,17 +78,16 @@ def folder(module: Module, code: str | bytes, manifest: str = "", *, wasi: str =
     return made
 
 
-async def outcome(source: Any, arguments: str = "{}", **options: Any) -> tuple[str, str]:
-    """Code and text of one call of the tool "guest" in *source*."""
-    async with Workbench([source], **options) as bench:
-        result = await bench.call("guest", arguments)
-        return (result.error.code if result.error else result.status, result.text)
+async def outcome(source: Any, arguments: Any = None, **options: Any) -> tuple[str, str]:
+    """Code and text of one call of the tool in *source*."""
+    (found,) = await outcomes(source, arguments=arguments, **options)
+    return found
 
 
-async def outcomes(module: Module, *codes: str) -> list[tuple[str, str]]:
-    """Code and text of one call of a module of each of *codes*."""
-    async with Workbench([module(code, f"guest_{number}") for number, code in enumerate(codes)]) as bench:
-        results = [await bench.call(f"guest_{number}") for number in range(len(codes))]
+async def outcomes(*sources: Any, arguments: Any = None, **options: Any) -> list[tuple[str, str]]:
+    """Code and text of one call of each tool of *sources*."""
+    async with Workbench(sources, **options) as bench:
+        results = [await bench.call(spec.name, arguments) for spec in bench.specs()]
         return [(result.error.code if result.error else result.status, result.text) for result in results]
 
 

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from toolcrib import Workbench
 from toolcrib.tools.remote import MCPSource
 
@@ -70,6 +72,9 @@ OLD: Mapping[str, Answer] = {
         "serverInfo": {"name": "raw", "version": "1"},
     },
 }
+
+
+ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["2025-11-25", "2026-07-28"])
 
 
 class Upstream:
@@ -143,6 +148,10 @@ async def raw_upstream(says: Mapping[str, Answer]) -> AsyncIterator[Upstream]:
     finally:
         server.close()
         await made.close()
+
+
+async def accept(asked: Asked) -> None:
+    await asked.head(202)
 
 
 async def never(asked: Asked) -> None:

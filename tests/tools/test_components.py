@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import wasmtime
 
-from toolcrib import Workbench
 from toolcrib.core import LoadError
 from toolcrib.tools import Permissions, load
+
+from .conftest import Service
+from .guests import outcomes
 
 # A program that can write to standard output and send requests; its core module exports `run`: 0 for success.
 TEXT = """
@@ -111,13 +113,6 @@ def folder(tmp_path: Path) -> Folder:
     return make
 
 
-async def outcome(*sources: Any, **options: Any) -> list[tuple[str, str]]:
-    """Code and text of one call of each tool of *sources*."""
-    async with Workbench(sources, **options) as bench:
-        results = [await bench.call(spec.name, {}) for spec in bench.specs()]
-        return [(result.error.code if result.error else result.status, result.text) for result in results]
-
-
 async def test_a_component_is_a_tool_and_what_stops_it_has_its_code(folder: Folder) -> None:
     codes = {
         writes('{"a": 1}'): ("success", '{"a":1}'),
@@ -131,31 +126,34 @@ async def test_a_component_is_a_tool_and_what_stops_it_has_its_code(folder: Fold
     }
     manifest = "memory_mb = 1\noutput_mb = 1"
     sources = [folder(code, manifest, name=f"guest_{number}") for number, code in enumerate(codes)]
-    assert await outcome(*sources) == list(codes.values())
+    assert await outcomes(*sources) == list(codes.values())
 
 
-async def test_a_component_reaches_the_hosts_that_it_was_granted_and_no_others(folder: Folder, server: Any) -> None:
-    here = f"localhost:{server.port}"
-    server.answers["/away"] = server.redirect(f"http://127.0.0.1:{server.port}/")
-    server.answers["/back"] = server.redirect("/")
-    urls = [f"http://{here}/", f"http://{here}/back", f"http://{here}/away", f"http://127.0.0.1:{server.port}/"]
+async def test_a_component_reaches_the_hosts_that_it_was_granted_and_no_others(
+    folder: Folder, service: Service
+) -> None:
+    here, port = f"localhost:{service.port}", service.port
+    service.replies["/"] = (200, {}, b"hello")
+    service.replies["/away"] = (302, {"location": f"{service.url}/"}, b"")
+    service.replies["/back"] = (302, {"location": "/"}, b"")
+    urls = [f"http://{here}/", f"http://{here}/back", f"http://{here}/away", f"{service.url}/"]
     sources = [
         Permissions(hosts=[here], private_hosts=["localhost"]).to(
             folder(fetches({"url": url}), f'hosts = ["{here}"]', name=f"guest_{number}")
         )
-        for number, url in enumerate([*urls, f"http://localhost:{server.port + 1}/"])
+        for number, url in enumerate([*urls, f"http://localhost:{port + 1}/"])
     ]
-    texts = [text for _, text in await outcome(*sources)]
+    texts = [text for _, text in await outcomes(*sources)]
     answers = [json.loads(text) for text in texts[:2]]
     assert [(one["status"], one["body"]) for one in answers] == [(200, "aGVsbG8=")] * 2
     assert answers[1]["url"] == urls[0]
     only = f"may not be reached here. Only these may: {here}."
     assert texts[2:] == [
-        f"'127.0.0.1', port {server.port}, {only}",
-        f"'127.0.0.1', port {server.port}, {only}",
-        f"'localhost', port {server.port + 1}, {only}",
+        f"'127.0.0.1', port {port}, {only}",
+        f"'127.0.0.1', port {port}, {only}",
+        f"'localhost', port {port + 1}, {only}",
     ]
-    assert [path for path, _, _ in server.requests] == ["/", "/back", "/", "/away"]
+    assert [path for _, path, _, _ in service.requests] == ["/", "/back", "/", "/away"]
 
 
 async def test_a_tool_whose_hosts_are_not_granted_is_not_loaded_and_one_without_hosts_has_no_network(
@@ -163,24 +161,24 @@ async def test_a_tool_whose_hosts_are_not_granted_is_not_loaded_and_one_without_
 ) -> None:
     with pytest.raises(LoadError, match="needs what was not granted: the host"):
         load(folder(writes(""), 'hosts = ["example.com"]'))
-    ((_, text),) = await outcome(folder(fetches({"url": "https://example.com/"}), name="other"))
+    ((_, text),) = await outcomes(folder(fetches({"url": "https://example.com/"}), name="other"))
     assert text == "This tool may not send requests: its tool.toml lists no 'hosts'."
 
 
 async def test_a_server_that_does_not_answer_and_one_that_answers_too_much_are_ended(
-    folder: Folder, server: Any
+    folder: Folder, service: Service
 ) -> None:
-    here = f"localhost:{server.port}"
+    here = f"localhost:{service.port}"
     permissions = Permissions(hosts=[here], private_hosts=["localhost"])
-    server.answers["/waits"] = lambda _: server.wait()
-    server.answers["/much"] = server.respond(bytes(9 * 1024**2))
+    service.replies["/waits"] = None
+    service.replies["/much"] = (200, {}, bytes(9 * 1024**2))
     manifest = f'timeout_s = 0.5\nhosts = ["{here}"]'
     waits = folder(fetches({"url": f"http://{here}/waits"}), manifest, name="waits")
     gives_up = folder(
         fetches({"url": f"http://{here}/waits", "timeout_s": 0.1}), f'hosts = ["{here}"]', name="gives_up"
     )
     much = folder(fetches({"url": f"http://{here}/much"}), f'hosts = ["{here}"]', name="much")
-    results = await outcome(*map(permissions.to, (waits, gives_up, much)))
+    results = await outcomes(*map(permissions.to, (waits, gives_up, much)))
     assert [code for code, _ in results] == ["timeout", "success", "success"]
     assert results[1][1] == "The server did not answer within 0.1 s."
     assert results[2][1] == "The response has more than 8388608 bytes."
@@ -248,5 +246,5 @@ async def test_a_component_has_the_folders_and_variables_that_it_was_granted_and
     granted = Permissions(variables=["UNITS"], mounts={"data": tmp_path}).to(
         folder(looks(expected=2), manifest, name="granted")
     )
-    found = await outcome(folder(looks()), granted, variables={"UNITS": "metric", "OTHER": "hidden"})
+    found = await outcomes(folder(looks()), granted, variables={"UNITS": "metric", "OTHER": "hidden"})
     assert found == [("success", "")] * 2

@@ -18,7 +18,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-DEFINITIONS = st.dictionaries(st.text(max_size=20), st.dictionaries(st.text(), JSON, max_size=3), max_size=3)
+DEFINITIONS = st.dictionaries(st.text(max_size=20), st.dictionaries(st.text(), JSON, max_size=2), max_size=2)
 HASHES = st.none() | st.text("0123456789abcdef", min_size=64, max_size=64)
 COMMITS = st.none() | st.text("0123456789abcdef", min_size=40, max_size=40)
 ENTRY = 'version = 1\n[[source]]\nfrom = "a"\n'
@@ -38,7 +38,7 @@ def written(lock: Lock) -> str:
 
 
 @QUICK
-@given(st.lists(SOURCES, max_size=3))
+@given(st.lists(SOURCES, max_size=2))
 def test_what_is_written_is_read(sources: list[LockedSource]) -> None:
     with TemporaryDirectory() as folder:
         lock = Lock(Path(folder) / "toolcrib.lock", {source.where: source for source in sources})

@@ -11,33 +11,18 @@ from hypothesis import strategies as st
 
 from toolcrib import ToolcribError
 from toolcrib.core import LoadError
+from toolcrib.schema.toml import to_toml
 from toolcrib.tools import load
 from toolcrib.tools.manifest import Manifest
 
 KEYS = st.sampled_from([*Manifest.model_fields, "nmae", "secret", ""])
 VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
 CALM = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 MODULE = wasmtime.wat2wasm('(module (func (export "_start")))')
-
-
-def toml(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "{" + ", ".join(f"{toml(str(key))} = {toml(inner)}" for key, inner in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(toml, value)) + "]"
-        case None:
-            return '""'
-        case str():
-            return '"' + "".join(f"\\U{ord(char):08x}" if ord(char) < 0xD800 else "?" for char in value) + '"'
-        case _:
-            return str(value)
 
 
 def refusal(text: str | bytes) -> str | None:
@@ -58,7 +43,7 @@ def refusal(text: str | bytes) -> str | None:
 @given(st.dictionaries(KEYS, VALUES, max_size=6))
 def test_any_table_is_a_tool_or_refused_with_the_file(table: dict[str, Any]) -> None:
     lines = {"name": "guest", "description": "Does nothing.", **table}
-    refusal("\n".join(f"{toml(key)} = {toml(value)}" for key, value in lines.items()))
+    refusal("\n".join(f"{to_toml(key)} = {to_toml(value)}" for key, value in lines.items()))
 
 
 @CALM
@@ -71,6 +56,7 @@ def test_any_text_is_read_or_refused_with_the_file(text: str | bytes) -> None:
     ("line", "message"),
     [
         ('runtime = "java"', "'runtime'"),
+        ("timeout_s = nan", "'timeout_s'"),
         ('mounts = [{ name = "../up" }]', "'mounts[0].name'"),
         ('variables = ["A=B"]', "'variables[0]'"),
         ('auth = [{ secret = "A-B" }]', "auth"),

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from toolcrib.tools import load
 from toolcrib.tools.mcp.process import StderrTail, process
 from toolcrib.tools.remote import MCPSource, remote_source
 from toolcrib.workbench import filtered, prefixed, renamed
+
+from .raw_upstream import until
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 
@@ -38,12 +39,6 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 def local() -> str:
     """A tool of this process."""
     return "here"
-
-
-async def until(holds: Callable[[], bool], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_call_and_its_errors_go_through_the_checks_of_every_tool() -> None:
@@ -111,7 +106,8 @@ async def test_noise_on_every_channel_disturbs_nothing() -> None:
         assert (await bench.call("echo", {"n": 5})).value == {"n": 5}
 
 
-async def test_one_that_does_not_start_blocks_nobody_and_says_why() -> None:
+async def test_one_that_does_not_start_blocks_nobody_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.workbench.lifespan.PATIENCE_S", 0.5)
     async with Workbench([server("fails"), server("slow"), local]) as bench:
         assert (await bench.call("local")).text == "here"
         await until(lambda: bool(bench.problems))

@@ -17,20 +17,13 @@ from toolcrib.core import Answer, Progress
 from toolcrib.serve import server
 from toolcrib.tools.remote import MCPSource
 
+from .raw_upstream import ANY, text, tool
+
 SERVER = str(Path(__file__).with_name("scripted_server.py"))
-ANY: dict[str, Any] = {"type": "object"}
 ASKS = (
     '{"jsonrpc":"2.0","id":"q","method":"elicitation/create",'
     '"params":{"message":"Which one?","requestedSchema":{"type":"object","properties":%s}}}'
 )
-
-
-def tool(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "inputSchema": ANY, **more}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": words}]}
 
 
 @pytest.fixture

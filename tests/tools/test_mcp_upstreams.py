@@ -13,10 +13,24 @@ from toolcrib.core.source import OffersChange
 from toolcrib.tools.mcp import offers
 from toolcrib.tools.remote import MCPSource
 
-from .raw_upstream import ANY, EVENTS, NEW, OLD, Answer, Asked, connected, never, raw_upstream, text, tool, until
+from .raw_upstream import (
+    ANY,
+    ERAS,
+    EVENTS,
+    NEW,
+    OLD,
+    Answer,
+    Asked,
+    accept,
+    connected,
+    never,
+    raw_upstream,
+    text,
+    tool,
+    until,
+)
 
 FORM = {"message": "Which one?", "requestedSchema": {**ANY, "properties": {"color": {"type": "string"}}}}
-ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["2025-11-25", "2026-07-28"])
 
 
 def asks(key: str = "a", **params: Any) -> dict[str, Any]:
@@ -160,10 +174,6 @@ async def test_what_a_resource_asks_is_asked_of_no_call_that_runs_beside_it(era:
         has_read.set()
         assert await running == "fine"
         assert asked_of == []
-
-
-async def accept(asked: Asked) -> None:
-    await asked.head(202)
 
 
 async def test_over_http_a_question_is_for_the_call_on_whose_stream_it_comes() -> None:

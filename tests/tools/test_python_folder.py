@@ -1,6 +1,5 @@
 """Folders of Python as tools, and what they cannot do. Those that run in the sandbox are `full`: it has to be built."""
 
-import fcntl
 import importlib.util
 import json
 import logging
@@ -15,7 +14,9 @@ from toolcrib import Caller, Workbench
 from toolcrib.core import LoadError
 from toolcrib.tools import Permissions, load
 
-BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
+from .conftest import Service, build_sandbox_python
+from .guests import outcome, outcomes
+
 GUEST = Path(__file__).parents[2] / "src" / "toolcrib" / "sandbox" / "python" / "toolcrib_guest.py"
 
 Folder = Callable[..., Path]
@@ -23,14 +24,7 @@ Folder = Callable[..., Path]
 
 @pytest.fixture
 def python(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Python of the sandbox, built once for all tests of this checkout."""
-    from toolcrib.sandbox.python_build import build_python
-
-    BUILT.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(BUILT))
-    with (BUILT / "lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        build_python()
+    build_sandbox_python(monkeypatch)
 
 
 @pytest.fixture
@@ -46,22 +40,6 @@ def folder(tmp_path: Path) -> Folder:
         return made
 
     return make
-
-
-async def outcome(source: Any, arguments: Any = None, **options: Any) -> tuple[str, str]:
-    """Code and text of one call of the tool in *source*."""
-    async with Workbench([source], **options) as bench:
-        (spec,) = bench.specs()
-        result = await bench.call(spec.name, arguments or {})
-        return (result.error.code if result.error else result.status, result.text)
-
-
-async def outcomes(folder: Folder, codes: list[str], manifest: str = "") -> list[tuple[str, str]]:
-    """Code and text of one call of a folder of each of *codes*."""
-    sources = [folder(code, manifest, name=f"guest_{number}") for number, code in enumerate(codes)]
-    async with Workbench(sources) as bench:
-        results = [await bench.call(spec.name, {}) for spec in bench.specs()]
-        return [(result.error.code if result.error else result.status, result.text) for result in results]
 
 
 async def test_without_the_python_of_the_sandbox_a_call_names_the_command_that_makes_it(folder: Folder) -> None:
@@ -105,21 +83,21 @@ def test_another_content_of_any_of_its_files_is_another_body(folder: Folder) -> 
     assert len(bodies) == 4
 
 
-def test_fetch_outside_of_the_sandbox_is_the_same(server: Any) -> None:
+def test_fetch_outside_of_the_sandbox_is_the_same(service: Service) -> None:
     spec = importlib.util.spec_from_file_location("toolcrib_guest_here", GUEST)
     assert spec is not None
     assert spec.loader is not None
     guest = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = guest
     spec.loader.exec_module(guest)
-    server.answers["/json"] = server.respond('{"a": "å"}'.encode(), **{"content-type": "application/json"})
-    server.answers["/latin"] = server.respond("å".encode("latin-1"), 404, **{"content-type": "x/y; charset=latin-1"})
-    url = f"http://localhost:{server.port}"
+    service.replies["/json"] = (200, {"content-type": "application/json"}, '{"a": "å"}'.encode())
+    service.replies["/latin"] = (404, {"content-type": "x/y; charset=latin-1"}, "å".encode("latin-1"))
+    url = f"http://localhost:{service.port}"
     response = guest.fetch(f"{url}/json", "post", {"X-Mine": "1"}, json={"b": 1})
     assert (response.status, response.json(), response.headers["content-type"]) == (200, {"a": "å"}, "application/json")
     missing = guest.fetch(f"{url}/latin")
     assert (missing.status, missing.text) == (404, "å")
-    assert (server.requests[0][1]["x-mine"], server.requests[0][2]) == ("1", b'{"b": 1}')
+    assert (service.requests[0][2]["x-mine"], service.requests[0][3]) == ("1", b'{"b": 1}')
     for wrong in ("file:///etc/passwd", "http://localhost:1/"):
         with pytest.raises(guest.FetchError):
             guest.fetch(wrong)
@@ -262,7 +240,8 @@ async def test_how_it_ends_has_its_code_and_one_line(
         "print('fine')": ("success", "fine"),
     }
     with caplog.at_level(logging.INFO):
-        assert await outcomes(folder, list(codes), "output_mb = 1") == list(codes.values())
+        sources = [folder(code, "output_mb = 1", name=f"guest_{number}") for number, code in enumerate(codes)]
+        assert await outcomes(*sources) == list(codes.values())
     logged = [record.getMessage() for record in caplog.records if record.name == "toolcrib.tool.guest_0"]
     assert logged == [
         "Traceback (most recent call last):\n"
@@ -277,13 +256,14 @@ async def test_how_it_ends_has_its_code_and_one_line(
 
 @pytest.mark.full
 async def test_it_reaches_the_hosts_that_it_was_granted_and_no_others(
-    python: None, folder: Folder, server: Any
+    python: None, folder: Folder, service: Service
 ) -> None:
-    here = f"localhost:{server.port}"
-    server.answers["/away"] = server.redirect(f"http://127.0.0.1:{server.port}/")
-    server.answers["/metadata"] = server.redirect("https://169.254.169.254/latest/meta-data/")
-    server.answers["/json"] = server.respond(b'{"a": 1}', 201, **{"x-one": "1"})
-    server.answers["/large"] = server.respond(bytes(8 * 1024**2))
+    here = f"localhost:{service.port}"
+    service.replies["/"] = (200, {}, b"hello")
+    service.replies["/away"] = (302, {"location": f"{service.url}/"}, b"")
+    service.replies["/metadata"] = (302, {"location": "https://169.254.169.254/latest/meta-data/"}, b"")
+    service.replies["/json"] = (201, {"x-one": "1"}, b'{"a": 1}')
+    service.replies["/large"] = (200, {}, bytes(8 * 1024**2))
     code = f"""
 import json
 from toolcrib_guest import FetchError, fetch
@@ -291,7 +271,7 @@ response = fetch("http://{here}/json", "POST", {{"X-Mine": "1"}}, json={{"b": 1}
 found = [response.status, response.json(), response.headers["x-one"], fetch("http://{here}/").text]
 found.append(len(fetch("http://{here}/large").content))
 for url in (
-    "http://{here}/away", "http://{here}/metadata", "http://127.0.0.1:{server.port}/", "https://example.com/",
+    "http://{here}/away", "http://{here}/metadata", "{service.url}/", "https://example.com/",
     "https://169.254.169.254/", "https://[::1]/", "file:///etc/passwd", "http://user@{here}/",
 ):
     try:
@@ -309,14 +289,14 @@ print(json.dumps(found))
         *(True, True, True, True, True, True),
         *("A URL begins with https://", True),
     ]
-    assert [path for path, _, _ in server.requests] == ["/json", "/", "/large", "/away", "/metadata"]
-    assert (server.requests[0][1]["x-mine"], server.requests[0][2]) == ("1", b'{"b": 1}')
+    assert [path for _, path, _, _ in service.requests] == ["/json", "/", "/large", "/away", "/metadata"]
+    assert (service.requests[0][2]["x-mine"], service.requests[0][3]) == ("1", b'{"b": 1}')
 
 
 @pytest.mark.full
-async def test_a_request_is_ended_with_its_call(python: None, folder: Folder, server: Any) -> None:
-    here = f"localhost:{server.port}"
-    server.answers["/"] = lambda _: server.wait()
+async def test_a_request_is_ended_with_its_call(python: None, folder: Folder, service: Service) -> None:
+    here = f"localhost:{service.port}"
+    service.replies["/"] = None
     code = f"from toolcrib_guest import fetch\nfetch('http://{here}/')"
     made = folder(code, f'hosts = ["{here}"]\ntimeout_s = 0.5')
     assert (await outcome(Permissions(hosts=[here], private_hosts=["localhost"]).to(made)))[0] == "timeout"
@@ -344,23 +324,6 @@ print(json.dumps({**arguments, "version": version, "is_own": is_own, "host": os.
         failed = await bench.call("guest", {"fail": True})
         assert (failed.status, failed.text) == ("error", "Tool 'guest' failed: ValueError: no such city")
         assert bench.registry.get("guest").isolation == "process"
-
-
-@pytest.mark.full
-async def test_a_trusted_folder_is_ended_at_its_deadline_and_within_its_limits(folder: Folder) -> None:
-    native = {"fast.so": ""}
-    codes = {
-        "import time\ntime.sleep(3600)": "timeout",
-        "while True: print('x' * 1000)": "too_large",
-        "import os\nos.kill(os.getpid(), 9)": "trapped",
-    }
-    sources = [
-        Permissions(trusted=True).to(folder(code, "timeout_s = 2", native, name=f"guest_{number}"))
-        for number, code in enumerate(codes)
-    ]
-    async with Workbench(sources) as bench:
-        errors = [(await bench.call(spec.name, {})).error for spec in bench.specs()]
-        assert [error.code for error in errors if error is not None] == list(codes.values())
 
 
 @pytest.mark.full

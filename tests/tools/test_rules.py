@@ -8,7 +8,6 @@ native      a folder of Python that is trusted, in an environment of its own (`f
 """
 
 import asyncio
-import fcntl
 import importlib.util
 import os
 import time
@@ -27,9 +26,10 @@ from ..sandbox.conftest import nothing_left_behind as nothing_left_behind  # of 
 from ..sandbox.family import family
 from ..sandbox.test_source_imports import plant
 from . import test_components as components
+from .conftest import build_sandbox_python
 from .guests import GIVES_UP, LOOPS, SLEEPS, Module
 
-BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
+FULL_COMPONENT = pytest.param("component", marks=pytest.mark.full)
 KINDS = [
     *("function", "component"),
     pytest.param("module", marks=pytest.mark.full),  # in a worker, as a component is
@@ -95,7 +95,7 @@ def make(tmp_path: Path, module: Module, monkeypatch: pytest.MonkeyPatch) -> Cal
             if kind == "native":
                 (folder / "native.so").touch()
             else:
-                _build_python(monkeypatch)
+                build_sandbox_python(monkeypatch)
         else:
             file = folder / "tool.wasm"
             file.write_bytes(_program(kind, act, module))
@@ -112,23 +112,13 @@ def _program(kind: str, act: str, module: Module) -> bytes:
     return components.looks(nanoseconds=3600 * 10**9) if code == "sleeps" else components.component(code)
 
 
-def _build_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build the Python of the sandbox, once for all tests of this checkout."""
-    from toolcrib.sandbox.python_build import build_python
-
-    BUILT.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(BUILT))
-    with (BUILT / "lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        build_python()
-
-
 async def outcome(bench: Any, arguments: Any = None, **options: Any) -> str:
     result = await bench.call(Call("guest", arguments or {}, **options))
     return str(result.error.code if result.error else result.status)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# A component is `full` where test_components.py has the same, with its words.
+@pytest.mark.parametrize("kind", [KINDS[0], FULL_COMPONENT, *KINDS[2:]])
 @pytest.mark.parametrize(
     ("act", "code"),
     [
@@ -149,7 +139,7 @@ async def test_how_it_ends_has_one_code(make: Callable[..., Made], kind: str, ac
         assert await outcome(bench) == own.get((act, kind), code)
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])  # what a function prints is its log
+@pytest.mark.parametrize("kind", [FULL_COMPONENT, *KINDS[2:]])  # what a function prints is its log
 async def test_what_it_writes_is_bounded(make: Callable[..., Made], kind: str) -> None:
     async with Workbench([make(kind, "floods").source]) as bench:
         assert await outcome(bench) == "too_large"
@@ -233,10 +223,10 @@ async def test_bytecode_in_its_folder_does_not_run(make: Callable[..., Made], ki
 async def test_as_many_processes_are_kept_as_may_serve(make: Callable[..., Made], kind: str) -> None:
     """Callers come and go, and leave no process behind each."""
     async with Crib([make(kind, "ends well").source]) as crib:
-        for number in range(5):
+        size = max(2, os.cpu_count() or 2)
+        for number in range(size + 1):
             async with crib.workbench(Caller(f"caller_{number}")) as bench:
                 assert await outcome(bench) == "success"
-        size = max(2, os.cpu_count() or 2)
         async with asyncio.timeout(60):
             while len(family()) > 3 * size:  # a worker, and the two that guard it
                 await asyncio.sleep(0.01)

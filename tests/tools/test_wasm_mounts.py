@@ -10,7 +10,7 @@ from toolcrib import Workbench
 from toolcrib.core import LoadError
 from toolcrib.tools import Permissions, load
 
-from .guests import WASI, Module, folder, outcome
+from .guests import WASI, Module, folder, outcome, outcomes
 
 # Opens the path at 1024 below file number 3, and writes what is in it; its status is 30 and the error's number.
 READS = """
@@ -125,6 +125,13 @@ def writes(path: str) -> str:
     return WRITES.format(path=path, size=len(path))
 
 
+def renamed(made: Path, name: str) -> Path:
+    """The tool in *made* under another name, in a folder of its own."""
+    text = (made / "tool.toml").read_text().replace('"guest"', f'"{name}"')
+    (made / "tool.toml").write_text(text)
+    return made.rename(made.with_name(name))
+
+
 async def test_a_granted_folder_is_read_and_nothing_outside_of_it(module: Module, data: Path, tmp_path: Path) -> None:
     outside = [
         *("../secret.txt", "/etc/passwd", str(tmp_path / "secret.txt"), "outside/secret.txt", "up/secret.txt"),
@@ -133,10 +140,8 @@ async def test_a_granted_folder_is_read_and_nothing_outside_of_it(module: Module
     ]
     sources: list[Any] = []
     for number, path in enumerate(["towns.txt", *outside]):
-        made = folder(module, reads(path), DATA)
-        text = (made / "tool.toml").read_text().replace('"guest"', f'"read_{number}"')
-        (made / "tool.toml").write_text(text)
-        sources.append(Permissions(mounts={"data": data}).to(made.rename(tmp_path / f"tool_{number}")))
+        made = renamed(folder(module, reads(path), DATA), f"read_{number}")
+        sources.append(Permissions(mounts={"data": data}).to(made))
     async with Workbench(sources) as bench:
         results = [await bench.call(f"read_{number}") for number in range(len(sources))]
     assert results[0].text == "Oslo"
@@ -147,20 +152,22 @@ async def test_a_granted_folder_is_read_and_nothing_outside_of_it(module: Module
 
 
 async def test_a_folder_is_written_only_if_both_the_tool_and_the_operator_say_so(module: Module, data: Path) -> None:
-    wants, reader = folder(module, writes("new.txt"), WRITABLE), None
+    before = {*data.iterdir()}
+    granted = Permissions(mounts={"data": data})
     writable = Permissions(mounts={"data": data}, writable=["data"])
+    wants = renamed(folder(module, writes("new.txt"), WRITABLE), "wants")
     with pytest.raises(LoadError, match="to write in 'data'"):
-        load(Permissions(mounts={"data": data}).to(wants))
-    assert (await outcome(writable.to(wants)))[0] == "success"
-    assert (data / "new.txt").read_text() == "written"
-    (data / "new.txt").unlink()
-    reader = folder(module, writes("new.txt"), DATA)
-    assert (await outcome(writable.to(reader)))[0] == "failed"
-    assert (await outcome(Permissions(mounts={"data": data}, trusted=True).to(reader)))[0] == "failed"
-    assert not (data / "new.txt").exists()
-    over = folder(module, writes("towns.txt"), DATA)
-    assert (await outcome(Permissions(mounts={"data": data}).to(over)))[0] == "failed"
-    assert (data / "towns.txt").read_text() == "Oslo"
+        load(granted.to(wants))
+    reader = renamed(folder(module, writes("other.txt"), DATA), "reader")
+    trusted = renamed(folder(module, writes("third.txt"), DATA), "trusted")
+    over = renamed(folder(module, writes("towns.txt"), DATA), "over")
+    codes = await outcomes(
+        *(writable.to(wants), writable.to(reader), Permissions(mounts={"data": data}, trusted=True).to(trusted)),
+        granted.to(over),
+    )
+    assert [code for code, _ in codes] == ["success", "failed", "failed", "failed"]
+    assert {*data.iterdir()} - before == {data / "new.txt"}
+    assert [(data / name).read_text() for name in ("new.txt", "towns.txt")] == ["written", "Oslo"]
 
 
 async def test_only_the_folders_that_it_names_are_there(module: Module, data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Files that change under a source: what is loaded, what is kept, and what is reported of it."""
 
 import asyncio
-import logging
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ from toolcrib.tools.lock import Lock, LockedSource, definition_of, locked_hash
 from toolcrib.tools.watch import Change, Watched, WatchedDocument, WatchedSandboxed
 from toolcrib.workbench.settings import find_settings, read_settings
 
+from .guests import SAYS
 from .tool_folders import module, tool_files
 
 ADD = '''from toolcrib import tool
@@ -274,29 +274,6 @@ async def test_known_secrets_are_redacted_in_what_is_logged_of_a_file(
     assert caplog.messages == [f"Not loaded, so its tools stay as they were: {file}:1: RuntimeError: [secret]"]
 
 
-async def test_a_save_is_noticed_and_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "toolcrib.watch")
-    watched = Watched(file, settle_s=0.05)
-    notified: list[list[str]] = []
-    end = watched.on_change(lambda: notified.append(names(watched)))
-    await watched.start()
-    try:
-        save(file, PAIR)
-        await until(lambda: notified == [["add", "double"]])
-        save(file, ADD)
-        await until(lambda: notified == [["add", "double"], ["add"]])
-        save(file, "def (:\n")
-        await until(lambda: bool(watched.problems) and len(caplog.records) == 3)
-        end()
-    finally:
-        await watched.stop()
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "Loaded tools.py again; new: double."),
-        ("INFO", "Loaded tools.py again; gone: double."),
-        ("WARNING", f"Not loaded, so its tools stay as they were: {file}:1: SyntaxError: invalid syntax"),
-    ]
-
-
 async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
     watched = Watched(file, settle_s=0)
     await watched.start()
@@ -335,20 +312,6 @@ async def test_a_workbench_keeps_up_and_reports_what_is_wrong(file: Path) -> Non
         assert (await bench.call("double", {"a": 2})).error.code == "unknown_tool"
 
 
-async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both_places(tmp_path: Path) -> None:
-    a, b = tmp_path.resolve() / "a.py", tmp_path.resolve() / "b.py"
-    a.write_text(ADD)
-    save(b, uses("math").replace("math.VALUE", "1"))
-    async with Workbench([Watched(each, settle_s=0.05) for each in (a, b)]) as bench:
-        save(b, PAIR)
-        await until(lambda: bool(bench.problems))
-        assert [spec.name for spec in bench.specs()] == ["add", "answer"]
-        assert f"'add' ({b}:4) cannot be put in: there is a tool 'add' ({a}:4)." in str(bench.problems[0])
-        save(b, PAIR.replace("def add", "def plus"))
-        await until(lambda: "plus" in bench.registry)
-        assert ([spec.name for spec in bench.specs()], list(bench.problems)) == (["add", "plus", "double"], [])
-
-
 @pytest.mark.full
 async def test_worker_processes_are_started_again_with_what_is_saved(file: Path) -> None:
     save(file.parent / "beside_three.py", "VALUE = 1\n")
@@ -370,12 +333,6 @@ async def test_worker_processes_are_started_again_with_what_is_saved(file: Path)
 
 
 # Tools for the sandbox
-
-CONSTANT = (
-    '(data (i32.const 64) "new") (func (export "_start") (i32.store (i32.const 0) (i32.const 64)) '
-    "(i32.store (i32.const 4) (i32.const 3)) "
-    "(drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))"
-)
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -417,7 +374,7 @@ async def test_a_module_that_is_saved_is_the_one_that_runs(tmp_path: Path, monke
     watched = WatchedSandboxed(tmp_path / "guest.wasm", Permissions())
     async with Workbench([watched]) as bench:
         assert (await bench.call("guest", '{"a":1}')).text == '{"a":1}'
-        write(tmp_path, {"guest.wasm": module(CONSTANT)})
+        write(tmp_path, {"guest.wasm": module(SAYS.format("new", 3))})
         watched.look()
         assert (await bench.call("guest", "{}")).text == "new"
 
@@ -507,7 +464,7 @@ async def serves(bench: Workbench, wanted: set[str]) -> None:
     await until(lambda: {spec.name for spec in bench.specs() if spec is not bench.reader()} == wanted)
 
 
-SAYS = """from toolcrib import tool
+SAY = """from toolcrib import tool
 import words
 
 @tool
@@ -526,10 +483,8 @@ async def test_what_is_locked_is_not_loaded_again_with_other_content(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "words", raising=False)
-    code = {"say.py": SAYS, "words.py": 'WORD = "locked"\n'}
-    for name, content in (code | {f"tools/{name}": text for name, text in code.items()} | tool_files("echo")).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    code = {"say.py": SAY, "words.py": 'WORD = "locked"\n'}
+    write(tmp_path, code | {f"tools/{name}": text for name, text in code.items()} | tool_files("echo"))
     (tmp_path / "toolcrib.toml").write_text(f'[[source]]\nfrom = "{source}"\n')
     settings = read_settings(find_settings(None))
     tools = open_sources((), settings, example="").bench.registry

@@ -1,21 +1,11 @@
-"""Programs for the sandbox, in WebAssembly text, and the folders that they are tools in."""
+"""Folders that programs for the sandbox are tools in."""
 
 from functools import cache
 
 import wasmtime
 
-WASI = """
-  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
-  (memory (export "memory") 2)
-"""
-ECHO = """
-  (func (export "_start")
-    (i32.store (i32.const 0) (i32.const 64))
-    (i32.store (i32.const 4) (i32.const 65536))
-    (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 4)))
-    (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))
-"""
+from .guests import ECHO as ECHO
+from .guests import WASI
 
 
 @cache

@@ -239,6 +239,7 @@ def test_references_lead_anywhere_in_the_document(write: Write) -> None:
 
 
 def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: Write) -> None:
+    deep = json.loads('{"items":' * 90 + "{}" + "}" * 90)
     paths: dict[str, Any] = {
         "/good": {"get": OK},
         "/a": {"get": {**OK, "parameters": [{"$ref": "#/components/parameters/None"}]}},
@@ -260,7 +261,12 @@ def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: 
         "/u": {"get": {**OK, "servers": [{"url": "https://*.example.com"}]}},
         "/v": {"get": {**OK, "servers": [{"url": "https://a b.example.com"}]}},
         "q": {"get": OK},
-        "/r": {"get": {**OK, "parameters": [parameter("x", "query", schema=nested(300))]}},
+        "/r": {
+            "get": {
+                **OK,
+                "parameters": [parameter("x", "query", schema=deep)],
+            }
+        },
         "/s": "nothing",
         "/t": {
             "get": {
@@ -300,13 +306,6 @@ def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: 
         "/t": "applies itself",
     }.items():
         assert any(path in line and why in line for line in report.splitlines()), (path, why, report)
-
-
-def nested(levels: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {}
-    for _ in range(min(levels, 90)):
-        schema = {"items": schema}
-    return schema
 
 
 def test_keywords_of_openapi_3_0_become_json_schema(write: Write) -> None:
@@ -407,27 +406,6 @@ def test_an_output_schema_is_promised_where_every_success_is_json(write: Write) 
     ):
         assert output(responses) is None
     assert output({"200": of(pet)}, output_schemas=False) is None
-
-
-def test_schemas_are_bounded_and_never_narrower(write: Write) -> None:
-    names = [f"S{number}" for number in range(200)]
-    text = {"type": "string", "description": "x" * 2000}
-    schemas = {
-        name: {
-            "type": "object",
-            "properties": {
-                "text": text,
-                **{f"p{each}": {"$ref": f"#/components/schemas/S{(number * 7 + each) % 200}"} for each in range(5)},
-            },
-        }
-        for number, name in enumerate(names)
-    }
-    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}}}
-    made = schema_of(write({"/a": {"post": {**OK, "requestBody": body}}}, components={"schemas": schemas}))
-    assert len(json.dumps(made)) < 200_000
-    assert made["$defs"]["S0"]["properties"]["p1"] == {"$ref": "#/$defs/S1"}
-    cut = [name for name, schema in made["$defs"].items() if schema == {}]
-    assert cut
 
 
 def test_servers_are_of_the_operation_the_path_or_the_document_with_variables(write: Write) -> None:
@@ -582,6 +560,8 @@ def test_unions_that_all_refer_to_one_another_cost_bounded_time_and_leave_no_ope
     paths = {f"/search{number}": {"post": {**OK, "requestBody": body}} for number in range(20)}
     source = openapi_source(write(paths, components={"schemas": schemas}))
     assert problems(source) == ""
-    sizes = [len(json.dumps(tool.spec.input_schema)) for tool in source.tools()]
-    assert len(sizes) == len(paths)
-    assert max(sizes) < 20_000
+    made = [tool.spec.input_schema for tool in source.tools()]
+    assert len(made) == len(paths)
+    assert max(len(json.dumps(schema)) for schema in made) < 20_000
+    definitions = made[0]["$defs"]  # what is nearest is there, and what was cut admits anything
+    assert (definitions["Query0"]["properties"]["text"], definitions["Query59"]) == (text, {})

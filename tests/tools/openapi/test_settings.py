@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Workbench
 from toolcrib.cli import main
 
-from .conftest import Service
+from ..conftest import Service
 
 Write = Callable[..., Path]
 OK: Any = {"responses": {"200": {"description": "ok"}}}

@@ -12,7 +12,7 @@ from toolcrib.auth import CredentialBroker
 from toolcrib.core import LoadError
 from toolcrib.tools import openapi_source
 
-from .conftest import Service
+from ..conftest import Service
 
 OK: Any = {"responses": {"200": {"description": "ok"}}}
 
