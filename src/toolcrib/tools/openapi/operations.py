@@ -132,6 +132,14 @@ class Operation:
         return next((self.headers[key] for key in keys if key in self.headers), frozenset())
 
     @property
+    def required(self) -> list[str]:
+        """The arguments that have to be given."""
+        names = [parameter.argument for parameter in self.parameters if parameter.required]
+        if self.body is not None and self.body.members:
+            return names + [name for name, is_required in self.body.members.items() if is_required]
+        return [*names, self.body.argument] if self.body is not None and self.body.required else names
+
+    @property
     def label(self) -> str:
         return f"{self.method} {self.path}"
 
@@ -210,15 +218,11 @@ def _read(
         body = _body(*swagger.request_body(payload, operation.get("consumes", root.get("consumes"))), documents)
     elif "requestBody" in operation and not documents.is_swagger:
         body = _body(*documents.followed(operation["requestBody"], file), documents)
-    if body is not None and (members := _members(body, schemas, documents)):
-        required = {*listed(documents.followed(body.schema, body.file)[0].get("required"))}
-        body = replace(body, argument="", members={name: name in required for name in members})
-        schemas |= members
-    elif body is not None:
-        body = replace(body, argument=spare_name("body", schemas))
-        schemas[body.argument] = (body.schema, body.file)
+    if body is not None:
+        body, body_schemas = _as_arguments(body, schemas, documents)
+        schemas |= body_schemas
     fixed_query = _fixed(query, parameters)
-    responses, headers = _responses(operation, root, file, documents)
+    responses, headers = ((), {}) if method == "HEAD" else _responses(operation, root, file, documents)
     _require_in_path(parameters, TEMPLATE.findall(plain), TEMPLATE.findall(fixed_query))
     return Operation(
         name=name or f"{method.lower()}{path.replace('{', '').replace('}', '')}",
@@ -232,8 +236,8 @@ def _read(
         parameters=tuple(parameters),
         schemas=schemas,
         body=body,
-        responses=() if method == "HEAD" else responses,
-        headers={} if method == "HEAD" else headers,
+        responses=responses,
+        headers=headers,
         security=listed(operation.get("security", root.get("security"))),
         is_named=name is not None,
     )
@@ -339,7 +343,7 @@ def _rank(media_type: str) -> tuple[int, bool]:
 
 def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     content = mapping(data.get("content"))
-    media_types = [name for name in content if isinstance(name, str) and _MEDIA_TYPE.fullmatch(plain_type(name))]
+    media_types = [name for name in content if _MEDIA_TYPE.fullmatch(plain_type(name))]
     if not media_types:
         raise Unusable("its body has no content")
     media_type = min(media_types, key=_rank)
@@ -364,6 +368,17 @@ def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     media_type = "application/octet-stream" if "*" in plain_type(media_type) else media_type
     schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
     return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
+
+
+def _as_arguments(
+    body: Body, taken: Collection[str], documents: Documents
+) -> tuple[Body, Mapping[str, tuple[Any, str]]]:
+    """Return *body* with the names of the arguments that it is, beside those *taken*, and their schemas."""
+    if members := _members(body, taken, documents):
+        required = listed(documents.followed(body.schema, body.file)[0].get("required"))
+        return replace(body, argument="", members={name: name in required for name in members}), members
+    argument = spare_name("body", taken)
+    return replace(body, argument=argument), {argument: (body.schema, body.file)}
 
 
 def _members(body: Body, taken: Collection[str], documents: Documents) -> dict[str, tuple[Any, str]]:
@@ -450,16 +465,16 @@ def named(readings: Sequence[Operation]) -> list[Operation]:
     """Return the operations, in their order, each under a name of its own, which does not depend on that order."""
     candidates = list(map(_candidates, readings))
     times = Counter(itertools.chain.from_iterable(map(set, candidates)))
-    wanted = [next((name for name in names if times[name] == 1), names[-1]) for names in candidates]
+    choices = [next((name for name in names if times[name] == 1), names[-1]) for names in candidates]
 
     def rank(index: int) -> tuple[bool, bool, str, str]:
         operation = readings[index]
-        return not operation.is_named, _plain(wanted[index]) != wanted[index], operation.path, operation.method
+        return not operation.is_named, _plain(choices[index]) != choices[index], operation.path, operation.method
 
     operations: dict[int, Operation] = {}
     taken_names: set[str] = set()
     for index in sorted(range(len(readings)), key=rank):
-        operation, plain = readings[index], _plain(wanted[index])
+        operation, plain = readings[index], _plain(choices[index])
         name = plain if len(plain) <= MAX_NAME else f"{plain[: MAX_NAME - 7]}_{_mark(operation, 6)}"
         length = 6
         # A registry takes `-` and `_` as one.

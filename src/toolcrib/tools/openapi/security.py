@@ -86,25 +86,32 @@ class Security:
         required = self._mapped.get(name, Secret(f"{_host(server)}/{name}"))
         if required is None:
             return None
-        asked_scopes = tuple(scope for scope in listed(scopes) if isinstance(scope, str))
-        kind = scheme.get("type")
-        if kind == "apiKey":
+        if scheme.get("type") == "oauth2":
+            asked_scopes = tuple(scope for scope in listed(scopes) if isinstance(scope, str))
+            if name not in self._mapped:
+                required = _known_provider(scheme, server, asked_scopes) or required
+            elif isinstance(required, ToolAuth) and required.handler in (None, "oauth2"):
+                required = ToolAuth(required.provider, required.handler, required.scopes or asked_scopes)
+        return _placed(required, scheme, f"its security scheme '{name[:60]}'")
+
+
+def _placed(required: Requirement, scheme: Mapping[str, Any], label: str) -> Applied:
+    """Return *required* with the place that *scheme* has for it. Raises Unusable, in words about *label*."""
+    match scheme.get("type"):
+        case "apiKey":
             where, key = scheme.get("in"), scheme.get("name")
             if where not in ("header", "query", "cookie") or not isinstance(key, str) or not _is_token(key):
-                raise Unusable(f"its security scheme '{name[:60]}' does not say where the key goes")
+                raise Unusable(f"{label} does not say where the key goes")
             return Applied(required, "key", where, key)
-        if kind == "http":
+        case "http":
             method = str(scheme.get("scheme", "")).lower()
             if method not in ("bearer", "basic"):
-                raise Unusable(f"its security scheme '{name[:60]}' is HTTP '{method[:40]}', which is not supported")
+                raise Unusable(f"{label} is HTTP '{method[:40]}', which is not supported")
             return Applied(required, "bearer" if method == "bearer" else "basic")
-        if kind not in ("oauth2", "openIdConnect"):
-            raise Unusable(f"its security scheme '{name[:60]}' is of type '{str(kind)[:40]}', not supported")
-        if kind == "oauth2" and name not in self._mapped:
-            required = _known_provider(scheme, server, asked_scopes) or required
-        elif kind == "oauth2" and isinstance(required, ToolAuth) and required.handler in (None, "oauth2"):
-            required = ToolAuth(required.provider, required.handler, required.scopes or asked_scopes)
-        return Applied(required, "bearer")
+        case "oauth2" | "openIdConnect":
+            return Applied(required, "bearer")
+        case kind:
+            raise Unusable(f"{label} is of type '{str(kind)[:40]}', not supported")
 
 
 def apply(applied: Applied, credential: Credential | None, url: str, request: Prepared) -> None:

@@ -293,15 +293,10 @@ def _tool(
     operation: Operation, applied: Sequence[Applied], schemas: Schemas, clients: PerLoop[Any], *, promises: bool
 ) -> Tool[..., Any]:
     arguments_schema = schemas.closed(operation.schemas, "sent")
-    required = [parameter.argument for parameter in operation.parameters if parameter.required]
-    if (body := operation.body) is not None and body.members:
-        required += [name for name, is_required in body.members.items() if is_required]
-    elif body is not None and body.required:
-        required.append(body.argument)
     input_schema = {
         "type": "object",
         "properties": arguments_schema.schemas,
-        "required": required,
+        "required": operation.required,
         "additionalProperties": False,
         **({"$defs": arguments_schema.definitions} if arguments_schema.definitions else {}),
     }
