@@ -89,9 +89,3 @@ async def outcomes(*sources: Any, arguments: Any = None, **options: Any) -> list
     async with Workbench(sources, **options) as bench:
         results = [await bench.call(spec.name, arguments) for spec in bench.specs()]
         return [(result.error.code if result.error else result.status, result.text) for result in results]
-
-
-def broker(**secrets: str) -> Any:
-    from toolcrib.auth import CredentialBroker
-
-    return CredentialBroker(secrets=secrets)

@@ -10,6 +10,7 @@ import pytest
 import wasmtime
 
 from toolcrib import Caller, Workbench
+from toolcrib.auth import CredentialBroker
 from toolcrib.core import LoadError
 from toolcrib.sandbox import Limits, Processes, ProcessWork, guest_processes
 from toolcrib.sandbox.wasm import Engine
@@ -24,7 +25,6 @@ from .guests import (
     SAYS,
     WASI,
     Module,
-    broker,
     folder,
     outcome,
     outcomes,
@@ -93,7 +93,7 @@ async def test_variables_and_credentials_are_in_its_environment_and_nothing_else
         [Permissions(variables=["UNITS"], secrets=["WEATHER_KEY"]).to(made)],
         caller=Caller("alice"),
         variables={"UNITS": "metric", "OTHER": "hidden"},
-        broker=broker(WEATHER_KEY="canary-5521"),
+        broker=CredentialBroker(secrets={"WEATHER_KEY": "canary-5521"}),
     ) as bench:
         result = await bench.call("guest")
         assert "canary" not in repr(result)
