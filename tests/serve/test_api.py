@@ -362,7 +362,7 @@ def events_of(text: str) -> list[tuple[str, Any]]:
 async def test_events_have_progress_and_output_and_last_the_result() -> None:
     async with client() as api:
         answer = await call(api, "count", {"to": 2}, accept="text/event-stream")
-        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert answer.headers["content-type"] == "text/event-stream"
         events = events_of(answer.text)
         assert [event for event in events if event[0] == "output"] == [
             ("output", {"content": [{"type": "data", "data": {"at": at}}]}) for at in range(2)
@@ -400,7 +400,7 @@ async def test_events_are_sent_to_those_who_name_them_first() -> None:
 
 
 async def test_a_silent_call_gets_comments_and_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.serve.api.calls._HEARTBEAT_INTERVAL_S", 0.01)
+    monkeypatch.setattr("toolcrib.serve.protocol.reply._PING_INTERVAL_S", 0.01)
 
     @tool
     async def wait() -> str:

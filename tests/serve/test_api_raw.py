@@ -1,7 +1,7 @@
 """The HTTP API as an ASGI server calls it: bodies in pieces, clients that leave, and what a request leaves behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Crib, tool
 from toolcrib.serve import Application, asgi_app, problem
 from toolcrib.serve.api import calls as module
-from toolcrib.serve.api.calls import _with_pauses
+from toolcrib.serve.protocol import reply
 
 BODY = b'{"a": 1, "b": 2}'
 GONE = {"type": "http.disconnect"}
@@ -177,7 +177,7 @@ async def test_a_call_that_is_over_looks_after_its_client_no_more(
 ) -> None:
     waits = Waits()
     async with running(waits.tool) as app:
-        monkeypatch.setattr(module, "_UNWATCHED_INTERVAL_S", unwatched_s)
+        monkeypatch.setattr(reply, "_QUICK_S", unwatched_s)
         before = asyncio.all_tasks()
         messages = [piece(b"{}")]
         asked = asyncio.Event()
@@ -218,22 +218,3 @@ async def test_a_server_that_does_not_know_its_client_is_served_too() -> None:
 def test_a_problem_has_its_pause_as_a_header_in_whole_seconds() -> None:
     assert problem(429, "Too many", "Wait.", retry_after_s=2.6).headers["retry-after"] == "3"
     assert "retry-after" not in problem(404, "Unknown", "There is none.").headers
-
-
-async def test_a_stream_that_is_closed_closes_what_it_is_made_of_wherever_that_is() -> None:
-    closed: list[str] = []
-
-    async def items(name: str, count: int) -> AsyncGenerator[int]:
-        try:
-            for number in range(count):
-                yield number
-            await asyncio.Event().wait()
-        finally:
-            closed.append(name)
-
-    after_one, at_once = items("after one", 1), items("at once", 0)
-    for made, first in ((after_one, 0), (at_once, None)):
-        paused = _with_pauses(made, 0.01)
-        assert await anext(paused) == first
-        await paused.aclose()
-    assert closed == ["after one", "at once"]

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from toolcrib import Approve, Caller, Crib, ToolError, tool
 from toolcrib.machinery import LedgerEntry, key_digest
 from toolcrib.serve import asgi_app, server
-from toolcrib.serve.api import calls as module
+from toolcrib.serve.protocol import reply
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
@@ -159,7 +159,7 @@ async def test_over_http_a_call_that_still_runs_is_tried_again_later_and_a_lost_
 async def test_a_client_that_leaves_comes_back_for_the_result_of_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_UNWATCHED_INTERVAL_S", 0)
+    monkeypatch.setattr(reply, "_QUICK_S", 0)
     bank, path = Bank(), "/api/tools/pay/call"
     app = asgi_app(Crib([bank], store=tmp_path / "s.db"))
     async with app.lifespan():

@@ -246,23 +246,6 @@ async def test_a_client_that_waits_long_is_sent_signs_of_life(monkeypatch: pytes
     assert '"text":"done"' in text.rpartition("data: ")[2]
 
 
-async def test_a_client_that_leaves_cancels_its_call() -> None:
-    began, ended, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        began.set()
-        try:
-            await go_on.wait()
-        finally:
-            ended.set()
-        return "done"
-
-    async with answering(wait) as (own, _), asyncio.timeout(60):
-        assert await ask(own, request("tools/call", {"name": "wait"}), leaves=began) == []
-        await ended.wait()
-
-
 async def test_a_ping_that_does_not_arrive_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply, "_QUICK_S", 0.0)
     monkeypatch.setattr(reply, "_PING_INTERVAL_S", 0.01)
@@ -298,27 +281,6 @@ async def test_a_request_that_is_over_leaves_nothing_to_the_garbage_collector() 
             assert requests[0]() is None
         finally:
             gc.enable()
-
-
-async def test_a_server_that_stops_cancels_a_call() -> None:
-    began, ended, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        began.set()
-        try:
-            await go_on.wait()
-        finally:
-            ended.set()
-        return "done"
-
-    async with answering(wait) as (own, _), asyncio.timeout(60):
-        asking = asyncio.create_task(ask(own, request("tools/call", {"name": "wait"})))
-        await began.wait()
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        await ended.wait()
 
 
 async def test_what_a_handler_fails_with_reaches_the_log_and_no_client(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,10 +4,10 @@ The body goes to the check as it came, so what the check refuses of JSON (a name
 numbers beyond any bound) is refused here, and numbers keep their digits.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, nullcontext, suppress
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
 from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection, Request
@@ -19,6 +19,7 @@ from ...schema.json_text import LIMIT_BYTES, JSONError, parse_exact, parse_json,
 from ...workbench import LogLine, TaskEvent, Workbench
 from ..access.callers import Callers, require_key_for
 from ..problems import Refused, problem
+from ..protocol.reply import Reply, until_gone
 from ..wire import TooLarge, header, part_bytes, read_body, result_bytes, to_bytes
 
 STATUSES = {
@@ -31,13 +32,10 @@ STATUSES = {
 }
 """The codes of errors that are problems of the request. How else a call ends is the content of an answer."""
 
-_HEARTBEAT_INTERVAL_S = 15.0
-"""How often a stream without news has a comment: proxies close what is silent."""
+RUNNING = b": still running\n\n"
+"""A comment in a stream without news: proxies close what is silent."""
 _MAX_ANSWER_BYTES = 1024 * 1024
-_UNWATCHED_INTERVAL_S = 0.02
 _EVENTS = "text/event-stream"
-
-T = TypeVar("T")
 
 
 async def bench_for(callers: Callers, scope: Scope) -> Workbench:
@@ -82,47 +80,12 @@ class CallEndpoint:
             return
         trace, key = header(scope, b"traceparent") or None, _idempotency_key(bench, scope)
         call = Call(unquote(scope["path_params"]["name"]), body, traceparent=trace, idempotency_key=key)
-        with Watched(receive) if key is None else nullcontext():
-            if _wants_events(header(scope, b"accept")):
-                await _answer_events(bench, call, scope, receive, send)
-            else:
-                await answer_to(await bench.call(call))(scope, receive, send)
-
-
-class Watched:
-    """Ends what the task that made it does inside, when the client of its request is gone.
-
-    It looks after a while only: most calls are over by then, and a task takes as long as they do.
-    """
-
-    def __init__(self, receive: Receive) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.is_gone = False
-        self._watching: asyncio.Task[None] | None = None
-        self._begin = task.get_loop().call_later(_UNWATCHED_INTERVAL_S, self._start, receive)
-
-    def _start(self, receive: Receive) -> None:
-        self._watching = asyncio.create_task(self._watch(receive))
-
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.is_gone = True
-        self.task.cancel()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        self._begin.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-        if kind is asyncio.CancelledError and self.is_gone:
-            self.task.uncancel()
-            return True
-        return False
+        reply = Reply(send)
+        if _wants_events(header(scope, b"accept")):
+            work, ping = send_events(bench.stream(call), reply), partial(reply.write, RUNNING)
+        else:
+            work, ping = _send_result(bench, call, reply), None
+        await until_gone(work, receive, ping, is_cancelled=key is None)
 
 
 def _kind_of(error: ToolError) -> tuple[int, str] | None:
@@ -191,42 +154,29 @@ def _wants_events(accept: str) -> bool:
     return False
 
 
-async def _answer_events(bench: Workbench, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send the events of a call. A problem of the request is answered as one, as long as nothing was sent."""
-    async with paused(bench.stream(call)) as events:
-        first = await anext(events)
-        if isinstance(first, Result) and first.error and _kind_of(first.error):
-            await answer_to(first)(scope, receive, send)
-        else:
-            await send_events(send, events, first)
+async def _send_result(bench: Workbench, call: Call, reply: Reply) -> None:
+    await reply.end_as(answer_to(await bench.call(call)))
 
 
-def paused(
-    events: AsyncIterator[TaskEvent | Result[Any]],
-) -> aclosing[AsyncGenerator[TaskEvent | Result[Any] | None]]:
-    """Return *events*, to be closed, with None where there is none for a while."""
-    return aclosing(_with_pauses(cast(AsyncGenerator[TaskEvent | Result[Any]], events), _HEARTBEAT_INTERVAL_S))
+async def send_events(events: AsyncIterator[TaskEvent | Result[Any]], reply: Reply) -> None:
+    """Send `progress`, `output` and `log`, and last `result`.
 
-
-async def send_events(
-    send: Send, events: AsyncIterator[TaskEvent | Result[Any] | None], first: TaskEvent | Result[Any] | None
-) -> None:
-    """Send *first* and *events*: `progress`, `output` and `log`, comments where there is None, and last `result`."""
-    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    await send({"type": "http.response.body", "body": _event_bytes(first), "more_body": True})
-    async for event in events:
-        await send({"type": "http.response.body", "body": _event_bytes(event), "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+    A problem of the request is answered as one, as long as nothing was sent.
+    """
+    async with aclosing(events):  # type: ignore[type-var]
+        async for event in events:
+            if not reply.is_stream and isinstance(event, Result) and event.error and _kind_of(event.error):
+                await reply.end_as(answer_to(event))
+                return
+            await reply.write(_event_bytes(event))
+    await reply.close()
 
 
 _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
-_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
-def _event_bytes(event: TaskEvent | Result[Any] | None) -> bytes:
+def _event_bytes(event: TaskEvent | Result[Any]) -> bytes:
     match event:
-        case None:
-            return b": still running\n\n"
         case Progress():
             kind, data = b"progress", to_bytes({"done": event.done, "total": event.total, "message": event.message})
         case Emitted():
@@ -237,31 +187,3 @@ def _event_bytes(event: TaskEvent | Result[Any] | None) -> bytes:
             kind, data = b"result", result_bytes(event)
     # In JSON, line breaks stand between values only.
     return b"event: %b\ndata: %b\n\n" % (kind, data.translate(_ON_ONE_LINE))
-
-
-async def _with_pauses(items: AsyncGenerator[T], pause_s: float) -> AsyncGenerator[T | None]:
-    """Yield *items*, and None after each *pause_s* seconds without one. Closing it closes *items*."""
-    following: asyncio.Task[T] | None = None
-    try:
-        while True:
-            following = following or asyncio.create_task(_next(items))
-            done, _ = await asyncio.wait({following}, timeout=pause_s)
-            if not done:
-                yield None
-                continue
-            try:
-                item = following.result()
-            except StopAsyncIteration:
-                return
-            following = None
-            yield item
-    finally:
-        if following is not None and not following.done():
-            following.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration):
-                await following
-        await items.aclose()
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)

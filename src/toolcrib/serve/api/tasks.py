@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...workbench import Task, UnknownTaskError, Workbench
 from ...workbench.tasks import TaskState
 from ..access.callers import Callers
 from ..problems import Refused
+from ..protocol.reply import Reply, until_gone
 from ..wire import result_bytes, to_bytes
-from .calls import Watched, bench_for, paused, send_events
+from .calls import RUNNING, bench_for, send_events
 
 _MAX_COUNT = 200
 _STATES: Sequence[TaskState] = get_args(TaskState)
@@ -26,7 +28,7 @@ def task_routes(callers: Callers) -> Sequence[BaseRoute]:
     return [
         Route("/api/tasks", api.list_tasks),
         Route("/api/tasks/{id}", api.show),
-        Route("/api/tasks/{id}/events", _EventsEndpoint(callers), methods=["GET"]),
+        Route("/api/tasks/{id}/events", api.events),
         Route("/api/tasks/{id}/cancel", api.cancel, methods=["POST"]),
     ]
 
@@ -62,6 +64,21 @@ class _TaskAPI:
         bench = await bench_for(self._callers, request.scope)
         return await _answer(bench, await self._task(bench, request))
 
+    async def events(self, request: Request) -> ASGIApp:
+        """Return what sends the events of a task. A client that leaves ends that, and not the task."""
+        bench = await bench_for(self._callers, request.scope)
+        task = await self._task(bench, request)
+        if request.method == "HEAD":  # whose connection would be held until the task has ended
+            return Response(media_type="text/event-stream")
+
+        async def answer(_: Scope, receive: Receive, send: Send) -> None:
+            events = bench.crib.tasks.follow(task.id, principal=task.principal, thread=bench.caller.thread)
+            reply = Reply(send)
+            await reply.write(RUNNING)
+            await until_gone(send_events(events, reply), receive, partial(reply.write, RUNNING))
+
+        return answer
+
     async def cancel(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
         task = await self._task(bench, request)
@@ -69,41 +86,18 @@ class _TaskAPI:
         return await _answer(bench, await self._task(bench, request))
 
     async def _task(self, bench: Workbench, request: Request) -> Task:
-        return await _task(bench, request.path_params["id"], sees_all=self._sees_all(bench))
+        """Return the task of a request, which is of its caller, or for a role any. Raises Refused."""
+        principal = None if self._sees_all(bench) else bench.caller.principal
+        try:
+            if bench.crib.database is not None:
+                task_id = request.path_params["id"]
+                return await bench.crib.tasks.get(task_id, principal=principal, thread=bench.caller.thread)
+        except UnknownTaskError:
+            pass
+        raise Refused(404, "Unknown task", "There is no task with this id. Its result may have expired.")
 
     def _sees_all(self, bench: Workbench) -> bool:
         return self._callers.may(bench.caller, "tasks")
-
-
-class _EventsEndpoint:
-    """An ASGI application that sends what a task reports. A client that leaves ends that, and not the task."""
-
-    def __init__(self, callers: Callers) -> None:
-        self._callers = callers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        bench = await bench_for(self._callers, scope)
-        sees_all = self._callers.may(bench.caller, "tasks")
-        task = await _task(bench, scope["path_params"]["id"], sees_all=sees_all)
-        if scope["method"] == "HEAD":  # whose connection would be held until the task has ended
-            await Response(media_type="text/event-stream")(scope, receive, send)
-            return
-        with Watched(receive):
-            async with paused(
-                bench.crib.tasks.follow(task.id, principal=task.principal, thread=bench.caller.thread)
-            ) as events:
-                await send_events(send, events, None)
-
-
-async def _task(bench: Workbench, id: str, *, sees_all: bool) -> Task:  # noqa: A002
-    """Return the task of the caller of *bench*, or with *sees_all* any, with this id. Raises Refused."""
-    principal = None if sees_all else bench.caller.principal
-    try:
-        if bench.crib.database is not None:
-            return await bench.crib.tasks.get(id, principal=principal, thread=bench.caller.thread)
-    except UnknownTaskError:
-        pass
-    raise Refused(404, "Unknown task", "There is no task with this id. Its result may have expired.")
 
 
 def page_of(request: Request, *others: str) -> tuple[str | None, int]:

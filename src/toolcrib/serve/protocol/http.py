@@ -76,7 +76,7 @@ class Stateless:
             await Response(status_code=406)(scope, receive, send)
             return
         exchange = core.Exchange.of(request, reply.send_event, connection)
-        await until_gone(self._respond(exchange, reply), receive, reply)
+        await until_gone(self._respond(exchange, reply), receive, reply.ping)
 
     def _require_headers(self, request: core.Request, connection: HTTPConnection) -> None:
         """Raise Refusal where headers of arguments say something else than the body."""

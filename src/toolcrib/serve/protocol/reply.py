@@ -1,9 +1,8 @@
 """What a client is sent over HTTP in answer to one request: one JSON message, or a stream of events."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,7 +15,7 @@ _QUICK_S = 0.05
 """Requests that are answered in this time are not watched for whether their client leaves: most are."""
 _STREAM = [
     (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
+    (b"cache-control", b"no-store, no-transform"),
     (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -41,14 +40,14 @@ class Reply:
             await self._begin()
 
     async def send_event(self, message: bytes, number: int | None = None) -> None:
-        await self._write(_event(message, number))
+        await self.write(_event(message, number))
 
     async def ping(self) -> None:
-        await self._write(b": ping\r\n\r\n")
+        await self.write(b": ping\r\n\r\n")
 
     async def prime(self, number: int, retry_ms: int) -> None:
         """Send the *number* from which a client that loses the stream goes on, after so many milliseconds."""
-        await self._write(b"id: %d\r\nretry: %d\r\ndata: \r\n\r\n" % (number, retry_ms))
+        await self.write(b"id: %d\r\nretry: %d\r\ndata: \r\n\r\n" % (number, retry_ms))
 
     async def end(self, status: int, message: bytes, number: int | None = None) -> None:
         async with self._sending:
@@ -59,16 +58,22 @@ class Reply:
                 await self._start(status, kind)
             await self._finish(message)
 
+    async def end_as(self, answer: Response) -> None:
+        """Send *answer*, where no stream has begun."""
+        async with self._sending:
+            await self._start(answer.status_code, answer.raw_headers)
+            await self._finish(bytes(answer.body))
+
     async def close(self) -> None:
         """End the stream without an answer."""
         async with self._sending:
             await self._begin()
             await self._finish(b"")
 
-    async def _write(self, frame: bytes) -> None:
+    async def write(self, frame: bytes) -> None:
         async with self._sending:
-            await self._begin()
             if not self.ended.done():
+                await self._begin()
                 await self._send({"type": "http.response.body", "body": frame, "more_body": True})
 
     async def _begin(self) -> None:
@@ -90,10 +95,18 @@ def _event(message: bytes, number: int | None) -> bytes:
     return b"%bevent: message\r\ndata: %b\r\n\r\n" % (place, message)
 
 
-async def until_gone(work: Awaitable[object], receive: Receive, reply: Reply, slow: Any = None) -> None:
+async def until_gone(
+    work: Awaitable[object],
+    receive: Receive,
+    ping: Callable[[], Awaitable[None]] | None = None,
+    *,
+    slow: Callable[[], Awaitable[None]] | None = None,
+    is_cancelled: bool = True,
+) -> None:
     """Wait until *work*, which answers a request, is done, or its client leaves: then *work* is cancelled.
 
-    The client is pinged meanwhile, and where it takes long, *slow* is called first.
+    The client is pinged meanwhile, and where it takes long, *slow* is called first. Unless it *is_cancelled*, the work
+    goes on.
     """
     task, watching, is_gone = asyncio.current_task(), None, False
     assert task is not None
@@ -109,13 +122,15 @@ async def until_gone(work: Awaitable[object], receive: Receive, reply: Reply, sl
             if slow is not None:
                 await slow()
             while not (await asyncio.wait((leaving,), timeout=_PING_INTERVAL_S))[0]:
-                await reply.ping()
+                if ping is not None:
+                    await ping()
         except OSError:
             pass  # what is sent does not arrive: so says a server whose client has left (ASGI 2.4)
         finally:
             leaving.cancel()
-        is_gone = True
-        task.cancel()
+        if is_cancelled:
+            is_gone = True
+            task.cancel()
 
     # In this task, and watched by another one only where it takes long: a task costs more than most answers.
     timer = asyncio.get_running_loop().call_later(_QUICK_S, begin)

@@ -378,7 +378,7 @@ class HttpSession:
             if before is not None:
                 await before.close()
         try:
-            await until_gone(reply.ended, receive, reply, slow)
+            await until_gone(reply.ended, receive, reply.ping, slow=slow)
         finally:
             if stream.reply is reply:
                 stream.reply = None
