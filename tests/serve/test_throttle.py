@@ -164,12 +164,6 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(throttle.TRIES):
             assert await wait_s(address, AuthenticationError("Wrong.")) == 0
     assert [await wait_s(address) for address in ("aaa", "bbb", "ccc")] == [0, 3, 3]
-    for key in "xyz":
-        made.note_right(key, "alice")
-    assert [made.was_right(key) for key in "xyz"] == [False, True, True]
-    assert made.was_right("y")
-    made.note_right("x", "alice")
-    assert [made.was_right(key) for key in "xyz"] == [True, True, False]  # the latest, whenever they came first
 
 
 async def test_who_shows_many_right_keys_takes_nobody_elses_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from ..workbench import Crib, Role
 from .access.authentication import PUBLIC, Authentication
 from .access.authorization import authorization_routes, name_pages
 from .access.callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_caller
-from .access.hosts import Hosts, refuse
+from .access.hosts import Guarded, Hosts, refuse
 from .api.routes import api_routes
 from .calls import recorded_routes
 from .mcp.app import ApprovalApp
@@ -248,9 +248,8 @@ class Health:
         self._crib = crib
         self._grace_s = grace_s
         self._is_ready = False
-        self._hosts = Hosts()
         metrics = [route for route in recorded_routes(crib, local_caller) if route.path == "/metrics"]
-        self._web = Starlette(routes=[Route("/livez", _alive), Route("/readyz", self._ready), *metrics])
+        self._web = Guarded(Starlette(routes=[Route("/livez", _alive), Route("/readyz", self._ready), *metrics]))
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
@@ -264,8 +263,7 @@ class Health:
                 await self._crib.drain(self._grace_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._hosts.refusal(scope)
-        await (self._web(scope, receive, send) if refusal is None else refuse(refusal, scope, receive, send))
+        await self._web(scope, receive, send)
 
     async def _ready(self, _: Request) -> Response:
         return _readiness(self._crib, is_ready=self._is_ready, is_detailed=True)

@@ -20,7 +20,7 @@ from ..machinery import log_failure
 from ..record.calls import call_data
 from ..workbench import Crib, Right
 from .access.callers import AuthenticationError, Identify, caller_of, local_caller, log_unidentified
-from .problems import problem
+from .problems import Refused, problem
 
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
@@ -124,7 +124,7 @@ class _Calls:
         async def call(principal: str | None, _: Mapping[str, str]) -> Any:
             record = await self._log.find(request.path_params["id"])
             if record is None or principal not in (None, record.caller.principal):
-                raise _Refused(problem(404, "Unknown call", "There is no call with this id."))
+                raise Refused(404, "Unknown call", "There is no call with this id.")
             return call_data(record, with_content=True) | {"events": await self._log.events(record)}
 
         return await self._answer(request, call, None)
@@ -156,7 +156,7 @@ class _Calls:
             return JSONResponse(await look(principal, query))
         except ValueError as error:
             return problem(400, "Invalid parameter", str(error))
-        except _Refused as refused:
+        except Refused as refused:
             return refused.response
         except StoreError:
             return problem(503, "Call log unavailable", "The call log cannot be read now. The detail is in the log.")
@@ -166,17 +166,11 @@ class _Calls:
         try:
             caller = await caller_of(request, self._identify)
         except AuthenticationError as refused:
-            raise _Refused(problem(refused.status, "Not let in", str(refused))) from None
+            raise Refused(refused.status, "Not let in", str(refused)) from None
         except Exception as error:
             log_unidentified(error)
-            detail = "The caller of this request could not be identified."
-            raise _Refused(problem(401, "Unauthorized", detail)) from None
+            raise Refused(401, "Unauthorized", "The caller of this request could not be identified.") from None
         return None if self._sees_all(caller) else caller.principal
-
-
-class _Refused(Exception):
-    def __init__(self, response: Response) -> None:
-        self.response = response
 
 
 def _count(name: str, text: str, most: int) -> int:

@@ -1,7 +1,7 @@
 """Who may enter the console, and whose requests it takes."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -52,12 +52,9 @@ async def test_a_link_or_session_of_another_server_or_time_is_none(
         assert (await browser.get(f"/login?link={other}")).status_code == 410
         monkeypatch.setattr(sessions_module, "LINK_AGE", timedelta(seconds=-1))
         assert (await browser.get(await sessions.link(BASE_URL))).status_code == 410
-        late = datetime.now(UTC) - timedelta(seconds=1)
-        for token in (
-            await sessions.begin(Caller(), "http://127.0.0.1:9000"),
-            await sessions.begin(Caller(), BASE_URL, expires_at=late),
-            "made-up",
-        ):
+        elsewhere = await sessions.begin(Caller(), "http://127.0.0.1:9000")
+        monkeypatch.setattr(sessions_module, "SESSION_AGE", timedelta(seconds=-1))
+        for token in (elsewhere, await sessions.begin(Caller(), BASE_URL), "made-up"):
             answer = await browser.get("/tools", headers={"Cookie": f"toolcrib-8642={token}"})
             assert answer.status_code == 401
 

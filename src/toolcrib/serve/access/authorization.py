@@ -11,7 +11,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
-from inspect import isawaitable
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
@@ -26,8 +25,9 @@ from ...machinery import escaped, log_failure
 from ...workbench import Crib
 from ...workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from ..problems import problem
+from ..wire import TooLarge, read_body
 from .authentication import Authenticator
-from .callers import AuthenticationError, Identify, local_caller, log_unidentified, single_headers
+from .callers import AuthenticationError, Identify, identified, local_caller, log_unidentified, single_headers
 from .hosts import is_loopback
 from .throttle import Throttle, TooManyTries
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...auth import Authorization, CredentialBroker
 
 _COOKIE = "toolcrib_form"
+_MAX_FORM_BYTES = 64 * 1024
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     # The state is in the address. With "no-referrer", the form of a browser would have the origin "null".
@@ -236,15 +237,11 @@ class _Pages:
     async def _caller(self, request: Request) -> Caller | None:
         if self._identify is None:
             return None
-        caller: object = None
         try:
-            identified = self._identify(single_headers(request.scope))
-            caller = await identified if isawaitable(identified) else identified
+            return await identified(self._identify, single_headers(request.scope))
         except Exception as error:
             log_unidentified(error, "No caller could be identified at a browser")
-        if not isinstance(caller, Caller):
-            raise _Refused("Not logged in", "This browser is not logged in here. Log in first.", 401)
-        return caller
+            raise _Refused("Not logged in", "This browser is not logged in here. Log in first.", 401) from None
 
     def _title(self, question: "Authorization") -> str:
         entry = self._broker.providers.get(question.owner.provider)
@@ -293,14 +290,12 @@ def _with_errors(page: _Page) -> _Page:
 
 
 async def _fields(request: Request) -> Mapping[str, str]:
-    body, most_bytes = b"", 64 * 1024
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most_bytes:
-            raise _Refused("Not saved", "That is too large.", 413)
     try:
+        body = await read_body(request.receive, _MAX_FORM_BYTES)
         return {name: values[-1] for name, values in parse_qs(body.decode()).items()}
-    except ValueError:
+    except TooLarge:
+        raise _Refused("Not saved", "That is too large.", 413) from None
+    except (ValueError, EOFError):
         raise _Refused("Not saved", "That is not a form.") from None
 
 

@@ -53,30 +53,24 @@ class Throttle:
         self._right: Shares[bytes, bool] = Shares()
         self._salt = token_bytes(32)
 
-    def was_right(self, key: str) -> bool:
-        return self._right.get(self._mark(key)) is not None
-
-    def note_right(self, key: str, principal: str) -> None:
-        """Note that *key* is right, and the key of *principal*."""
-        self._right.put(self._mark(key), True, principal)
-        if len(self._right) > _MAX_COUNT:
-            self._right.drop()
-
     async def admit(self, key: str, address: str, find: Callable[[], Awaitable[T]]) -> T:
         """Return the owner of *key*, whom *find* knows. One that was right is tried whatever *address* sent.
 
         Raises AuthenticationError, and TooManyTries.
         """
-        if not self.was_right(key):
+        mark = blake2b(key.encode(), key=self._salt, digest_size=16).digest()
+        if self._right.get(mark) is None:
             async with self.trying(address):
                 owner = await find()
-            self.note_right(key, owner.principal)
+            self._right.put(mark, True, owner.principal)
+            if len(self._right) > _MAX_COUNT:
+                self._right.drop()
             return owner
         try:
             return await find()
         except AuthenticationError as refused:
-            if refused.status == 401:
-                self.forget(key)
+            if refused.status == 401 and self._right.get(mark) is not None:
+                self._right.pop(mark)
             raise
 
     @asynccontextmanager
@@ -98,11 +92,6 @@ class Throttle:
                     self._note_wrong(group)
                 raise
 
-    def forget(self, key: str) -> None:
-        """Forget that *key* was right: it is tried like any other from now on."""
-        if self.was_right(key):
-            self._right.pop(self._mark(key))
-
     def _wait_s(self, group: str) -> int:
         over_s = self._free_at_s.get(group, 0.0) - monotonic() - (TRIES - 1) * AGAIN_S
         return math.ceil(over_s) if over_s > 0 else 0
@@ -112,9 +101,6 @@ class Throttle:
         self._free_at_s[group] = max(self._free_at_s.pop(group, clock_s), clock_s) + AGAIN_S
         while len(self._free_at_s) > _MAX_COUNT or next(iter(self._free_at_s.values())) < clock_s:
             self._free_at_s.popitem(last=False)
-
-    def _mark(self, key: str) -> bytes:
-        return blake2b(key.encode(), key=self._salt, digest_size=16).digest()
 
 
 def _group(text: str) -> str:

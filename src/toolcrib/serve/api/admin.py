@@ -18,8 +18,7 @@ from ...workbench.lifespan import name_of
 from ..access.authentication import Authenticator
 from ..access.callers import Callers
 from ..problems import Refused
-from ..wire import to_bytes
-from .calls import bench_for, json_object
+from .calls import bench_for, json_answer, json_object
 from .tasks import invalid, page_of
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class _Admin:
             if not broker.missing(name)
         ]  # fmt: skip
         grants = [_grant_data(owner, grant) for owner, grant in owned if owner.handler != "secret"]
-        return _json({"connections": grants, "providers": providers})
+        return json_answer({"connections": grants, "providers": providers})
 
     async def _connect(self, bench: Workbench, request: Request) -> Response:
         """Begin a login: what it waits for is answered in a browser, at the URL of the pending."""
@@ -81,7 +80,7 @@ class _Admin:
             (pending,) = await bench.crib.credentials.ask_for([ToolAuth(provider, None, scopes)], bench.caller)
         except (ToolError, ToolcribError, ValueError) as error:
             raise Refused(422, "Cannot connect", str(error)) from None
-        return _json({"pending": pending.to_dict()})
+        return json_answer({"pending": pending.to_dict()})
 
     async def disconnect(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
@@ -91,7 +90,7 @@ class _Admin:
         for owner, grant in owned:
             if broker is not None and (owner.provider, owner.handler, owner.profile) == parts:
                 await broker.revoke(owner)
-                return _json(_grant_data(owner, grant))
+                return json_answer(_grant_data(owner, grant))
         raise Refused(404, "Unknown connection", "You have no such login.")
 
     # Sources
@@ -148,7 +147,7 @@ class _Admin:
             raise Refused(409, "The lock cannot be used", str(error)) from None
 
     def _redacted(self, data: Any) -> Response:
-        return _json(redacted_data(data, self._callers.crib.redaction))
+        return json_answer(redacted_data(data, self._callers.crib.redaction))
 
     # What calls and tasks take
 
@@ -157,21 +156,21 @@ class _Admin:
         bench = await bench_for(self._callers, request.scope)
         crib, specs = bench.crib, bench.specs(deferred=True)
         rows = await crib.limiter.budgets(specs, bench.caller, getattr(crib.store, "limits", None))
-        return _json(_page(request, "limits", rows, "id"))
+        return json_answer(_page(request, "limits", rows, "id"))
 
     async def workers(self, request: Request) -> Response:
         """Return the processes that run tasks, and what waits for one."""
         crib = (await self._require(request, "tasks")).crib
         after, limit = page_of(request)
         if crib.database is None:
-            return _json({"workers": [], "next": None, "tasks": {}, "oldest_due_s": 0.0, "unclaimed": []})
+            return json_answer({"workers": [], "next": None, "tasks": {}, "oldest_due_s": 0.0, "unclaimed": []})
         rows = await crib.database.ledger.processes(after or "", limit + 1)
         counts, due_s = await crib.database.ledger.counts()
         page = {
             "workers": [{"process": process, "tasks": number} for process, number in rows[:limit]],
             "next": rows[limit - 1][0] if len(rows) > limit else None,
         }
-        return _json({**page, "tasks": counts, "oldest_due_s": due_s, "unclaimed": [*crib.unclaimed_tasks]})
+        return json_answer({**page, "tasks": counts, "oldest_due_s": due_s, "unclaimed": [*crib.unclaimed_tasks]})
 
     # Keys
 
@@ -179,7 +178,7 @@ class _Admin:
         keys = await self._keys(request)
         if request.method == "POST":
             return await self._add_key(keys, request)
-        return _json({"keys": [key.to_dict() for key in await keys.all()]})
+        return json_answer({"keys": [key.to_dict() for key in await keys.all()]})
 
     async def _add_key(self, keys: "AccessKeys", request: Request) -> Response:
         """Make a key. Its text is in this answer, and nowhere else."""
@@ -194,13 +193,13 @@ class _Admin:
             text, key = await keys.add(data.get("name", ""), groups=groups, expires_at=moment)
         except (SetupError, ValueError, TypeError) as error:
             raise Refused(422, "Invalid key", str(error)) from None
-        return _json({**key.to_dict(), "key": text})
+        return json_answer({**key.to_dict(), "key": text})
 
     async def revoke_key(self, request: Request) -> Response:
         keys = await self._keys(request)
         if not await keys.revoke(request.path_params["id"]):
             raise Refused(404, "Unknown key", "There is no such key.")
-        return _json({"id": request.path_params["id"]})
+        return json_answer({"id": request.path_params["id"]})
 
     async def _keys(self, request: Request) -> "AccessKeys":
         await self._require(request, "keys")
@@ -242,7 +241,3 @@ def _page(request: Request, name: str, rows: Sequence[dict[str, Any]], key: str)
 
 def _change_data(change: DefinitionChange) -> dict[str, Any]:
     return {"source": change.where, "tool": change.name, "kind": change.kind, "digest": change.digest}
-
-
-def _json(data: Any) -> Response:
-    return Response(to_bytes(data), media_type="application/json")

@@ -43,6 +43,10 @@ async def bench_for(callers: Callers, scope: Scope) -> Workbench:
     return await callers.workbench(HTTPConnection(scope))
 
 
+def json_answer(data: Any) -> Response:
+    return Response(to_bytes(data), media_type="application/json")
+
+
 async def json_object(request: Request, *, exact: str = "") -> dict[str, Any]:
     """Return the body of *request*, its member *exact* as text that has each digit. Raises Refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

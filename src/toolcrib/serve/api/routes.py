@@ -27,7 +27,7 @@ from ..access.callers import Callers
 from ..problems import Refused
 from ..wire import part_bytes, to_bytes
 from .admin import admin_routes
-from .calls import CallEndpoint, answer_to, bench_for, json_object, read_arguments
+from .calls import CallEndpoint, answer_to, bench_for, json_answer, json_object, read_arguments
 from .document import document
 from .tasks import invalid, page_of, task_routes
 
@@ -94,7 +94,7 @@ class _API:
 
     async def tools(self, request: Request) -> Response:
         bench, specs = await self._specs(request)
-        return _json({"tools": [_tool_data(spec, bench) for spec in specs]})
+        return json_answer({"tools": [_tool_data(spec, bench) for spec in specs]})
 
     async def tool(self, request: Request) -> Response:
         bench, spec = await self._spec(request)
@@ -102,11 +102,11 @@ class _API:
         rules = policy if isinstance(policy, Rules) else ()
         about = [rule for rule in rules if rule.is_about(spec) and rule.is_for(bench.caller)]
         decisions = [{"do": rule.do, "always": not rule.where and not rule.remembers} for rule in about]
-        return _json({**_tool_data(spec, bench), **({"rules": decisions} if decisions else {})})
+        return json_answer({**_tool_data(spec, bench), **({"rules": decisions} if decisions else {})})
 
     async def formats(self, request: Request) -> Response:
         _, spec = await self._spec(request)
-        return _json({"formats": [_definition(spec, name) for name in formats.PROVIDERS]})
+        return json_answer({"formats": [_definition(spec, name) for name in formats.PROVIDERS]})
 
     async def check(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -116,7 +116,7 @@ class _API:
             return answer_to(result)
         do = result.metadata.get("decision", {}).get("do", "allow")
         repairs = result.to_dict(with_content=False).get("repairs", [])
-        return _json({"tool": result.tool, "decision": do, "repairs": repairs})
+        return json_answer({"tool": result.tool, "decision": do, "repairs": repairs})
 
     async def pendings(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -128,7 +128,7 @@ class _API:
             visible, following = await bench.crib.pending.visible(bench.caller, after or "", limit, of_others=of_others)
         except ValueError:
             raise invalid("'after' is `next` of the page before.") from None
-        return _json({"pending": [pending.to_dict() for pending in visible], "next": following})
+        return json_answer({"pending": [pending.to_dict() for pending in visible], "next": following})
 
     async def question(self, request: Request) -> Response:
         """Return one pending call, who has answered it, what its tool takes, and the last call that was approved."""
@@ -150,7 +150,7 @@ class _API:
             "input_schema": None if tool is None else tool.spec.input_schema,
             "last_approved": await self._last_approved(bench, pending) if pending.kind == "approval" else None,
         }
-        return _json(data)
+        return json_answer(data)
 
     async def _last_approved(self, bench: Workbench, pending: Pending) -> dict[str, Any] | None:
         """Return the last call like *pending* that was approved, where the log has arguments and the caller may see it:
@@ -172,20 +172,20 @@ class _API:
         bench, answer = await self._answer(request)
         await self._require_allowed(bench, request.path_params["id"], answer.get("arguments"))
         with _refusals():
-            return _json((await bench.answer(request.path_params["id"], answer)).to_dict())
+            return json_answer((await bench.answer(request.path_params["id"], answer)).to_dict())
 
     async def preview(self, request: Request) -> Response:
         bench, answer = await self._answer(request)
         with _refusals():
             grant = await bench.crib.preview(request.path_params["id"], answer, by=bench.caller)
-        return _json({"grant": None if grant is None else grant.to_dict()})
+        return json_answer({"grant": None if grant is None else grant.to_dict()})
 
     async def grants(self, request: Request) -> Response:
         bench = await self._bench(request)
         after, limit = page_of(request)
         number = 0 if after is None else _number(after, "after", 1)
         page, following = await bench.crib.grants.list(principal=bench.caller.principal, after=number, limit=limit)
-        return _json({"grants": [grant.to_dict() for grant in page], "next": following and str(following)})
+        return json_answer({"grants": [grant.to_dict() for grant in page], "next": following and str(following)})
 
     async def revoke(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -193,7 +193,7 @@ class _API:
             grant = await bench.crib.grants.revoke(request.path_params["id"], principal=bench.caller.principal)
         except AnswerError as error:
             raise Refused(404, "Unknown grant", str(error), reason="unknown") from None
-        return _json(grant.to_dict())
+        return json_answer(grant.to_dict())
 
     async def _answer(self, request: Request) -> tuple[Workbench, dict[str, Any]]:
         """Return the workbench and the answer of a request. Raises Refused where others are to answer."""
@@ -227,7 +227,7 @@ class _API:
         bench = await self._bench(request)
         store = bench.crib.database
         entries = [] if store is None else await store.ledger.lost()
-        return _json({"lost": [entry.to_dict() for entry in entries if await _may_see(bench, _to_settle(entry))]})
+        return json_answer({"lost": [entry.to_dict() for entry in entries if await _may_see(bench, _to_settle(entry))]})
 
     async def settle(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -246,7 +246,7 @@ class _API:
         recorders = bench.crib.recorders
         if not await settle(store.ledger, entry, is_done=data["done"], by=by, recorders=recorders):
             raise Refused(409, "Not lost", "This call is not lost, or not any more. Make it again.", reason="replayed")
-        return _json(entry.to_dict())
+        return json_answer(entry.to_dict())
 
     async def result(self, request: Request) -> Response:
         """Return the whole of a result, or where the query asks for it, a part."""
@@ -277,7 +277,7 @@ class _API:
         return Response(body, media_type="application/json")
 
     async def openapi(self, request: Request) -> Response:
-        return _json(document(request.scope.get("root_path", "")))
+        return json_answer(document(request.scope.get("root_path", "")))
 
     async def _spec(self, request: Request) -> tuple[Workbench, ToolSpec]:
         name = unquote(request.path_params["name"])
@@ -355,7 +355,3 @@ def _number(text: str, name: str, least: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text) >= least):
         raise Refused(422, "Invalid query", f"'{name}' is a whole number from {least} on.")
     return int(text)
-
-
-def _json(data: Any) -> Response:
-    return Response(to_bytes(data), media_type="application/json")

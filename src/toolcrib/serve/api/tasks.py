@@ -16,7 +16,7 @@ from ..access.callers import Callers
 from ..problems import Refused
 from ..protocol.reply import Reply, until_gone
 from ..wire import result_bytes, to_bytes
-from .calls import RUNNING, bench_for, send_events
+from .calls import RUNNING, bench_for, json_answer, send_events
 
 _MAX_COUNT = 200
 _STATES: Sequence[TaskState] = get_args(TaskState)
@@ -58,7 +58,7 @@ class _TaskAPI:
             raise invalid("'after' is the id of one of your tasks: `next` of the page before.") from None
         following = tasks[limit - 1].id if len(tasks) > limit else None
         data = [task.to_dict(with_content=False) for task in tasks[:limit]]
-        return Response(to_bytes({"tasks": data, "next": following}), media_type="application/json")
+        return json_answer({"tasks": data, "next": following})
 
     async def show(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)

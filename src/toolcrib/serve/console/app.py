@@ -3,7 +3,7 @@
 What it lets in has a Caller in its scope, as what `Authentication` lets in. It goes by the same routes from there.
 """
 
-import json
+import re
 from collections.abc import Sequence
 from secrets import token_urlsafe
 from urllib.parse import unquote
@@ -19,7 +19,6 @@ from ...core import SetupError, StoreError, ToolcribError
 from ..access.authentication import rechecked
 from ..access.callers import CALLER, AuthenticationError, Callers, require_local
 from ..access.throttle import TooManyTries
-from ..problems import Refused
 from ..wire import encoded_path, header
 from .issuer import CALLBACK
 from .login import Login
@@ -63,8 +62,7 @@ class Console:
         self._routes = routes
         self._sessions = Sessions(store)
         self._login = Login(callers.identify, self._sessions)
-        self._pages = {(page.method, tuple(page.path.split("/"))): page for page in PAGES}
-        self._rooms = {path[1] for _, path in self._pages} | {"login", "logout", "static", "console"}
+        self._rooms = {page.path.split("/")[1] for page in PAGES} | {"login", "logout", "static", "console"}
 
     def takes(self, scope: Scope) -> bool:
         """Return whether the request of *scope* is for a page of the console."""
@@ -93,10 +91,6 @@ class Console:
             answer = await self._answer(visit)
         except Problem as problem:
             answer = render(visit, "problem.html", problem.status, problem=problem)
-        except Refused as refused:
-            data = json.loads(bytes(refused.response.body))
-            status = refused.response.status_code
-            answer = render(visit, "problem.html", status, problem=Problem(status, data["title"], data["detail"]))
         is_session = visit.session is not None
         await answer(
             scope, receive, rechecked(send_guarded, lambda: self._is_let_in(visit)) if is_session else send_guarded
@@ -136,24 +130,13 @@ class Console:
 
     async def _page(self, visit: Visit, method: str, path: str) -> Answer:
         if method == "GET" and path.endswith(".json"):
-            page, names = self._find(method, path.removesuffix(".json"))
+            page, names = _find(method, path.removesuffix(".json"))
             if page is not None and page.api is not None:
                 return visit.passed_on("GET", page.api.format(*names))
-        page, names = self._find(method, path)
+        page, names = _find(method, path)
         if page is not None:
             return await page.handler(visit, *names)
         raise Problem(404, "Not found", "There is no such page.")
-
-    def _find(self, method: str, path: str) -> tuple[Page | None, Sequence[str]]:
-        """Return the page at *path*, in percent-encoding, with the parts of the path that are not fixed."""
-        parts = path.split("/")
-        for (its_method, its_parts), page in self._pages.items():
-            if method != its_method or len(parts) != len(its_parts):
-                continue
-            pairs = list(zip(parts, its_parts, strict=True))
-            if all(part == its or (its == "*" and part) for part, its in pairs):
-                return page, [part for part, its in pairs if its == "*"]
-        return None, ()
 
     async def _is_let_in(self, visit: Visit) -> bool:
         """Return whether a stream that is still sent goes on."""
@@ -161,6 +144,15 @@ class Console:
             return await self._login.session(visit) is not None
         except ToolcribError as error:
             return isinstance(error, StoreError)
+
+
+def _find(method: str, path: str) -> tuple[Page | None, Sequence[str]]:
+    """Return the page at *path*, in percent-encoding, with the parts of the path that are not fixed."""
+    for page in PAGES:
+        match = re.fullmatch(page.path.replace("*", "([^/]+)"), path)
+        if match is not None and page.method == method:
+            return page, match.groups()
+    return None, ()
 
 
 def _static(name: str) -> Response:

@@ -59,14 +59,8 @@ _STATES = {"out": "leave out", "value": "send it empty", "null": "send null"}
 _NULL = frozenset({"null"})
 
 
-class _Missing:
-    """What is left out."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Any = _Missing()
+MISSING: Any = object()
+"""What is left out."""
 
 
 @dataclass

@@ -68,12 +68,9 @@ class Sessions:
         token = await self._add(Session(Caller(), base_url, None, datetime.now(UTC) + LINK_AGE), "link")
         return f"{base_url}/login?link={token}"
 
-    async def begin(
-        self, caller: Caller, origin: str, *, by: str | None = None, expires_at: datetime | None = None
-    ) -> str:
+    async def begin(self, caller: Caller, origin: str, *, by: str | None = None) -> str:
         """Return the token of a new session."""
-        latest = datetime.now(UTC) + SESSION_AGE
-        return await self._add(Session(caller, origin, by, min(expires_at or latest, latest)), "session")
+        return await self._add(Session(caller, origin, by, datetime.now(UTC) + SESSION_AGE), "session")
 
     async def find(self, token: str, origin: str) -> Session | None:
         """Return the session with *token* at the server of *origin*; None where there is none. Raises StoreError."""

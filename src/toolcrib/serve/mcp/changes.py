@@ -32,9 +32,8 @@ from ..protocol.connection import Connection
 
 _log = logging.getLogger("toolcrib")
 
-_MAX_FOLLOWED = 1000
 _MAX_OF_PRINCIPAL = 10_000
-"""How many resources a connection follows, and all of a principal."""
+"""How many resources all connections of a principal follow."""
 
 
 _Addressed = tuple[ServerEvent, Caller | None]
@@ -71,8 +70,6 @@ class Changes:
         result. None where it is notified already. Raises MCPError for too many.
         """
         uris = connection.followed
-        if len(uris) >= _MAX_FOLLOWED:
-            raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MAX_FOLLOWED} resources.")
         if uri in uris:
             return None
         connection.closing["followed"] = partial(self._unfollow_all, connection, bench)
@@ -125,14 +122,11 @@ class Changes:
         bench: Workbench,
     ) -> wire.SubscriptionsListenResult:
         """Answer `subscriptions/listen` of the caller of *bench*. Raises MCPError for too many resources."""
-        uris = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
-        if len(uris) > _MAX_FOLLOWED:
-            raise MCPError(wire.INVALID_REQUEST, f"A stream follows at most {_MAX_FOLLOWED} resources.")
         streams = self._streams.setdefault(bench.caller, _Streams())
         streams.count += 1
         open_uris: list[str] = []
         try:
-            for uri in uris:
+            for uri in dict.fromkeys(params.notifications.resource_subscriptions or ()):
                 if (await self._follow(bench, uri)).status == "success":
                     open_uris.append(uri)
             notifications = params.notifications.model_copy(update={"resource_subscriptions": open_uris or None})

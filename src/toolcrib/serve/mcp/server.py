@@ -5,12 +5,12 @@ The wire is in `protocol`, the shapes of tools and results in `formats.mcp`.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ..protocol.sessions import Sessions
 
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
-ListT = TypeVar("ListT", bound=wire.CacheableResult)
 
 _TTL_MS = 5000
 """How long a list may be taken as it was read. Clients that listen are notified of changes before."""
@@ -135,13 +134,7 @@ class _Handlers:
         bench = await self._bench(context)
         specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
-        page: dict[str, Any] = {
-            "tools": self.definitions(specs, self._with_app(context, bench, specs)),
-            "ttlMs": _TTL_MS,
-            "cacheScope": self._scope,
-            **_COMPLETE,
-        }
-        return page if cursor is None else page | {"nextCursor": cursor}
+        return self._list("tools", self.definitions(specs, self._with_app(context, bench, specs)), cursor)
 
     def _with_app(self, context: Exchange, bench: Workbench, specs: Sequence[ToolSpec]) -> Collection[str]:
         """Return the names of the tools beside which the client shows the app for approvals."""
@@ -186,7 +179,8 @@ class _Handlers:
                 trace = _traceparent(context)
                 arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
                 call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
-                return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
+                is_streamed = context.meta.get("progress_token") is not None
+                return _streamed(bench, call, context) if is_streamed else bench.call(call)
 
             work = self.tasks.awaited(call, bench, state, tool) if waits and tool is not None else call
             result = await settled(request, self._crib, work, state)
@@ -214,7 +208,9 @@ class _Handlers:
     def _call_result(self, result: Result[Any], tool: Tool | None) -> dict[str, Any]:
         """Return *result* of a call of *tool*. Raises MCPError where that is an error of the protocol."""
         if result.error is not None and result.error.code == "unknown_tool":
-            raise _unknown(result.error)
+            # A protocol error, and not a result with `isError`: so the specification has it for unknown tools, in each
+            # of its revisions (server/tools, "Error Handling"). A model would read its message, with the nearest name.
+            raise offered.error_of(result.error, {})
         return form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
 
     async def _of_task(self, method: Any, context: Exchange, params: TaskParams) -> dict[str, Any]:
@@ -223,25 +219,21 @@ class _Handlers:
 
     # Resources
 
-    async def list_resources(
-        self, context: Exchange, params: wire.PaginatedRequestParams | None
-    ) -> wire.ListResourcesResult:
-        bench = await self._bench(context)
-        resources_on_page, cursor = offered.page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
-        resources = [wire.Resource.model_validate(offered.resource(resource)) for resource in resources_on_page]
-        return self._list(wire.ListResourcesResult(resources=resources, next_cursor=cursor))
+    async def list_resources(self, context: Exchange, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
+        items, cursor = offered.page(
+            await (await self._bench(context)).offers.resources(), _cursor(params), lambda each: each.uri
+        )
+        return self._list("resources", map(offered.resource, items), cursor)
 
     async def list_resource_templates(
         self, context: Exchange, params: wire.PaginatedRequestParams | None
-    ) -> wire.ListResourceTemplatesResult:
-        bench = await self._bench(context)
-        templates_on_page, cursor = offered.page(
-            await bench.offers.resource_templates(), _cursor(params), lambda each: each.uri_template
+    ) -> dict[str, Any]:
+        items, cursor = offered.page(
+            await (await self._bench(context)).offers.resource_templates(),
+            _cursor(params),
+            lambda each: each.uri_template,
         )
-        templates = [
-            wire.ResourceTemplate.model_validate(offered.resource_template(template)) for template in templates_on_page
-        ]
-        return self._list(wire.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor))
+        return self._list("resourceTemplates", map(offered.resource_template, items), cursor)
 
     async def read_resource(self, context: Exchange, params: wire.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
@@ -267,13 +259,11 @@ class _Handlers:
 
     # Prompts
 
-    async def list_prompts(
-        self, context: Exchange, params: wire.PaginatedRequestParams | None
-    ) -> wire.ListPromptsResult:
-        bench = await self._bench(context)
-        prompts_on_page, cursor = offered.page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
-        prompts = [wire.Prompt.model_validate(offered.prompt(prompt)) for prompt in prompts_on_page]
-        return self._list(wire.ListPromptsResult(prompts=prompts, next_cursor=cursor))
+    async def list_prompts(self, context: Exchange, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
+        items, cursor = offered.page(
+            await (await self._bench(context)).offers.prompts(), _cursor(params), lambda each: each.name
+        )
+        return self._list("prompts", map(offered.prompt, items), cursor)
 
     async def get_prompt(self, context: Exchange, params: wire.GetPromptRequestParams) -> Any:
         name, arguments = params.name, params.arguments or {}
@@ -370,8 +360,14 @@ class _Handlers:
         is_marked = self._crib.marks and UNTRUSTED in spec.labels
         return replace(spec, output_schema=None) if is_marked else spec
 
-    def _list(self, result: ListT) -> ListT:
-        return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})
+    def _list(self, name: str, items: Iterable[Any], cursor: str | None) -> dict[str, Any]:
+        page: dict[str, Any] = {
+            name: items if isinstance(items, Encoded) else [*items],
+            "ttlMs": _TTL_MS,
+            "cacheScope": self._scope,
+            **_COMPLETE,
+        }
+        return page if cursor is None else page | {"nextCursor": cursor}
 
 
 class McpServer:
@@ -549,15 +545,5 @@ def _idempotency_key(bench: Workbench, params: wire.CallToolRequestParams) -> st
         raise MCPError(wire.INVALID_PARAMS, error.message, data) from None
 
 
-def _progress_token(context: Exchange) -> Any:
-    return (context.meta or {}).get("progress_token")
-
-
 def _cursor(params: wire.PaginatedRequestParams | None) -> str | None:
     return None if params is None else params.cursor
-
-
-def _unknown(error: ToolError) -> MCPError:
-    # A protocol error, and not a result with `isError`: so the specification has it for unknown tools, in each of its
-    # revisions (server/tools, "Error Handling"). Its message is what a model would read, with the nearest name.
-    return MCPError(wire.INVALID_PARAMS, form.encodable(error.message), {"toolcrib/error": form.error_data(error)})

@@ -42,7 +42,7 @@ class Connection:
         """What is run when it ends, by who wants that."""
         self._write = write
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
-        self._given_up: dict[asyncio.Task[None], None] = {}
+        self._given_up: dict[asyncio.Future[None], None] = {}
 
     async def send_notification(self, notice: BaseModel) -> None:
         await self._write(core.notice_of(notice))
@@ -62,7 +62,7 @@ class Connection:
             del self._replies[own_id]
             notice = self.session.give_up(own_id, "It is not waited for any more.")
             if notice is not None:
-                task = asyncio.create_task(_sent(write, notice))  # this one may be cancelled
+                task = asyncio.ensure_future(write(notice))  # this one may be cancelled
                 self._given_up[task] = None
                 task.add_done_callback(self._given_up.pop)
         methods.validate_client_result(data["method"], self.session.version, result)
@@ -81,10 +81,6 @@ class Connection:
     async def close(self) -> None:
         while self.closing:
             await self.closing.popitem()[1]()
-
-
-async def _sent(write: Write, message: bytes) -> None:
-    await write(message)
 
 
 async def outcome(answer: Answer, exchange: core.Exchange, redaction: Redaction | None) -> Any:

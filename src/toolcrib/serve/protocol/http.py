@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types as wire
-from starlette._utils import get_route_path
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,7 +21,7 @@ from .reply import Reply, accepts, read_post, until_gone
 
 
 class Stateless:
-    """Answers requests of the stateless era by *answer*, at *path* (None for any), and leaves others to *app*.
+    """Answers requests of the stateless era by *answer*, and leaves others to *app*.
 
     *input_schema* returns that of a tool whose arguments stand in headers, else None.
     """
@@ -33,18 +32,14 @@ class Stateless:
         answer: Answer,
         input_schema: Callable[[str], Mapping[str, Any] | None],
         redaction: Redaction | None,
-        *,
-        path: str | None = None,
     ) -> None:
         self._app = app
         self._answer = answer
         self._input_schema = input_schema
         self._redaction = redaction
-        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_ours = scope["type"] == "http" and self._path in (None, get_route_path(scope))
-        if not is_ours or core.is_handshake(header(scope, core.VERSION.encode())):
+        if scope["type"] != "http" or core.is_handshake(header(scope, core.VERSION.encode())):
             await self._app(scope, receive, send)
         elif (refusal := _refusal(scope)) is not None:
             await refusal(scope, receive, send)

@@ -53,7 +53,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    id: object
+    pass
 
 
 Event = Request | Cancelled | Initialized | Reply | Stray
@@ -144,7 +144,7 @@ class Session:
 
     def _reply(self, request_id: object, answer: Mapping[str, Any] | wire.ErrorData) -> Reply | Stray | None:
         if type(request_id) is not int or not self._first_number <= request_id <= self.last_number:
-            return Stray(request_id)
+            return Stray()
         if request_id not in self._asked:
             return None  # it comes too late
         self._asked -= {request_id}

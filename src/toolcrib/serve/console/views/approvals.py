@@ -12,6 +12,7 @@ from starlette.responses import Response
 from ....call import MASKS
 from ....schema import JSONError, SchemaView, parse_exact, parse_json
 from ....schema.errors import problems
+from ....schema.view import pointer
 from ..forms import MISSING, Draft, draft_of, mark, value_of, visible_json
 from ..visit import Answer, Page, Problem, Visit, redirect, render
 
@@ -91,7 +92,7 @@ async def preview(visit: Visit, pending: str) -> Answer:
         waits = (await visit.get(f"/api/pending/{pending}"))["pending"]
         where = _data(str(visit.form.get("conditions") or "{}"), "Conditions are")
         values = dict(_leaves(json.loads(waits.get("arguments", "{}"))))
-        names = {_pointer(path): value for path, value in values.items()}
+        names = {pointer(path): value for path, value in values.items()}
         where = {str(name): {"eq": names.get(str(name))} for name in visit.form.getlist("where")} | where
         span = str(visit.form.get("until"))
         until = (datetime.now(UTC) + timedelta(hours=int(span))).isoformat() if span in _SPANS else "conversation"
@@ -169,7 +170,7 @@ def rows_of(arguments: str, before: str | None) -> tuple[Sequence[Row], int]:
 def _row(path: _Path, values: Mapping[_Path, Any], last: Mapping[_Path, Any] | None) -> Row:
     text = _text(values[path]) if path in values else ""
     before = _text(last[path]) if last is not None and path in last else ""
-    names = (_pointer(path), " / ".join(path), text)
+    names = (pointer(path), " / ".join(path), text)
     if path not in values:
         return Row(*names, before, "gone")
     if last is None or before == text:
@@ -206,10 +207,6 @@ def _text(value: Any) -> str:
     except (ValueError, RecursionError):
         return value if value == value.strip() and value else json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _pointer(path: Sequence[str]) -> str:
-    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
 
 
 def _has_box(row: Row) -> bool:
