@@ -23,6 +23,8 @@ from toolcrib.testing import doubles
 from toolcrib.tools.function import from_work
 from toolcrib.workbench import Ask, Limit, Rule, Rules
 
+from .serving import client_of
+
 ODD = "files/read a%2F?b#é"
 
 
@@ -76,13 +78,7 @@ async def client(*sources: Any, clock: Any = None, **options: Any) -> AsyncItera
     """A client of an application, as who its header `user` says."""
     with doubles(clock=clock):
         crib = Crib([add, prices, count, rows, fail, odd_parts, drop, *sources], **options)
-    app = asgi_app(crib, lambda headers: Caller(headers["user"]))
-    async with (
-        app.lifespan(),
-        httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app), base_url="http://localhost:8642", headers={"user": "ada"}
-        ) as opened,
-    ):
+    async with client_of(asgi_app(crib, lambda headers: Caller(headers["user"])), user="ada") as opened:
         yield opened
 
 
@@ -184,47 +180,6 @@ async def test_tools_are_listed_shown_and_called_under_any_name() -> None:
         assert conforms(answer, "Result", document)
         assert conforms(await api.get("/api/tools/add"), "Tool", document)
         assert not conforms(await api.get("/api/tools/add"), "Result", document)
-
-
-async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
-    async with client() as api:
-        document = (await api.get("/api/openapi.json")).json()
-    assert document["openapi"] == "3.1.0"
-    for schema in document["components"]["schemas"].values():
-        jsonschema_rs.meta.validate(schema)
-    assert sorted(document["paths"]) == [
-        "/api/calls/lost",
-        "/api/calls/{id}/settle",
-        "/api/connections",
-        "/api/connections/{provider}/{handler}/{profile}",
-        "/api/grants",
-        "/api/grants/{id}",
-        "/api/keys",
-        "/api/keys/{id}",
-        "/api/limits",
-        "/api/openapi.json",
-        "/api/pending",
-        "/api/pending/{id}",
-        "/api/pending/{id}/answer",
-        "/api/pending/{id}/preview",
-        "/api/results/{handle}",
-        "/api/sources",
-        "/api/sources/changes",
-        "/api/sources/changes/{digest}",
-        "/api/sources/changes/{digest}/accept",
-        "/api/tasks",
-        "/api/tasks/{id}",
-        "/api/tasks/{id}/cancel",
-        "/api/tasks/{id}/events",
-        "/api/tools",
-        "/api/tools/{name}",
-        "/api/tools/{name}/call",
-        "/api/tools/{name}/check",
-        "/api/tools/{name}/formats",
-        "/api/workers",
-        "/livez",
-        "/readyz",
-    ]
 
 
 async def test_numbers_keep_their_digits_in_both_directions() -> None:
@@ -467,18 +422,6 @@ async def test_an_answer_that_comes_too_late_is_refused() -> None:
     assert (sent.status_code, sent.json()["reason"]) == (410, "expired")
 
 
-async def test_what_one_waits_for_is_nobody_elses_unless_the_host_says_so() -> None:
-    async with client(policy=lambda spec, arguments, caller: Ask("Sure?")) as api:
-        waiting = (await call(api, "drop", {"name": "x"})).json()["pending"]
-        assert (await api.get("/api/pending", headers={"user": "eve"})).json() == {"pending": [], "next": None}
-        path = f"/api/pending/{waiting['id']}/answer"
-        sent = await api.post(path, json={"kind": "approve"}, headers={"user": "eve"})
-        assert (sent.status_code, sent.json()["reason"]) == (403, "foreign")
-        assert (await call(api, "drop", {"name": "x"})).json()["status"] == "pending"
-        assert (await api.post(path, json={"kind": "approve"})).status_code == 200
-        assert (await call(api, "drop", {"name": "x"})).json()["status"] == "success"
-
-
 async def test_a_large_result_is_read_whole_and_in_parts_by_its_caller_alone() -> None:
     async with client(max_result_chars=1000) as api:
         document = (await api.get("/api/openapi.json")).json()
@@ -531,23 +474,6 @@ async def test_a_part_of_a_result_is_bounded_and_says_how_to_read_on() -> None:
         assert (by_character["end"], len(by_character["text"])) == (262_144, 262_144)
 
 
-async def test_who_is_not_identified_gets_nothing() -> None:
-    async with client() as api:
-        del api.headers["user"]
-        for method, path in [
-            ("GET", "/api/tools"),
-            ("GET", "/api/tools/add"),
-            ("POST", "/api/tools/add/call"),
-            ("GET", "/api/pending"),
-            ("POST", "/api/pending/x/answer"),
-            ("GET", "/api/results/x"),
-        ]:
-            answer = await api.request(method, path)
-            assert (answer.status_code, answer.json()["title"]) == (401, "Not authenticated")
-            assert "user" not in answer.text  # not what `identify` raised
-        assert (await api.get("/livez")).status_code == 200
-
-
 async def test_a_program_is_shown_the_tools_that_models_have_to_search() -> None:
     async with client(search=True) as api:
         document = (await api.get("/api/openapi.json")).json()
@@ -571,9 +497,7 @@ async def test_a_request_is_identified_once_and_its_call_is_part_of_its_trace() 
 
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     log = CallLog()
-    app = asgi_app(Crib([add], recorder=log), identify)
-    transport = httpx2.ASGITransport(app)
-    async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as api:
+    async with client_of(asgi_app(Crib([add], recorder=log), identify)) as api:
         for headers in ({"user": "ada", "traceparent": trace}, {"user": "bob"}):
             answer = await api.post("/api/tools/add/call", json={"a": 1, "b": 2}, headers=headers)
             assert answer.json()["status"] == "success"

@@ -14,6 +14,8 @@ from toolcrib.serve import asgi_app
 from toolcrib.store import Store
 from toolcrib.workbench import Ask, Rule, Rules
 
+from .serving import client_of
+
 LEADS = Rules([Rule(do="ask", approvers={"groups": ["leads"], "principals": ["alice"]})])
 
 
@@ -30,12 +32,7 @@ def caller(headers: Any) -> Caller:
 
 @asynccontextmanager
 async def client(**options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
-    app = asgi_app(Crib([drop], **options), caller)
-    transport = httpx2.ASGITransport(app)
-    async with (
-        app.lifespan(),
-        httpx2.AsyncClient(transport=transport, base_url="http://localhost:8642", headers={"user": "ada"}) as opened,
-    ):
+    async with client_of(asgi_app(Crib([drop], **options), caller), user="ada") as opened:
         yield opened
 
 

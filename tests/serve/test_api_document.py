@@ -1,11 +1,17 @@
 """The OpenAPI document says what the HTTP API takes: what a client that was generated from it may send."""
 
+import re
 from typing import Any
 
 import jsonschema_rs
 import pytest
+from starlette.routing import Route
 
+from toolcrib import Crib
+from toolcrib.serve import local_caller
+from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.api.document import document
+from toolcrib.serve.api.routes import api_routes
 
 
 def takes(schema: dict[str, Any], value: Any) -> bool:
@@ -13,38 +19,37 @@ def takes(schema: dict[str, Any], value: Any) -> bool:
     return jsonschema_rs.Draft202012Validator(whole).is_valid(value)
 
 
+def test_the_document_is_of_3_1_and_names_every_route() -> None:
+    whole = document()
+    assert whole["openapi"] == "3.1.0"
+    for schema in whole["components"]["schemas"].values():
+        jsonschema_rs.meta.validate(schema)
+    routes = {
+        route.path: route.methods for route in api_routes(Callers(Crib(), local_caller)) if isinstance(route, Route)
+    }
+    assert whole["paths"].keys() == routes.keys() | {"/livez", "/readyz"}
+    for path, methods in routes.items():
+        assert {method.upper() for method in whole["paths"][path]} == (methods or {"POST"}) - {"HEAD"}, path
+
+
 def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
-    found: dict[str, list[tuple[str, bool]]] = {}
+    others: dict[str, list[str]] = {}
     for path, methods in document()["paths"].items():
         for operation in methods.values():
-            for one in operation.get("parameters", ()):
-                found.setdefault(path, []).append((one["name"], one.get("required", False)))
+            parameters = operation.get("parameters", ())
+            required = [one["name"] for one in parameters if one.get("required", False)]
+            assert required == re.findall(r"{(\w+)}", path)
+            if names := [one["name"] for one in parameters if one["name"] not in required]:
+                others[path] = names
+            for one in parameters:
                 assert not takes(one["schema"], "") or one["name"] == "pointer"
                 assert takes(one["schema"], "a") or one["name"] in ("offset", "limit", "of", "state")
-    assert found == {
-        **{f"/api/tools/{{name}}{rest}": [("name", True)] for rest in ("", "/check", "/formats")},
-        "/api/tools/{name}/call": [("name", True), ("Idempotency-Key", False)],
-        "/api/connections/{provider}/{handler}/{profile}": [
-            ("provider", True),
-            ("handler", True),
-            ("profile", True),
-        ],
-        "/api/keys/{id}": [("id", True)],
-        "/api/limits": [("after", False), ("limit", False)],
-        "/api/workers": [("after", False), ("limit", False)],
-        "/api/sources/changes": [("after", False), ("limit", False)],
-        "/api/sources/changes/{digest}": [("digest", True)],
-        "/api/sources/changes/{digest}/accept": [("digest", True)],
-        "/api/pending": [("after", False), ("limit", False)],
-        "/api/pending/{id}": [("id", True)],
-        "/api/pending/{id}/answer": [("id", True)],
-        "/api/pending/{id}/preview": [("id", True)],
-        "/api/grants": [("after", False), ("limit", False)],
-        "/api/grants/{id}": [("id", True)],
-        "/api/calls/{id}/settle": [("id", True)],
-        "/api/tasks": [("after", False), ("limit", False), ("of", False), ("state", False)],
-        **{f"/api/tasks/{{id}}{rest}": [("id", True)] for rest in ("", "/events", "/cancel")},
-        "/api/results/{handle}": [("handle", True), *((name, False) for name in ("pointer", "offset", "limit"))],
+    paged = ("limits", "workers", "sources/changes", "pending", "grants")
+    assert others == {
+        **{f"/api/{name}": ["after", "limit"] for name in paged},
+        "/api/tools/{name}/call": ["Idempotency-Key"],
+        "/api/tasks": ["after", "limit", "of", "state"],
+        "/api/results/{handle}": ["pointer", "offset", "limit"],
     }
 
 

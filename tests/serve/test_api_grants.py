@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import httpx2
-
 from toolcrib import Caller, Crib, tool
 from toolcrib.serve import asgi_app
 from toolcrib.workbench import Rule, Rules
+
+from .serving import client_of
 
 GRANT: dict[str, Any] = {"kind": "approve", "until": "conversation", "where": {"/city": "Oslo*"}}
 
@@ -19,9 +19,7 @@ def weather(city: str) -> str:
 
 async def test_a_grant_is_shown_given_listed_and_revoked() -> None:
     crib = Crib([weather], policy=Rules([Rule(name="weather", do="ask", approvers={"principals": ["bob"]})]))
-    app = asgi_app(crib, lambda headers: Caller(headers["x-user"], thread="t1"))
-    transport = httpx2.ASGITransport(app)
-    async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as api:
+    async with client_of(asgi_app(crib, lambda headers: Caller(headers["x-user"], thread="t1"))) as api:
 
         async def send(who: str, method: str, path: str, json: Any = None) -> tuple[int, Any]:
             answer = await api.request(method, path, json=json, headers={"x-user": who})

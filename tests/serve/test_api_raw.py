@@ -113,17 +113,6 @@ async def test_arguments_come_in_pieces_and_up_to_the_limit(monkeypatch: pytest.
             assert status(await ask(app, receive=never, content_length=length)) == 413
 
 
-async def test_an_answer_has_at_most_a_mebibyte() -> None:
-    async with running() as app:
-
-        def body(size: int) -> bytes:
-            return b'{"kind":"deny"' + b" " * (size - 15) + b"}"
-
-        path = "/api/pending/nothing/answer"
-        assert status(await ask(app, piece(body(1024 * 1024)), path=path)) == 404
-        assert status(await ask(app, piece(body(1024 * 1024 + 1)), path=path)) == 413
-
-
 async def test_a_client_that_leaves_half_way_makes_no_call_and_gives_no_answer() -> None:
     async with running() as app:
         assert await ask(app, piece(BODY[:5], more=True), GONE) == []

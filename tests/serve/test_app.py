@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -18,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
-from toolcrib import Context, Crib, Source, tool
+from toolcrib import Context, Crib, Source, __version__, tool
 from toolcrib.serve import asgi_app, serve_http
+
+from .serving import running
 
 
 class Waits:
@@ -184,30 +185,20 @@ async def test_health_names_the_sources_that_run_and_those_that_do_not() -> None
 
 
 @pytest.mark.parametrize("path", ["/crib", "/"])
-@pytest.mark.parametrize("host_class", [FastAPI, Starlette])
-async def test_it_is_mounted_in_one_line(host_class: Any, path: str) -> None:
+async def test_it_is_mounted_in_one_line(path: str) -> None:
     crib = Crib([add])
-    app = host_class()
+    app = FastAPI()
     app.mount(path, asgi_app(crib))
-    web = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
-    serving = asyncio.create_task(web.serve())
-    while not web.started:
-        await asyncio.sleep(0.01)
-    port = web.servers[0].sockets[0].getsockname()[1]
-    at = f"http://127.0.0.1:{port}{path.rstrip('/')}"
-    async with httpx2.AsyncClient(base_url=at) as api:
+    async with running(app) as url, httpx2.AsyncClient(base_url=f"{url}{path.rstrip('/')}") as api:
         # The first requests start it, once.
         answers = await asyncio.gather(*(api.post("/api/tools/%61dd/call", json={"a": n, "b": 2}) for n in range(5)))
         assert [one.json()["content"][0]["data"] for one in answers] == [2, 3, 4, 5, 6]
         document = (await api.get("/api/openapi.json")).json()
         assert document["servers"] == [{"url": path.rstrip("/") or "/"}]
         assert (await api.get("/api/tools", headers={"Host": "evil.example"})).status_code == 421
-    for mode in ("legacy", "2026-07-28"):
-        async with Client(f"{at}/mcp", mode=mode) as client:
-            assert mode != "legacy" or client.server_info.name == "toolcrib"
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
-    web.should_exit = True
-    await serving
+        for mode in ("legacy", "2026-07-28"):
+            async with Client(f"{url}{path.rstrip('/')}/mcp", mode=mode) as client:
+                assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
 async def test_a_host_may_run_its_life_and_add_routes(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,7 +245,7 @@ async def test_a_failure_of_the_server_is_a_problem_without_its_text() -> None:
 
 async def test_it_is_called_toolcrib_unless_it_is_given_another_name() -> None:
     async with served(add) as (api, _), Client(f"{api.base_url}/mcp", mode="legacy") as client:
-        assert client.server_info.name == "toolcrib"
+        assert (client.server_info.name, client.server_info.version) == ("toolcrib", __version__)
     async with (
         served(add, name="mine", version="7") as (api, _),
         Client(f"{api.base_url}/mcp", mode="legacy") as client,

@@ -5,7 +5,6 @@ import http.client
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,14 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from toolcrib import Caller, Context, Crib, StatefulTool, tool
-from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app, serve_http
+from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app
 from toolcrib.serve.access import authentication as module
 from toolcrib.serve.access import throttle
 from toolcrib.serve.access.authentication import PUBLIC
 from toolcrib.serve.access.callers import CALLER
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
-from toolcrib.workbench import Limit, Rule, Rules
+
+from .serving import served
 
 MODERN = {
     "Content-Type": "application/json",
@@ -94,27 +94,15 @@ def read(answer: httpx2.Response) -> Any:
     return json.loads(next(line[6:] for line in answer.text.splitlines() if line.startswith("data: {")))
 
 
-@asynccontextmanager
-async def door_of(folder: Path, **options: Any) -> AsyncIterator[Door]:
-    store = Store(folder / "store.db")
-    keys = AccessKeys(store)
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    crib = Crib([who, Counter], **options)
-    serving = asyncio.create_task(serve_http(crib, Authenticator(keys), port=0, ready=ready.set_result))
-    door = Door(await ready, keys, crib)
-    try:
-        yield door
-    finally:
-        await door.http.aclose()
-        serving.cancel()
-        await asyncio.wait({serving})
-        store.close()
-
-
 @pytest.fixture
 async def door(tmp_path: Path) -> AsyncIterator[Door]:
-    async with door_of(tmp_path) as made:
-        yield made
+    store, crib = Store(tmp_path / "store.db"), Crib([who, Counter])
+    keys = AccessKeys(store)
+    async with served(crib, Authenticator(keys)) as url:
+        door = Door(url, keys, crib)
+        async with door.http:
+            yield door
+    store.close()
 
 
 async def test_a_key_lets_its_principal_in_with_their_groups_in_both_eras(door: Door) -> None:
@@ -263,37 +251,6 @@ async def test_what_is_revoked_ends_with_the_next_request_also_in_an_open_sessio
             assert await notice() is None  # the stream has ended
     answer = await door.post("tools/list", alice, era=LEGACY, headers=session)
     assert answer.status_code == 401
-
-
-async def test_each_principal_sees_and_may_call_what_the_rules_of_their_groups_leave(tmp_path: Path) -> None:
-    rules = Rules(
-        [Rule(do="deny", tools="increment", principals="key:bob"), Rule(do="allow", groups="staff")], default="deny"
-    )
-    async with door_of(tmp_path, policy=rules) as door:
-        alice, _ = await door.keys.add("alice", groups=["staff"])
-        bob, _ = await door.keys.add("bob", groups=["staff"])
-        eve, _ = await door.keys.add("eve")
-        seen = {}
-        for name, key in [("alice", alice), ("bob", bob), ("eve", eve)]:
-            listed = read(await door.post("tools/list", key))["result"]["tools"]
-            called = read(await door.post("tools/call", key, name="increment", arguments={}))["result"]
-            seen[name] = ([each["name"] for each in listed], called.get("isError", False))
-        assert seen == {"alice": (["who", "increment"], False), "bob": (["who"], True), "eve": ([], True)}
-
-
-async def test_a_rate_and_a_concurrency_are_of_each_principal_over_all_their_threads(tmp_path: Path) -> None:
-    limits = [Limit(per="principal", rate="2/h", concurrency=1, wait_s=0)]
-    async with door_of(tmp_path, limits=limits) as door:
-        alice, _ = await door.keys.add("alice")
-        second, _ = await door.keys.add("alice")
-        bob, _ = await door.keys.add("bob")
-        codes = []
-        for key, thread in [(alice, "a"), (second, "b"), (alice, "c"), (second, "d"), (bob, "a")]:
-            answer = read(
-                await door.post("tools/call", key, name="who", arguments={}, headers={"Toolcrib-Thread": thread})
-            )
-            codes.append(answer["result"].get("_meta", {}).get("toolcrib/error", {}).get("code"))
-        assert codes == [None, None, "limited", "limited", None]
 
 
 async def test_where_the_store_fails_nobody_is_let_in_and_the_client_may_try_again(

@@ -221,15 +221,6 @@ async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:
         assert [await count("alice", 100), await count("alice", 0), await count("bob", 0)] == [2, 1, 2]
 
 
-async def test_a_thousand_callers_are_kept() -> None:
-    async with Crib([who]) as crib:
-        callers = Callers(crib, lambda headers: Caller(headers["name"]))
-        request = as_request(callers.workbench)
-        for name in range(1001):
-            await request(of(name=str(name)))
-            assert len(list(callers)) == min(name + 1, 1000)
-
-
 async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_of_them() -> None:
     async with Crib([Counter]) as crib:
         callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers.get("thread", "default")), 4)

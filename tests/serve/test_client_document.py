@@ -1,7 +1,5 @@
 """What a server says of this program to others that take such a document as the id of a client."""
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -19,6 +16,8 @@ from toolcrib import Caller, Crib, ToolAuth
 from toolcrib.auth import CredentialBroker
 from toolcrib.auth.catalogue import callback_segment
 from toolcrib.serve import asgi_app
+
+from .serving import running
 
 PUBLIC = "https://tools.example.com"
 DOCUMENT = f"{PUBLIC}/auth/client.json"
@@ -31,49 +30,44 @@ def nobody(headers: Mapping[str, str]) -> Caller:
 @asynccontextmanager
 async def protected(registered: list[Any], *, takes_documents: bool) -> AsyncIterator[str]:
     """A server that needs a login, and its authorization server, in one: the URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
-        async def refuse(_: Request) -> Response:
-            challenge = f'Bearer resource_metadata="{url}/.well-known/oauth-protected-resource"'
-            return Response(status_code=401, headers={"WWW-Authenticate": challenge})
+    async def refuse(request: Request) -> Response:
+        challenge = f'Bearer resource_metadata="{request.base_url}.well-known/oauth-protected-resource"'
+        return Response(status_code=401, headers={"WWW-Authenticate": challenge})
 
-        async def resource(_: Request) -> Response:
-            return JSONResponse({"resource": f"{url}/mcp", "authorization_servers": [url]})
-
-        async def metadata(_: Request) -> Response:
-            return JSONResponse(
-                {
-                    "issuer": url,
-                    "authorization_endpoint": f"{url}/authorize",
-                    "token_endpoint": f"{url}/token",
-                    "registration_endpoint": f"{url}/register",
-                    "response_types_supported": ["code"],
-                    "code_challenge_methods_supported": ["S256"],
-                    "token_endpoint_auth_methods_supported": ["none"],
-                    "client_id_metadata_document_supported": takes_documents,
-                }
-            )
-
-        async def register(request: Request) -> Response:
-            registered.append(await request.json())
-            return JSONResponse({"client_id": "registered-client"}, 201)
-
-        app = Starlette(
-            routes=[
-                Route("/mcp", refuse, methods=["POST"]),
-                Route("/.well-known/oauth-protected-resource", resource),
-                Route("/.well-known/oauth-authorization-server", metadata),
-                Route("/register", register, methods=["POST"]),
-            ]
+    async def resource(request: Request) -> Response:
+        return JSONResponse(
+            {"resource": f"{request.base_url}mcp", "authorization_servers": [str(request.base_url)[:-1]]}
         )
-        web = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
-        serving = asyncio.create_task(web.serve(sockets=[listener]))
-        try:
-            yield url
-        finally:
-            web.should_exit = True
-            await serving
+
+    async def metadata(request: Request) -> Response:
+        return JSONResponse(
+            {
+                "issuer": str(request.base_url)[:-1],
+                "authorization_endpoint": f"{request.base_url}authorize",
+                "token_endpoint": f"{request.base_url}token",
+                "registration_endpoint": f"{request.base_url}register",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "client_id_metadata_document_supported": takes_documents,
+            }
+        )
+
+    async def register(request: Request) -> Response:
+        registered.append(await request.json())
+        return JSONResponse({"client_id": "registered-client"}, 201)
+
+    app = Starlette(
+        routes=[
+            Route("/mcp", refuse, methods=["POST"]),
+            Route("/.well-known/oauth-protected-resource", resource),
+            Route("/.well-known/oauth-authorization-server", metadata),
+            Route("/register", register, methods=["POST"]),
+        ]
+    )
+    async with running(app) as url:
+        yield url
 
 
 async def asked(broker: CredentialBroker, url: str) -> dict[str, str]:

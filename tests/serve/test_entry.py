@@ -5,11 +5,10 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-import uvicorn
-from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -19,7 +18,7 @@ from toolcrib.serve.access.callers import CALLER, Identify
 from toolcrib.serve.access.hosts import Hosts
 from toolcrib.serve.access.tokens import AccessTokens
 
-from .serving import served
+from .serving import running, served
 from .test_mcp_streams import ACCEPT, HELLO, request
 
 DOCUMENT = "/.well-known/oauth-protected-resource"
@@ -49,13 +48,12 @@ def client(app: Any, base_url: str = "http://localhost", address: str = "127.0.0
 # Mounted
 
 
-@pytest.mark.parametrize("host_class", [FastAPI, Starlette])
 @pytest.mark.parametrize("root_path", ["", "/base", '/caf\xe9 "x'])
 @pytest.mark.parametrize("base_url", [None, "https://tools.example.com/crib/"])
 async def test_the_metadata_of_rfc_9728_is_of_the_place_where_the_application_is_mounted(
-    host_class: Any, root_path: str, base_url: str | None
+    root_path: str, base_url: str | None
 ) -> None:
-    host = host_class()
+    host = Starlette()
     host.mount("/crib", asgi_app(Crib(), of_tokens(), base_url=base_url))
     transport = httpx2.ASGITransport(host, root_path=root_path)
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://localhost{root_path}/crib") as api:
@@ -108,29 +106,21 @@ async def test_no_spelling_of_a_path_leads_past_the_key(prefix: str) -> None:
     app: Any = asgi_app(Crib([ask]), by_key)
     for part in reversed(prefix.split("/")[1:]):
         app = Starlette(routes=[Mount(f"/{part}", app)])
-    web = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
-    serving = asyncio.create_task(web.serve())
-    while not web.started:
-        await asyncio.sleep(0.01)
-    port = web.servers[0].sockets[0].getsockname()[1]
 
     async def status(method: str, path: str) -> int:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"{method} {prefix}{path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        head = f"{method} {prefix}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}".encode())
         answer = await reader.read()
         writer.close()
         return int(answer.split()[1])
 
-    try:
+    async with running(app) as url:
         for path in PATHS:
             for method in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PROPFIND"):
                 assert await status(method, path) in (401, 404), (method, path)
                 assert prefix or await status(method, path) == 401, (method, path)
         assert [await status("GET", path) for path in ("/livez", "/readyz")] == [200, 200]
-    finally:
-        web.should_exit = True
-        await serving
 
 
 # By which name, from which page, with which key
@@ -243,15 +233,8 @@ async def test_what_is_open_names_no_tool_source_or_principal() -> None:
 async def bare(crib: Crib, identify: Identify) -> AsyncGenerator[str]:
     """The URL of the application that the SDK makes of `server`."""
     app = server(crib, identify).streamable_http_app(streamable_http_path="/here")
-    web = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
-    serving = asyncio.create_task(web.serve())
-    while not web.started:
-        await asyncio.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}/here"
-    finally:
-        web.should_exit = True
-        await serving
+    async with running(app) as url:
+        yield f"{url}/here"
 
 
 @pytest.mark.parametrize("serving", [bare, served])

@@ -55,55 +55,13 @@ def post(url: str, content: bytes, headers: dict[str, str], path: str = "/mcp") 
         connection.close()
 
 
-def test_requests_that_are_not_sound_get_a_clear_error_and_the_server_lives(url: str) -> None:
-    def status(content: bytes = body(), path: str = "/mcp", **headers: str) -> tuple[int, str]:
-        return post(url, content, {**SOUND, **{name.replace("_", "-"): value for name, value in headers.items()}}, path)
-
-    for host in ("evil.example", "127.0.0.1.evil.example:80", "127.0.0.1:80.evil.example", "[::1"):
-        number, text = status(Host=host)
-        assert (number, json.loads(text)["title"]) == (421, "Invalid Host header")
-    for origin in ("http://evil.example", "null", "file://localhost", "http://localhost:80.evil.example"):
-        number, text = status(Origin=origin)
-        assert (number, json.loads(text)["title"]) == (403, "Invalid Origin header")
-    assert status(Content_Type="text/plain") == (400, "Invalid Content-Type header")
-    assert status(path="/other")[0] == 404
-    assert status(b" " * 5_000_000) == (413, "Request body too large")
-    for content, code in [(b"{", -32700), (b"[" * 100_000, -32700), (b"[]", -32600), (body("tools/unknown"), -32601)]:
-        number, text = status(content, Mcp_Method="tools/unknown")
-        assert (number, json.loads(text)["error"]["code"]) == (404 if code == -32601 else 400, code)
-    number, text = status(Mcp_Method="tools/call")
-    assert (number, json.loads(text)["error"]["code"]) == (400, -32020)
-    number, text = status()
-    assert (number, len(json.loads(text)["result"]["tools"])) == (200, 26)
-
-
 @pytest.mark.parametrize("version", [VERSION, "2025-11-25"])
 def test_a_name_that_stands_twice_is_refused_before_anything_runs(url: str, version: str) -> None:
     headers = {**SOUND, "MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
     sound = body("tools/call", name="add", arguments={"a": 1, "b": 2}).decode()
-    for twice, name in [
-        (sound.replace('"a": 1', '"a": 1, "a": 3'), "a"),
-        (sound.replace('"a": 1', '"a": 1, "\\u0061": 3'), "a"),
-        (sound.replace('"name": "add"', '"name": "add", "name": "drop"'), "name"),
-        (sound.replace('"a": 1', '"a": {"x": 1, "y": "' + "x" * 100_000 + '", "x": 2}'), "x"),
-    ]:
-        for content in (twice.encode(), b"\xef\xbb\xbf" + twice.encode()):
-            status, text = post(url, content, headers)
-            assert (status, json.loads(text)["error"]["code"]) == (400, -32600)
-            assert f"the name '{name}' appears twice in an object, at line 1 column" in text
-        status, text = post(url, twice.encode("utf-16"), headers)
-        assert (status, "error" in json.loads(text)) == (400, True)
-    status, text = post(url, sound.encode(), headers)
-    assert '"text":"3"' in text or version != VERSION
-
-
-def test_a_decimal_has_the_digits_that_were_sent(url: str) -> None:
-    headers = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "prices"}
-    sound = body("tools/call", name="prices", arguments={"amounts": [1.5]}).decode()
-    for space in ("", " " * 100_000):
-        sent = sound.replace("1.5", f'98765432109876543.21, {space}0.1000000000000000055, "7.10"')
-        status, text = post(url, sent.encode(), headers)
-        assert (status, r'"[\"98765432109876543.21\",\"0.1000000000000000055\",\"7.10\"]"' in text) == (200, True)
+    status, text = post(url, sound.replace('"name": "add"', '"name": "add", "name": "drop"').encode(), headers)
+    assert (status, json.loads(text)["error"]["code"]) == (400, -32600)
+    assert "the name 'name' appears twice in an object, at line 1 column" in text
 
 
 async def test_an_interrupt_ends_the_server_and_closes_what_was_opened(forked_python: str) -> None:
@@ -263,24 +221,6 @@ except toolcrib.SetupError as error:
     )
 
 
-def test_headers_that_are_not_those_of_the_body_are_refused(url: str) -> None:
-    sound = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
-    content = body("tools/call", name="add", arguments={"a": 1, "b": 2})
-    assert post(url, content, sound)[0] == 200
-    for wrong in (
-        {"Mcp-Name": "crash"},
-        {"Mcp-Name": "ADD"},
-        {"Mcp-Method": "resources/read"},
-        {"MCP-Protocol-Version": "2025-11-25"},
-        {"MCP-Protocol-Version": "2099-01-01"},
-    ):
-        status, text = post(url, content, {**sound, **wrong})
-        assert (status, json.loads(text)["error"]["code"] in (-32020, -32022, -32600)) == (400, True), (wrong, text)
-    read = {**SOUND, "Mcp-Method": "resources/read", "Mcp-Name": "notes://a"}
-    status, text = post(url, body("resources/read", uri="notes://b"), read)
-    assert (status, json.loads(text)["error"]["code"]) == (400, -32020)
-
-
 def test_a_call_whose_stream_is_closed_is_cancelled(url: str) -> None:
     headers = {**SOUND, "Mcp-Method": "tools/call"}
 
@@ -298,22 +238,6 @@ def test_a_call_whose_stream_is_closed_is_cancelled(url: str) -> None:
     until("closing began")
     connection.close()
     until("closing was cancelled")
-
-
-def test_hostile_answers_and_states_get_a_clear_error(url: str) -> None:
-    headers = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
-    for odd in (
-        {"requestState": 7},
-        {"requestState": {"v": 1}},
-        {"requestState": "v1." + "A" * 1_000_000},
-        {"inputResponses": []},
-        {"inputResponses": {"a": 7}},
-        {"inputResponses": {"a": {"action": "perhaps"}}},
-    ):
-        status, text = post(url, body("tools/call", name="add", arguments={"a": 1, "b": 2}, **odd), headers)
-        assert (status in (200, 400), json.loads(text)["error"]["code"]) == (True, -32602), (odd.keys(), status, text)
-    status, text = post(url, body("tools/call", name="add", arguments={"a": 1, "b": 2}, requestState=None), headers)
-    assert (status, '"text":"3"' in text) == (200, True)
 
 
 @pytest.mark.full

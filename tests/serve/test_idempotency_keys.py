@@ -20,6 +20,7 @@ from toolcrib.serve.protocol import reply
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
+from .serving import client_of
 from .test_api_raw import GONE, ask, piece, status
 
 ERAS = ["legacy", "2026-07-28"]
@@ -62,12 +63,7 @@ def caller(headers: Any) -> Caller:
 
 @asynccontextmanager
 async def client(bank: Bank, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
-    app = asgi_app(Crib([bank], **options), caller)
-    transport, headers = httpx2.ASGITransport(app), {"user": "ada"}
-    async with (
-        app.lifespan(),
-        httpx2.AsyncClient(transport=transport, base_url="http://localhost:8642", headers=headers) as opened,
-    ):
+    async with client_of(asgi_app(Crib([bank], **options), caller), user="ada") as opened:
         yield opened
 
 

@@ -10,9 +10,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from toolcrib import Approve, Crib, __version__, tool
+from toolcrib import Crib, tool
 from toolcrib.serve import server
-from toolcrib.workbench import Rule, Rules
 
 from .serving import served
 
@@ -68,12 +67,6 @@ async def test_a_tool_is_listed_with_all_its_spec_says(connect) -> None:
         "description": "Return nothing.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
     }
-
-
-async def test_the_server_has_a_name_and_the_version_of_the_package_unless_it_is_given_others() -> None:
-    for options, expected in [({}, ("toolcrib", __version__)), ({"name": "mine", "version": "7"}, ("mine", "7"))]:
-        async with Client(server(Crib(), **options), mode="legacy") as client:
-            assert (client.server_info.name, client.server_info.version) == expected
 
 
 async def test_a_tool_the_caller_may_not_use_is_neither_listed_nor_called(connect_http) -> None:
@@ -269,24 +262,3 @@ async def test_a_large_result_is_a_preview_also_in_structured_content_and_can_be
         assert "12345" in [block.text for block in read.content]
         wrong = await client.call_tool("read_result", {"handle": "result_nobody", "pointer": ""})
         assert wrong.is_error
-
-
-async def test_a_call_that_waits_says_so_in_words_and_with_the_id_of_what_it_waits_for() -> None:
-    ran: list[int] = []
-
-    @tool(destructive=True)
-    async def drop(n: int) -> int:
-        ran.append(n)
-        return n
-
-    rules = Rules([Rule(hint="destructive", do="ask")])
-    async with Crib([drop], policy=rules) as crib, Client(server(crib)) as client:
-        waits = await client.call_tool("drop", {"n": 2})
-        assert waits.is_error
-        assert waits.structured_content is None
-        pending = (waits.meta or {})["toolcrib/pending"]
-        assert pending["kind"] == "approval"
-        assert ran == []
-        await crib.answer(pending["id"], Approve(), by="bob")
-        assert (await client.call_tool("drop", {"n": 2})).structured_content == {"result": 2}
-        assert ran == [2]

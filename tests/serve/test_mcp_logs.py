@@ -74,7 +74,8 @@ async def test_progress_begins_at_nothing_with_what_is_emitted_and_only_goes_for
         context.progress(2, 4, "on")
         await came.wait()
         context.progress(2, 4, "again")
-        await context.emit("end")
+        context.progress(1, 4, "back")
+        await context.emit("half \udcff")
         return "done"
 
     seen: list[tuple[float, str | None]] = []
@@ -86,4 +87,4 @@ async def test_progress_begins_at_nothing_with_what_is_emitted_and_only_goes_for
 
     async with asyncio.timeout(60), served(Crib([work])) as url, Client(url, mode=mode) as client:
         await client.call_tool("work", progress_callback=progress)
-    assert [seen[:2], [message for _, message in seen[2:]]] == [[(0.0, "a part"), (2.0, "on")], ["end"]]
+    assert [seen[:2], [message for _, message in seen[2:]]] == [[(0.0, "a part"), (2.0, "on")], ["half ?"]]

@@ -5,7 +5,6 @@ import base64
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -265,34 +264,6 @@ async def test_a_client_from_before_resource_links_gets_none(version: str, links
     data = next(line for line in answer.text.splitlines() if "{" in line)  # JSON, or an event of a slow answer
     content = json.loads(data.removeprefix("data: "))["result"]["content"]
     assert [block["type"] for block in content] == ["text", *links]
-
-
-@pytest.mark.parametrize("mode", ERAS)
-async def test_progress_and_what_is_emitted_come_before_the_result_and_go_forward(mode: str) -> None:
-    @tool
-    async def work(context: Context) -> str:
-        context.progress(1, 4, "began")
-        await context.emit("a part")
-        await context.emit("another")
-        context.progress(0.5)  # back, which nobody is told
-        await context.emit("half \udcff")
-        context.progress(4, 4)
-        await asyncio.sleep(0)
-        return "done"
-
-    seen: list[tuple[float, str | None]] = []
-
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        seen.append((done, message))
-
-    # Over HTTP: in one process, the newer era has no tokens of progress.
-    async with served(Crib([work])) as url, Client(url, mode=mode) as client:
-        result = await client.call_tool("work", progress_callback=progress)
-        assert isinstance(result.content[0], wire.TextContent)
-        assert result.content[0].text == "done"
-    messages = [message for _, message in seen if message]
-    assert [one for one in messages if one != "began"] == ["a part", "another", "half ?"]
-    assert all(before < after for (before, _), (after, _) in pairwise(seen))
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")

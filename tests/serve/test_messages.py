@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from toolcrib import Crib, tool
 from toolcrib.serve import server
 from toolcrib.serve.protocol import reply
-from toolcrib.serve.protocol.messages import ExactParams, Refusal, read
+from toolcrib.serve.protocol.messages import ExactParams, Refusal, read, read_soon
 from toolcrib.serve.protocol.reply import read_post
 from toolcrib.workbench import Rule, Rules
 
@@ -52,6 +52,26 @@ def test_what_is_no_json_in_utf_8_is_refused(text: bytes) -> None:
     with pytest.raises(Refusal) as caught:
         read(text)
     assert (caught.value.error.code, caught.value.request_id) == (wire.PARSE_ERROR, None)
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "with a mark"])
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ('{"a": 1, "b": 2, "a": 3}', "a"),
+        ('{"a": 1, "\\u0061": 3}', "a"),
+        ('{"a": 1}, "name": "drop"', "name"),
+        ('{"a": [{"c": {"d": 1, "d": "' + "x" * 100_000 + '"}}]}', "d"),
+    ],
+    ids=["plain", "escaped", "of the call", "deep and long"],
+)
+async def test_a_name_that_stands_twice_is_refused_however_it_is_written(
+    arguments: str, name: str, start: bytes
+) -> None:
+    with pytest.raises(Refusal) as caught:
+        await read_soon(start + call(arguments))
+    assert (caught.value.error.code, caught.value.request_id) == (wire.INVALID_REQUEST, 1)
+    assert f"the name '{name}' appears twice in an object, at line 1 column" in caught.value.error.message
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,10 @@ def test_the_first_request_decides_the_era_and_the_other_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"[]", b"7", b'{"jsonrpc":"2.0","id":null,"method":"x"}', b'{"jsonrpc":"2.0","id":true,"method":"x"}']
+    "text", ["[]", "7", *(f'{{"jsonrpc":"2.0","id":{id},"method":"x"}}' for id in ("null", "true", "1.0", "[1]", "{}"))]
 )
-def test_what_is_no_message_is_refused(text: bytes) -> None:
-    assert code(received(opened(), text)) == wire.INVALID_REQUEST
+def test_what_is_no_message_is_refused(text: str) -> None:
+    assert code(received(opened(), text.encode())) == wire.INVALID_REQUEST
 
 
 def test_what_is_no_json_or_no_method_of_this_version_is_refused_or_passed_over() -> None:
