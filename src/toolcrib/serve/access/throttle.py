@@ -9,12 +9,16 @@ from hashlib import blake2b
 from ipaddress import IPv6Address, IPv6Network
 from secrets import token_bytes
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
+from ...core import Caller
 from ...machinery import Shares
 from .callers import AuthenticationError
 from .hosts import address_of
+
+if TYPE_CHECKING:
+    from .keys import AccessKey
 
 TRIES = 20
 """How many wrong keys may come from an address at once; after that, one every `AGAIN_S` seconds."""
@@ -22,14 +26,7 @@ AGAIN_S = 3.0
 _MAX_COUNT = 10_000
 
 
-class Owner(Protocol):
-    """The owner of a key."""
-
-    @property
-    def principal(self) -> str: ...
-
-
-T = TypeVar("T", bound=Owner)
+T = TypeVar("T", Caller, "AccessKey")
 
 
 class TooManyTries(Exception):

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...machinery import escaped
 from ...workbench import Right
 from ..access.callers import Callers, local_caller
-from ..wire import encoded_path, header, to_bytes
+from ..wire import TooLarge, encoded_path, header, read_body, to_bytes
 from .sessions import Session
 
 _FOLDER = Path(__file__).parent
@@ -135,21 +135,14 @@ class Visit:
 
     async def read_form(self) -> None:
         """Read the body as a form. Raises Problem where it is none, or too large."""
-        size_bytes = 0
-
-        async def receive() -> Message:
-            nonlocal size_bytes
-            message = await self.request.receive()
-            size_bytes += len(message.get("body", b""))
-            if size_bytes > MAX_FORM_BYTES:
-                raise Problem(413, "Too large", f"A form has at most {MAX_FORM_BYTES} bytes.")
-            return message
-
         try:
-            self.form = await Request(self.request.scope, receive).form(
-                max_fields=_MAX_FIELDS, max_part_size=MAX_FORM_BYTES
-            )
-        except (HTTPException, MultiPartException, LookupError, ValueError):  # what starlette lets through, too
+            body = await read_body(self.request.receive, MAX_FORM_BYTES)
+            request = Request(self.request.scope, _receiving(body, self.request.receive))
+            self.form = await request.form(max_fields=_MAX_FIELDS, max_part_size=MAX_FORM_BYTES)
+        except TooLarge:
+            raise Problem(413, "Too large", f"A form has at most {MAX_FORM_BYTES} bytes.") from None
+        except (HTTPException, MultiPartException, LookupError, ValueError, EOFError):
+            # Also what starlette lets through.
             detail = f"The body is not a form, or has more than {_MAX_FIELDS} fields."
             raise Problem(400, "Not a form", detail) from None
 

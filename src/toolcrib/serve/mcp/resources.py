@@ -58,15 +58,14 @@ def prompt(of: Prompt) -> dict[str, Any]:
     return _without_none({**of.meta, **fields})
 
 
-def contents(of: Sequence[ResourceContent]) -> wire.ReadResourceResult:
+def contents(of: Sequence[ResourceContent]) -> dict[str, Any]:
     """Return the result of `resources/read`."""
-    data = {"contents": [_content(content) for content in of], "ttlMs": 0, "cacheScope": "private"}
-    return wire.ReadResourceResult.model_validate(data)
+    return {"contents": [_content(content) for content in of], "ttlMs": 0, "cacheScope": "private"}
 
 
-def messages(of: Sequence[PromptMessage]) -> wire.GetPromptResult:
+def messages(of: Sequence[PromptMessage]) -> dict[str, Any]:
     """Return the result of `prompts/get`."""
-    return wire.GetPromptResult.model_validate({"messages": [_message(message) for message in of]})
+    return {"messages": [{"role": each.role, "content": form.content([each.content], "prompt")[0]} for each in of]}
 
 
 def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.CompleteResult:
@@ -102,10 +101,6 @@ def _content(of: ResourceContent) -> dict[str, Any]:
     else:
         data = {"text": form.encodable(of.data)}
     return _without_none({"uri": of.uri, "mimeType": of.media_type, **data, "_meta": dict(of.meta) or None})
-
-
-def _message(of: PromptMessage) -> dict[str, Any]:
-    return {"role": of.role, "content": form.content([of.content], "prompt")[0]}
 
 
 def _without_none(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -331,7 +331,7 @@ class _Handlers:
         request: ClientRequest,
         result: Result[Any] | wire.InputRequiredResult,
         data: Mapping[str, Any],
-        answer: Callable[[Sequence[Any]], Any],
+        answer: Callable[[Sequence[Any]], Mapping[str, Any]],
     ) -> Any:
         """Return *answer* of what was read, or what the client is asked first. Raises MCPError with *data*."""
         if isinstance(result, wire.InputRequiredResult):
@@ -340,7 +340,7 @@ class _Handlers:
             _require_capabilities(request, result.error)
         if result.status != "success":
             raise self._error(result, data)
-        return answer(result.value)
+        return {**answer(result.value), **_COMPLETE}
 
     def _error(self, result: Result[Any], data: Mapping[str, Any]) -> MCPError:
         """Return the error of what was not read; of what waits, with the id to answer."""

@@ -2,13 +2,13 @@
 
 | what comes | what goes |
 |---|---|
-| a request of a method in `METHODS` | `notification` any number of times, then `result` or `error`, once |
+| a request of a method of this revision | `notification` any number of times, then `result` or `error`, once |
 | a notification | nothing: this revision has none that a server of single requests could act on |
 | anything else | `Refusal`, whose status is `status_of` its code |
 
 Each request carries the version and the capabilities of its client (`_meta`), and stands alone: there is no state but
-a request that is open. Over HTTP its headers have to say the same as its body. Older revisions, which have a handshake
-and sessions, are the SDK's.
+a request that is open. Over HTTP its headers have to say the same as its body. Older revisions, which have a handshake,
+are in `session`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,6 @@ from .messages import ExactParams, Refusal
 MODERN = frozenset(MODERN_PROTOCOL_VERSIONS)
 TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
 """Those of the extension for tasks, which is of this revision, and in no table of the SDK."""
-METHODS = frozenset(method for method, version in methods.CLIENT_REQUESTS if version in MODERN) | TASK_METHODS
 VERSION = "mcp-protocol-version"
 LISTEN = "subscriptions/listen"
 _OWN_SHAPE = frozenset(("tools/call", "tools/list", *TASK_METHODS))

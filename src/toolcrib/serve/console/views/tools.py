@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from ....schema import SchemaView
+from ...protocol.reply import Reply
 from ...wire import header
 from ..forms import Draft, Form, draft_of, mark, outline
 from ..visit import Answer, Page, Problem, Visit, filters_of, fragment, render
@@ -124,12 +125,12 @@ def _stream(draft: ToolCall) -> Answer:
     visit = draft.visit
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        events, rest, status = _Events(), b"", 200
+        events, rest, status, reply = _Events(), b"", 200, Reply(send)
 
-        async def show(*, more: bool = True) -> None:
+        async def show() -> None:
             html = fragment(visit, "run.html", events=events, draft=draft)
             lines = "".join(f"data: {line}\n" for line in html.split("\n"))
-            await send({"type": "http.response.body", "body": f"{lines}\n".encode(errors="replace"), "more_body": more})
+            await reply.write(f"{lines}\n".encode(errors="replace"))
 
         async def read(message: Message) -> None:
             nonlocal rest, status
@@ -149,13 +150,12 @@ def _stream(draft: ToolCall) -> Answer:
             if blocks and draft.result is None:
                 await show()
 
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
         if not draft.is_invalid:
             await show()
             call = visit.passed_on("POST", f"/api/tools/{draft.name}/call", draft.body, accept="text/event-stream")
             await call(scope, receive, read)
-        await show(more=False)
+        await show()
+        await reply.close()
 
     return answer
 
