@@ -19,7 +19,7 @@ import pytest
 from mcp import Client
 
 from toolcrib import Caller, Crib, SetupError, tool
-from toolcrib.serve import serve_http, server
+from toolcrib.serve import serve_http
 from toolcrib.serve.http import listening
 
 from .serving import served
@@ -168,40 +168,6 @@ async def test_whoever_is_at_this_computer_is_let_in(host: str) -> None:
         assert url.startswith(f"http://{shown}:")
         headers = {**SOUND, "Host": url.removeprefix("http://").removesuffix("/mcp").replace("127.0.0.2", "localhost")}
         assert (await asyncio.to_thread(post, url, body(), headers))[0] == 200
-
-
-async def test_the_application_runs_under_any_asgi_server() -> None:
-    app = server(Crib([add]), name="mine", version="7").streamable_http_app()
-    twice = body("tools/call", name="add", arguments={"a": 1, "b": 2}).replace(b'"a": 1', b'"a": 1, "a": 3')
-    headers = [(name.lower().encode(), value.encode()) for name, value in {**SOUND, "Host": "127.0.0.1:1"}.items()]
-    request = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "query_string": b"",
-        "client": ("127.0.0.1", 1),
-        "headers": headers,
-    }
-    sent: list[dict[str, Any]] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def lifespan() -> dict[str, Any]:
-        if not sent:
-            return {"type": "lifespan.startup"}
-        # `more_body` may be left out (ASGI 3.0, "Request - receive event").
-        await app({**request}, lambda: asyncio.sleep(0, {"type": "http.request", "body": twice}), send)
-        return {"type": "lifespan.shutdown"}
-
-    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, lifespan, send)
-    assert [(message["type"], message.get("status")) for message in sent] == [
-        ("lifespan.startup.complete", None),
-        ("http.response.start", 400),
-        ("http.response.body", None),
-        ("lifespan.shutdown.complete", None),
-    ]
-    assert b"appears twice" in sent[2]["body"]
 
 
 @pytest.mark.parametrize("package", ["mcp", "uvicorn"])

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 
 from toolcrib import Caller, Crib, tool
-from toolcrib.serve.access.hosts import Hosts
 from toolcrib.serve.protocol import sessions
 
 from .serving import served
@@ -121,12 +120,3 @@ async def test_a_client_that_says_twice_that_it_is_ready_is_notified_once() -> N
 def by_name(name: str) -> str:
     """Greet somebody."""
     return name
-
-
-def test_of_several_origins_each_is_checked() -> None:
-    def refuses(*origins: str) -> bool:
-        headers = [(b"host", b"127.0.0.1:1"), *((b"origin", origin.encode()) for origin in origins)]
-        return Hosts().refusal({"type": "http", "headers": headers}) is not None
-
-    assert not refuses("http://127.0.0.1:1", "http://localhost")
-    assert refuses("http://127.0.0.1:1", "http://evil.example")

@@ -110,13 +110,13 @@ def again(view: SchemaView, value: Any) -> Any:
     return value_of(root_field(view, to_form(view, value)))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(ARGUMENTS)
 def test_the_fields_of_a_value_give_the_same_value(value: dict[str, Any]) -> None:
     assert canonical_json(again(VIEW, value)) == canonical_json(value)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.integers(0, 10_000), st.dictionaries(st.sampled_from(["a", "b", "k", "x1", "x/y", ""]), VALUES, max_size=4))
 def test_any_value_survives_the_form_of_any_schema(seed: int, value: dict[str, Any]) -> None:
     view = SchemaView(Generator(seed).whole())

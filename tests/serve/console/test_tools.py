@@ -167,7 +167,7 @@ async def test_a_tool_is_shown_with_its_arguments_and_as_models_get_it(open_cons
         assert (await browser.get("/tools/add/formats.json")).json()["formats"][0]["format"] == "openai"
 
 
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(ARGUMENTS, min_size=8, max_size=8))
 def test_a_page_sends_the_arguments_that_it_was_opened_with(open_console: Open, values: list[Any]) -> None:
     async def send() -> None:
