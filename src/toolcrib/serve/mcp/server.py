@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from ...call import UNTRUSTED, marked
 from ...core import Call, CancellationToken, Pending, Progress, Result, Text, Tool, ToolError, ToolSpec
 from ...formats import mcp as form
-from ...workbench import Crib, Workbench
+from ...workbench import Crib, UnknownTaskError, Workbench
 from ...workbench.results import READERS
 from ...workbench.search import FINDERS
 from ..access.callers import Callers, Identify, local_caller, log_unidentified, require_key_for
@@ -415,7 +415,10 @@ class McpServer:
         params = params_of(context, model)
         if handler is None:
             raise unknown_method(context.method)
-        result = await handler(context, params)
+        try:
+            result = await handler(context, params)
+        except UnknownTaskError:
+            raise MCPError(wire.INVALID_PARAMS, "There is no task with this id. Its result may have expired.") from None
         try:
             return shaped(context.method, context.protocol_version, result, self._stamp)
         except ValidationError as error:

@@ -7,8 +7,8 @@ for its call as for any other, until the deadline of that.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -67,8 +67,7 @@ class TaskMethods:
     async def update(self, context: Exchange, bench: Workbench, params: UpdateParams) -> dict[str, Any]:
         """Take answers to what a task asks. Those to anything else are ignored: the first answer counts."""
         self._require_extension(context)
-        with _known():
-            questions = await self._crib.tasks.questions(params.task_id, principal=bench.caller.principal)
+        questions = await self._crib.tasks.questions(params.task_id, principal=bench.caller.principal)
         responses = params.input_responses
         answers = [
             (pending, answer_of(pending, wire.ElicitResult.model_validate(responses[pending.id], by_name=False)))
@@ -86,8 +85,7 @@ class TaskMethods:
 
     async def cancel(self, context: Exchange, bench: Workbench, params: TaskParams) -> dict[str, Any]:
         self._require_extension(context)
-        with _known():
-            await self._crib.tasks.cancel(params.task_id, principal=bench.caller.principal)
+        await self._crib.tasks.cancel(params.task_id, principal=bench.caller.principal)
         return {}
 
     # Calls
@@ -135,17 +133,15 @@ class TaskMethods:
             tasks, principal = self._crib.tasks, bench.caller.principal
             while True:
                 left_s = end - monotonic()
-                with _known(), suppress(TimeoutError):
+                with suppress(TimeoutError):
                     step_s = max(0.0, min(POLL_INTERVAL_S / 2, left_s))
                     return await tasks.wait(
                         state.task, thread=bench.caller.thread, timeout_s=step_s, principal=principal
                     )
-                with _known():
-                    questions = await tasks.questions(state.task, principal=principal)
-                    if questions or left_s <= 0:
-                        return _waiting(
-                            await tasks.get(state.task, principal=principal), questions[0] if questions else None
-                        )
+                questions = await tasks.questions(state.task, principal=principal)
+                if questions or left_s <= 0:
+                    task = await tasks.get(state.task, principal=principal)
+                    return _waiting(task, questions[0] if questions else None)
 
         return wait
 
@@ -165,7 +161,7 @@ class TaskMethods:
             raise MCPError(wire.INVALID_PARAMS, "'taskIds' is a list of ids.")
         principal, own_ids = bench.caller.principal, list[str]()
         for id in dict.fromkeys(ids[: MAX_WATCHED + 1]):  # noqa: A001
-            with suppress(MCPError), _known():
+            with suppress(UnknownTaskError):
                 own_ids.append((await self._crib.tasks.get(id, principal=principal)).id)
         if self._watched[principal] + len(own_ids) > MAX_WATCHED or len(ids) > MAX_WATCHED:
             raise MCPError(wire.INVALID_REQUEST, f"All your streams listen to at most {MAX_WATCHED} tasks.")
@@ -191,7 +187,7 @@ class TaskMethods:
                     if data != before:
                         meta = {SUBSCRIPTION_ID_META_KEY: stream}
                         await session.send_notification(TaskNotification(params={**data, "_meta": meta}))
-                except MCPError:  # it has expired
+                except UnknownTaskError:  # it has expired
                     del states[id]
                 except Exception as error:  # as where the store is away
                     log_failure("A client could not be notified of a task", error, self._crib.redaction)
@@ -211,16 +207,15 @@ class TaskMethods:
             raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, message, _REQUIRED)
 
     async def _detailed(self, request: ClientRequest, id: str) -> dict[str, Any]:  # noqa: A002
-        """Return a task as its caller sees it. Raises MCPError where it is unknown to them."""
+        """Return a task as its caller sees it. Raises UnknownTaskError."""
         caller, tasks = request.bench.caller, self._crib.tasks
-        with _known():
-            task = await tasks.get(id, principal=caller.principal, thread=caller.thread)
-            if task.result is not None:
-                return self._facts(task) | self._ended(task.result)
-            if task.state == "lost":  # it is not known how it ended, until that is settled
-                error = (await tasks.wait(id, principal=caller.principal)).error
-                return self._facts(task) | ({} if error is None else _failed(offered.error_of(error, {})))
-            return self._facts(task) | await self._open(request, id)
+        task = await tasks.get(id, principal=caller.principal, thread=caller.thread)
+        if task.result is not None:
+            return self._facts(task) | self._ended(task.result)
+        if task.state == "lost":  # it is not known how it ended, until that is settled
+            error = (await tasks.wait(id, principal=caller.principal)).error
+            return self._facts(task) | ({} if error is None else _failed(offered.error_of(error, {})))
+        return self._facts(task) | await self._open(request, id)
 
     async def _open(self, request: ClientRequest, id: str) -> dict[str, Any]:  # noqa: A002
         """Return what a task that has not ended asks its caller, or how far it is."""
@@ -277,14 +272,6 @@ class _Acknowledging:
             notice = notice.model_copy(update={"params": notice.params.model_copy(update={"notifications": honored})})
         await self._session.send_notification(notice, related_request_id)
         self.is_acknowledged.set()
-
-
-@contextmanager
-def _known() -> Generator[None]:
-    try:
-        yield
-    except UnknownTaskError:
-        raise MCPError(wire.INVALID_PARAMS, "There is no task with this id. Its result may have expired.") from None
 
 
 def _failed(error: MCPError) -> dict[str, Any]:
