@@ -1,7 +1,8 @@
 """A crib, or an application, that is served while a test runs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -48,3 +49,28 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx2.AsyncClien
     transport, base_url = httpx2.ASGITransport(app), "http://localhost:8642"
     async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url=base_url, headers=headers) as opened:
         yield opened
+
+
+OWN = "io.modelcontextprotocol/"
+MODERN = "2026-07-28"
+
+
+def request_of(method: str, capabilities: Mapping[str, Any] = {}, **params: Any) -> dict[str, Any]:
+    """The headers and the content of a request of MCP's stateless era."""
+    meta = {f"{OWN}protocolVersion": MODERN, f"{OWN}clientCapabilities": capabilities}
+    name = params.get("name", params.get("uri", params.get("taskId")))
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": method,
+        **({"mcp-name": name} if isinstance(name, str) else {}),
+    }
+    content = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    return {"headers": headers, "content": json.dumps(content)}
+
+
+def message_of(answer: httpx2.Response) -> Any:
+    """The last message of an answer, which may be a stream."""
+    lines = [line.removeprefix("data: ") for line in answer.text.splitlines()]
+    return json.loads([line for line in lines if line.startswith("{")][-1])

@@ -26,15 +26,10 @@ from toolcrib.serve.access.callers import CALLER
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
-from .serving import served
+from .serving import message_of, request_of, served
 
-MODERN = {
-    "Content-Type": "application/json",
-    "Accept": "application/json, text/event-stream",
-    "MCP-Protocol-Version": "2026-07-28",
-}
-LEGACY = {**MODERN, "MCP-Protocol-Version": "2025-11-25"}
-META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+MODERN: dict[str, str] = {}
+LEGACY = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
@@ -68,30 +63,21 @@ class Door:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         if era is MODERN:
-            headers["Mcp-Method"] = method
-            parts["_meta"] = META
-            if "name" in parts:
-                headers["Mcp-Name"] = parts["name"]
+            request = request_of(method, **parts)
+            return await self.http.post(self.url, headers=request["headers"] | headers, content=request["content"])
         content = {"jsonrpc": "2.0", "method": method, "params": parts, **({} if id is None else {"id": id})}
         return await self.http.post(self.url, headers=headers, json=content)
 
     async def value(self, name: str, key: str, **parts: Any) -> Any:
         answer = await self.post("tools/call", key, name=name, arguments={}, **parts)
         assert answer.status_code == 200, answer.text
-        return read(answer)["result"]["structuredContent"]["result"]
+        return message_of(answer)["result"]["structuredContent"]["result"]
 
     async def session(self, key: str) -> str:
         answer = await self.post("initialize", key, era=LEGACY, **HELLO)
         made: str = answer.headers["mcp-session-id"]
         await self.post("notifications/initialized", key, era=LEGACY, id=None, headers={"Mcp-Session-Id": made})
         return made
-
-
-def read(answer: httpx2.Response) -> Any:
-    """The JSON of an answer, which may be a stream."""
-    if answer.headers["content-type"].startswith("application/json"):
-        return answer.json()
-    return json.loads(next(line[6:] for line in answer.text.splitlines() if line.startswith("data: {")))
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from toolcrib import Crib, tool
 from toolcrib.serve import asgi_app
 from toolcrib.workbench import Rule, Rules
 
+from .serving import message_of, request_of
+
 APPS = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 URI = "ui://toolcrib/approve"
 
@@ -37,15 +39,7 @@ class Mcp:
         self.http = http
 
     async def __call__(self, method: str, capabilities: Any = APPS, **params: Any) -> Any:
-        own = "io.modelcontextprotocol/"
-        meta = {f"{own}protocolVersion": "2026-07-28", f"{own}clientCapabilities": capabilities}
-        meta[f"{own}clientInfo"] = {"name": "tests", "version": "1"}
-        name = {"Mcp-Name": params.get("name") or params["uri"]} if "/" in method and method[-5:] != "/list" else {}
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        accept = "application/json, text/event-stream"
-        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Accept": accept, **name}
-        answer = await self.http.post("/mcp", json=body, headers=headers)
-        return json.loads(answer.text[answer.text.index("{") :])
+        return message_of(await self.http.post("/mcp", **request_of(method, capabilities, **params)))
 
 
 @asynccontextmanager

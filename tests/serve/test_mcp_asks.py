@@ -1,7 +1,6 @@
 """What MCP clients can be asked, by their capabilities, and what comes of answers that they fail to give."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from toolcrib.serve import Form, Roots, Sample, asgi_app, ask_client, client_can
 from toolcrib.serve.access.callers import Callers
 from toolcrib.workbench import Rule, Rules
 
+from .serving import message_of, request_of
 from .test_mcp_pending import ERAS, MODERN, Granting, Person, User, accept, rounds, text
 
 RULES = Rules([Rule(hint="destructive", do="ask")])
@@ -37,21 +37,9 @@ async def fetch() -> str:
 
 async def call(app: Any, name: str, capabilities: Mapping[str, Any]) -> Any:
     """The result of a call by a client of the newer era that has *capabilities*."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-    }
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": MODERN,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": name,
-    }
-    params = {"name": name, "arguments": {}, "_meta": meta}
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as http:
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        answer = await http.post("/mcp", headers=headers, json=body)
-    return json.loads(answer.text.partition("data: ")[2].strip() or answer.text)["result"]
+        parts = request_of("tools/call", capabilities, name=name, arguments={})
+        return message_of(await http.post("/mcp", **parts))["result"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from toolcrib.serve.mcp import tasks
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
-from .serving import served
+from .serving import message_of, request_of, served
 
 WAIT_S = 60
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -45,29 +45,13 @@ class Door:
         self, method: str, *, capabilities: Mapping[str, Any] = FULL, user: str = "ada", **params: Any
     ) -> dict[str, Any]:
         """Return the parts of the POST of a request."""
-        version = "2026-07-28"
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": version,
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        }
         own = params.pop("headers", {})
-        name = params.get("name", params.get("taskId"))
-        headers = {
-            "accept": "application/json, text/event-stream",
-            "content-type": "application/json",
-            "mcp-protocol-version": version,
-            "mcp-method": method,
-            "user": user,
-            **({"mcp-name": name} if isinstance(name, str) else {}),
-        }
-        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}})
-        headers = {name: value for name, value in {**headers, **own}.items() if value is not None}
-        return {"url": self._url, "headers": headers, "content": content}
+        parts = request_of(method, capabilities, **params)
+        headers = {**parts["headers"], "user": user, **own}
+        return {"url": self._url, **parts, "headers": {name: of for name, of in headers.items() if of is not None}}
 
     async def answer(self, method: str, **parts: Any) -> dict[str, Any]:
-        text = (await self.http.post(**self.message(method, **parts))).text
-        line = next((line[6:] for line in text.splitlines() if line.startswith("data: {")), text)
-        message: dict[str, Any] = json.loads(line)
+        message: dict[str, Any] = message_of(await self.http.post(**self.message(method, **parts)))
         return message
 
     async def result(self, method: str, **parts: Any) -> dict[str, Any]:
