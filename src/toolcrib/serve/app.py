@@ -21,12 +21,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..machinery import log_failure, redacted_data
-from ..tools.lock import NotAccepted
 from ..workbench import Crib, Role
 from .access.authentication import PUBLIC, Authentication
 from .access.authorization import authorization_routes, name_pages
 from .access.callers import CALLER, DEFAULT_WORKBENCHES, Callers, Identify, local_caller
 from .access.hosts import Guarded, Hosts, refuse
+from .api.admin import source_states
 from .api.routes import api_routes
 from .calls import recorded_routes
 from .mcp.app import ApprovalApp
@@ -272,14 +272,8 @@ class Health:
 def _readiness(crib: Crib, *, is_ready: bool, is_detailed: bool) -> Response:
     state: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
     if is_detailed:
-        running = [{"name": life.name, "state": "running"} for life in crib.lifespan.lives]
-        missing = [
-            {"name": problem.place, "state": "unavailable"}
-            for problem in crib.problems
-            if not isinstance(problem, NotAccepted)
-        ]
-        sources = redacted_data([*running, *missing], crib.redaction)
-        state |= {"tools": len(crib.registry), "sources": sources}
+        sources = [{"name": source["name"], "state": source["state"]} for source in source_states(crib)]
+        state |= {"tools": len(crib.registry), "sources": redacted_data(sources, crib.redaction)}
         if crib.unclaimed_tasks:
             state["unclaimed_tasks"] = crib.unclaimed_tasks
     return JSONResponse(state, 200 if is_ready else 503)

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from ...core import LoadError, SetupError, ToolAuth, ToolcribError, ToolError
 from ...machinery import redacted_data
 from ...tools.lock import DefinitionChange, NotAccepted
-from ...workbench import Right, Workbench
+from ...workbench import Crib, Right, Workbench
 from ...workbench.lifespan import name_of
 from ..access.authentication import Authenticator
 from ..access.callers import Callers
@@ -101,17 +101,10 @@ class _Admin:
         crib, may = bench.crib, self._callers.may(bench.caller, "sources")
         tools = [crib.registry[spec.name] for spec in bench.specs(deferred=True) if spec.name in crib.registry]
         counts = Counter(name_of(tool.source) for tool in tools if tool.source is not None)
-        running: list[dict[str, Any]] = [{"name": life.name, "state": "running"} for life in crib.lifespan.lives]
-        missing: list[dict[str, Any]] = [
-            {"name": problem.place, "state": "unavailable", "reason": problem.reason if may else None}
-            for problem in crib.problems
-            if not isinstance(problem, NotAccepted)
-        ]
-        names = {source["name"] for source in (*running, *missing)}
-        static: list[dict[str, Any]] = [
-            {"name": name, "state": "loaded"} for name in sorted(counts) if name not in names
-        ]
-        rows = [{"reason": None, **row, "tools": counts[row["name"] or ""]} for row in (*missing, *running, *static)]
+        states = source_states(crib)
+        names = {state["name"] for state in states}
+        states += [{"name": name, "state": "loaded", "reason": None} for name in sorted(counts) if name not in names]
+        rows = [{**of, "reason": of["reason"] if may else None, "tools": counts[of["name"] or ""]} for of in states]
         return self._redacted({"sources": rows})
 
     async def changes(self, request: Request) -> Response:
@@ -214,6 +207,17 @@ class _Admin:
             detail = f"This is for the members of a [[role]] that may '{right}', as the settings have it."
             raise Refused(403, "Not for you", detail)
         return bench
+
+
+def source_states(crib: Crib) -> list[dict[str, Any]]:
+    """Return the sources that are not available, with the reason, and those that run."""
+    running = [{"name": life.name, "state": "running", "reason": None} for life in crib.lifespan.lives]
+    missing = [
+        {"name": problem.place, "state": "unavailable", "reason": problem.reason}
+        for problem in crib.problems
+        if not isinstance(problem, NotAccepted)
+    ]
+    return [*missing, *running]
 
 
 def _broker(bench: Workbench) -> "CredentialBroker | None":
