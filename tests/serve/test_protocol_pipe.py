@@ -73,6 +73,7 @@ OLDER = [
     sent("tools/list", "before"),
     sent("tools/drop", "before"),
     sent("initialize", "before", protocolVersion=7),
+    sent("tools/list", "before"),
     sent("initialize", 0, **HELLO),
     sent("notifications/initialized"),
     sent("notifications/initialized"),
@@ -109,6 +110,7 @@ OLDER = [
     sent("tools/list", 27),
     sent("tools/call", 28, name="add", arguments={"a": 1, "b": 2}),
     sent("tasks/get", 29, taskId="x"),
+    sent("initialize", 30, **HELLO | {"protocolVersion": "1999-01-01"}),
 ]
 STATELESS = [
     sent("notifications/cancelled", requestId="nothing"),

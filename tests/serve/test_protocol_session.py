@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.serve.protocol.core import Request, error
 from toolcrib.serve.protocol.messages import Refusal, read
-from toolcrib.serve.protocol.session import Cancelled, Initialized, Reply, Session
+from toolcrib.serve.protocol.session import Cancelled, Reply, Session
 
 HELLO = {
     "protocolVersion": "2025-06-18",
@@ -53,23 +53,6 @@ def code(answer: object) -> int:
         answer = error(answer.request_id, answer.error)
     assert isinstance(answer, bytes)
     return int(json.loads(answer)["error"]["code"])
-
-
-def test_before_the_handshake_a_ping_is_answered_and_nothing_else() -> None:
-    session = Session()
-    assert received(session, sent("ping", 1)) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
-    assert code(received(session, sent("tools/list", 1))) == wire.INVALID_PARAMS
-    assert code(received(session, sent("tools/drop", 1))) == wire.METHOD_NOT_FOUND
-    assert received(session, sent("notifications/initialized")) is None
-    unknown = asked(session, sent("initialize", 2, **HELLO | {"protocolVersion": "1999-01-01"}))
-    assert unknown.version == "2025-11-25"
-
-
-def test_a_handshake_that_fails_opens_nothing() -> None:
-    session = Session()
-    handshake = asked(session, sent("initialize", 0, **HELLO))
-    assert code(session.answer(handshake, wire.ErrorData(code=-1, message="no"))) == -1
-    assert code(received(session, sent("tools/list", 1))) == wire.INVALID_PARAMS
 
 
 def test_a_request_is_answered_once_and_a_cancelled_one_never() -> None:
@@ -126,14 +109,6 @@ def test_the_first_request_decides_the_era_and_the_other_is_refused() -> None:
 )
 def test_what_is_no_message_is_refused(text: str) -> None:
     assert code(received(opened(), text.encode())) == wire.INVALID_REQUEST
-
-
-def test_what_is_no_json_or_no_method_of_this_version_is_refused_or_passed_over() -> None:
-    session = opened()
-    assert code(received(session, b"{")) == wire.PARSE_ERROR
-    assert code(received(session, sent("server/discover", 1))) == wire.METHOD_NOT_FOUND
-    assert received(session, sent("notifications/initialized")) == Initialized()
-    assert received(session, sent("notifications/unknown")) is None
 
 
 # Whatever comes
