@@ -1,5 +1,6 @@
 """Pages of a server with much in its store: none has over 150 kB, or looks at more rows where there are more."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from toolcrib.workbench import Limit, Rule, Rules
 from .conftest import Open
 
 MAX_BYTES = 150_000
-FEW, MANY = 120, 360
-"""So many calls, and as many that wait: more than any page shows; then three times as many."""
+FEW, MANY = 60, 300
+"""So many calls, and as many that wait: more than any page shows; then five times as many."""
 LISTS = (
     "/",
     "/approvals",
@@ -72,10 +73,11 @@ async def test_pages_are_bounded_and_look_at_no_more_rows_where_there_are_more(
     log: Any = crib.recorders[0]
 
     async def fill(first: int, last: int) -> None:
-        for number in range(first, last):
-            bench = crib.workbench(Caller("local", thread=f"t{number % 3}"))
-            for name in (f"tool_{number:04}", f"tool_{number + 500:04}"):
-                await bench.call(name, {"city": "Oslo " * 10, "days": str(number)})
+        benches = [crib.workbench(Caller("local", thread=f"t{number}")) for number in range(3)]
+        for start in range(first, last, 20):
+            numbers = (number + half for number in range(start, start + 20) for half in (0, 500))
+            calls = (benches[n % 3].call(f"tool_{n:04}", {"city": "Oslo " * 10, "days": str(n)}) for n in numbers)
+            await asyncio.gather(*calls)
         await log.flush()
 
     async with open_console(crib=crib) as browser:
