@@ -63,19 +63,22 @@ def start(url: str, tmp_path: Path, forked_python: str) -> Iterator[StartWorker]
         process.communicate()
 
 
+def let_go(*processes: "subprocess.Popen[str]") -> None:
+    """Have *processes* do their jobs, once all are ready."""
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
 @pytest.fixture
 def race(start: StartWorker) -> Race:
     """Does jobs, each in a process of its own, let go at once when all are ready: what each prints."""
 
     def race(*jobs: tuple[str, str]) -> list[str]:
         processes = [start(*job) for job in jobs]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        return [process.stdout.readline().rstrip("\n") for process in processes if process.stdout]
+        let_go(*processes)
+        return [process.stdout.readline().rstrip("\n") for process in processes]
 
     return race

@@ -45,7 +45,6 @@ async def test_a_key_lets_its_principal_in_until_it_expires_or_is_revoked_anywhe
     assert FORM.fullmatch(text)
     assert made.id in text
     found = await elsewhere.find(text)
-    assert found is not None
     assert found.caller == Caller("key:alice", groups=frozenset({"staff", "admins"}))
     assert found.to_dict() == {
         "id": made.id,
@@ -111,7 +110,6 @@ async def test_a_new_owner_of_a_name_inherits_no_grant_approval_or_result(make_s
 
         async def approve(bench: Workbench) -> None:
             pending = (await bench.call("wipe")).pending
-            assert pending is not None
             await bench.answer(pending.id, Approve())
 
         key, alice = await bench()

@@ -4,8 +4,6 @@ import os
 import shutil
 import sqlite3
 import stat
-import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,8 +16,9 @@ from toolcrib.core import StoreError
 from toolcrib.store import Store
 from toolcrib.store.copies import back_up, restore
 
+from .conftest import StartWorker, let_go
+
 NOW = datetime.fromtimestamp(1000, UTC)
-StartWorker = Callable[..., "subprocess.Popen[str]"]
 
 
 def ignore(done: int, total: int) -> None:
@@ -87,16 +86,11 @@ async def test_a_copy_is_of_one_moment_while_another_process_writes(tmp_path: Pa
     for number in range(4):
         await store.transact(lambda connection, number=number: connection.execute(blob, {"n": number}).rowcount)
     worker = start("write", "w")
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "ready\n"
-    worker.stdin.write("\n")
-    worker.stdin.flush()
+    let_go(worker)
     assert worker.stdout.readline() == "0\n"
     steps: list[int] = []
 
     def step(done: int, total: int) -> None:
-        assert worker.stdout is not None
         assert worker.stdout.readline()  # written since the last step
         steps.append(total)
 
@@ -149,11 +143,8 @@ async def test_a_store_that_another_process_has_open_is_not_replaced(tmp_path: P
     back_up(store, file, ignore)
     store.close()
     worker = start("hold", "me")
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    worker.stdin.write("\n")
-    worker.stdin.flush()
-    assert [worker.stdout.readline() for _ in range(2)] == ["ready\n", "True\n"]
+    let_go(worker)
+    assert worker.stdout.readline() == "True\n"
     with pytest.raises(StoreError, match="is in use"):
         restore(store, file, ignore, replace=True)
     worker.kill()

@@ -24,15 +24,13 @@ from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store, dat
 from toolcrib.store.events import LOG
 from toolcrib.store.tables import STORE, Schema, table
 
+from .conftest import MakeStore, Race, StartWorker, let_go
+
 NOW = datetime.fromtimestamp(1000, UTC)
 VERSIONS = Path(__file__).with_name("versions")
 NOTES = table("toolcrib_notes", "id", "text", key=("id",))
 V1 = Schema("notes", [("CREATE TABLE toolcrib_notes (id BIGINT PRIMARY KEY)", "INSERT INTO toolcrib_notes VALUES (1)")])
 V2 = Schema("notes", [*V1.migrations, ("ALTER TABLE toolcrib_notes ADD COLUMN text TEXT DEFAULT 'new'",)])
-
-MakeStore = Callable[[], Store]
-StartWorker = Callable[..., "subprocess.Popen[str]"]
-Race = Callable[..., list[str]]
 
 
 def mode(path: Path) -> int:
@@ -221,14 +219,11 @@ async def test_a_file_of_every_version_opens(version: int, tmp_path: Path) -> No
     try:
         assert [p.arguments for p in await pendings.waiting(now=NOW)] == ['{"to": "ann"}']
         taken = await pendings.take("d2", "approval", "", now=NOW)
-        assert taken is not None
         assert (taken.answer, taken.by) == (Approve(), "alice")
         found = await results.find("result_1", "bob", "t")
-        assert found is not None
         assert [part.text for part in found.content] == ["all of it"]
         assert (found.stored_at, taken.pending.expires_at) == (NOW, datetime.fromtimestamp(2000, UTC))
         lease = await Leases(store).acquire("github", "me", for_s=1)
-        assert lease is not None
         assert lease.fence == 2
     finally:
         store.close()
@@ -318,11 +313,7 @@ async def test_a_read_only_file_is_named(tmp_path: Path) -> None:
 
 async def test_a_process_that_is_killed_loses_only_what_it_had_not_stored(store: Store, start: StartWorker) -> None:
     process = start("write", "p")
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("\n")
-    process.stdin.flush()
+    let_go(process)
     stored = [process.stdout.readline() for _ in range(20)]
     process.send_signal(signal.SIGKILL)
     stored += process.stdout.readlines()
@@ -332,11 +323,7 @@ async def test_a_process_that_is_killed_loses_only_what_it_had_not_stored(store:
     assert len(ids) - len(stored) in (0, 1)
     # In the middle of a transaction:
     process = start("write slowly")
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("\n")
-    process.stdin.flush()
+    let_go(process)
     assert process.stdout.readline() == "deleted\n"
     process.send_signal(signal.SIGKILL)
     process.communicate()

@@ -5,16 +5,17 @@ import base64
 import stat
 import threading
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from toolcrib import SetupError
 from toolcrib.core import StoreError
-from toolcrib.store import Store
+from toolcrib.store import Store, database
 from toolcrib.store.keys import KeyFile, Keys
 from toolcrib.store.tables import Schema, Sealed, table
+
+from .conftest import MakeStore
 
 A, B = b"a" * 32, b"b" * 32
 SECRETS = table("toolcrib_secrets", "principal", "profile", "sealed", key=("principal", "profile"))
@@ -24,8 +25,6 @@ CREATE = (
 SCHEMA = Schema(
     "secrets", [(CREATE,)], [Sealed(SECRETS, "sealed", lambda row: ("secret", row["principal"], row["profile"]))]
 )
-
-MakeStore = Callable[[], Store]
 
 
 def keys(*given: bytes) -> Keys:
@@ -154,12 +153,15 @@ async def opened(store: Store) -> list[bytes]:
     return [store.keys.unseal(row["sealed"], "secret", row["principal"], row["profile"]) for row in rows]
 
 
-async def test_keys_turn_over_while_others_read_and_write(make_store: MakeStore, tmp_path: Path) -> None:
+async def test_keys_turn_over_while_others_read_and_write(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BATCH", 20)
     store, other = make_store(), make_store()
     for each in (store, other):
         each.use(SCHEMA)
-    await fill(store, 450)
-    everything = [f"p{number:04}".encode() for number in range(450)]
+    await fill(store, 45)
+    everything = [f"p{number:04}".encode() for number in range(45)]
     assert await opened(other) == everything
     ended = asyncio.Event()
 
@@ -172,10 +174,10 @@ async def test_keys_turn_over_while_others_read_and_write(make_store: MakeStore,
         return times
 
     reading = asyncio.create_task(read())
-    assert await store.rotate_key() == 450
+    assert await store.rotate_key() == 45
     ended.set()
     assert await reading > 0
-    assert await store.rotate_key() == 450
+    assert await store.rotate_key() == 45
     lines = (tmp_path / "store.key").read_bytes().split()
     assert len(lines) == 3
     # Another process seals with the newest at once; the newest alone opens everything.

@@ -2,16 +2,13 @@
 
 import asyncio
 import signal
-import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from toolcrib import SetupError
 from toolcrib.store import Lease, Leases, Store
 
-Race = Callable[..., list[str]]
-StartWorker = Callable[..., "subprocess.Popen[str]"]
+from .conftest import StartWorker, let_go
 
 
 async def held(store: Store, lease: Lease) -> bool:
@@ -49,18 +46,9 @@ async def test_a_lease_ends_by_itself_and_a_late_holder_is_refused(store: Store)
     assert not await held(store, lease)
 
 
-@pytest.mark.full
-async def test_of_many_processes_one_gets_it(race: Race, store: Store) -> None:
-    assert sorted(race(*(("acquire", f"owner-{number}") for number in range(8)))) == [*[""] * 7, "1"]
-
-
 async def test_a_holder_that_is_killed_loses_it(start: StartWorker, store: Store) -> None:
     process = start("hold", "killed")
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("\n")
-    process.stdin.flush()
+    let_go(process)
     assert process.stdout.readline() == "True\n"
     process.send_signal(signal.SIGKILL)
     async with Leases(store).hold("github", "me", for_s=600, wait_s=60) as lease:
@@ -73,7 +61,6 @@ async def test_tasks_hold_it_one_after_the_other(store: Store) -> None:
     async def work(number: int) -> int:
         nonlocal inside, most
         async with leases.hold("github", f"task-{number}", for_s=60, wait_s=60) as lease:
-            assert lease is not None
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0)

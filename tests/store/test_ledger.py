@@ -16,7 +16,7 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.store import DatabaseLedger, Store
 
 from ..conftest import freeze
-from .conftest import MakeStore, Race, StartWorker
+from .conftest import MakeStore, Race, StartWorker, let_go
 
 NOW = datetime.fromtimestamp(1000, UTC)
 
@@ -48,7 +48,6 @@ async def test_an_entry_comes_back_as_it_was_and_ends_once(store: Store) -> None
     assert await ledger.finish(claimed, {"text": "paid"})
     assert not await ledger.finish(claimed, {"text": "paid twice"})
     found = await ledger.find("bob", "k")
-    assert found is not None
     assert (found.state, found.result) == ("ended", {"text": "paid"})
     assert not (await ledger.claim(entry())).is_own
 
@@ -114,7 +113,6 @@ async def test_what_was_given_up_while_the_store_was_away_is_abandoned_later(
     claimed = await ledger.claim(entry())
     await ledger.claim(entry("another, which runs on"))
     file = sqlite_store.file
-    assert file is not None
     away = file.rename(file.with_name("away.db"))
     ledger.give_up(claimed)
     async with asyncio.timeout(30):
@@ -134,7 +132,6 @@ async def test_a_lost_entry_is_not_claimed_until_it_is_settled(store: Store) -> 
     assert [found.id for found in await ledger.lost()] == [lost.id]
     assert await ledger.settle(lost, {"text": "it was"})
     found = await ledger.find_id(lost.id)
-    assert found is not None
     assert (found.result, await ledger.lost()) == ({"text": "it was"}, [])
 
 
@@ -155,7 +152,6 @@ async def test_the_lease_of_a_long_call_is_renewed(make_store: MakeStore) -> Non
             rows = await store.transact(lambda c: c.execute(text("SELECT lease_until FROM toolcrib_ledger")).scalars())
             leases |= set(rows)
             found = await ledger.find("bob", "k")
-            assert found is not None
             assert not found.is_abandoned
             await asyncio.sleep(0.05)
 
@@ -166,11 +162,7 @@ async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is
 ) -> None:
     ledger = store.ledger
     process = start("hold key", "k", sys.executable)  # what is forked cannot be frozen
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("\n")
-    process.stdin.flush()
+    let_go(process)
     assert process.stdout.readline() == "True\n"
     freeze(process.pid, url)
     await until_abandoned(ledger)
@@ -179,7 +171,6 @@ async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is
     process.send_signal(signal.SIGCONT)
     assert process.stdout.readline() == "False\n"  # what it then writes is refused
     found = await ledger.find("bob", "k")
-    assert found is not None
     assert found.state == "running"
 
 

@@ -1,7 +1,6 @@
 """What is to be announced: with the row that it is about, in every database, and by one process at a time."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -16,7 +15,8 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store, Webhook, outbox, principals
 from toolcrib.store.outbox import Outbox
 
-MakeStore = Callable[[], Store]
+from .conftest import MakeStore
+
 NOW = datetime.now(UTC)
 HOOK = Webhook("https://example.com/", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 

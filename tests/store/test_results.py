@@ -1,6 +1,5 @@
 """Large results in a database: for their caller alone, bounded for each principal, there after a restart."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,9 +12,10 @@ from toolcrib.core import Audio, Data, StoreError
 from toolcrib.machinery import ResultStore, StoredResult
 from toolcrib.store import DatabaseResults, Store
 
+from .conftest import MakeStore
+
 NOW = datetime.fromtimestamp(1000, UTC)
 CONTENT = (Text("\ud800 text"), Data('{"a": 1.0}'), Image(b"i"), Audio(b"a", "audio/x"), File(b"f", "x/y", "name"))
-MakeStore = Callable[[], Store]
 
 
 def result(handle: str, *content: Any, principal: str = "bob", thread: str = "t") -> StoredResult:

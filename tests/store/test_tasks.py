@@ -199,7 +199,6 @@ async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(stor
     assert not await ledger.park(entry, LATER)
     assert await ledger.take([{"dig": ""}], 1) == ()
     found = await ledger.find_id("a")
-    assert found is not None
     assert (found.state, found.run_at) == ("waiting", LATER.replace(microsecond=LATER.microsecond))
     await ledger.submit(task("b"))
     (entry,) = await ledger.take([{"dig": ""}], 1)

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from toolcrib.store import Store
-from toolcrib.store.principals import count, export, forget
+from toolcrib.store import Store, threads
 
 from .conftest import MakeStore
 
@@ -42,7 +41,8 @@ async def test_any_name_of_a_principal_or_thread_is_its_own(store: Store, name: 
     assert await store.threads.recall("ada", "t1", SEEN) == SEEN
 
 
-async def test_a_fact_ends_in_time_and_is_deleted(store: Store) -> None:
+async def test_a_fact_ends_in_time_and_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "PRUNE_INTERVAL", 4)
     for thread in ("t1", "default"):
         await store.threads.remember("ada", thread, SEEN)
     back = "UPDATE toolcrib_rates SET next_at = next_at - 3601000000"
@@ -53,17 +53,7 @@ async def test_a_fact_ends_in_time_and_is_deleted(store: Store) -> None:
     await store.threads.remember("ada", "default", SEEN)
     assert await store.threads.recall("ada", "default", SEEN) == SEEN
     await store.transact(lambda connection: connection.execute(text(back)))
-    for _ in range(256):
+    for _ in range(4):
         await store.threads.remember("bob", "t1", SEEN)
     rows = "SELECT count(*) FROM toolcrib_rates WHERE principal = 'ada'"
     assert await store.transact(lambda connection: connection.execute(text(rows)).scalar()) == 1
-
-
-async def test_it_is_a_principals_to_take_and_to_delete(store: Store) -> None:
-    for principal in ("ada", "bob"):
-        await store.threads.remember(principal, "t1", SEEN)
-    assert (await count(store, "ada"))["rates"] == 1
-    assert "seen untrusted" in str(await export(store, "ada", lambda *_: None))
-    await forget(store, "ada", lambda *_: None)
-    assert await store.threads.recall("ada", "t1", SEEN) == frozenset()
-    assert await store.threads.recall("bob", "t1", SEEN) == SEEN
