@@ -120,7 +120,6 @@ async def test_a_token_that_is_not_accepted_is_refreshed_or_asked_for_before_it_
 ) -> None:
     await broker.save(ALICES, Grant("the-first-token", "the-first-refresh", scopes=["read"]))
     refused = (await given(broker, READ)).refused
-    assert refused is not None
     await refused()
     assert (await given(broker, READ)).secret == TOKEN["access_token"]
     assert [each["refresh_token"] for each in server.sent("/token")] == ["the-first-refresh"]
@@ -129,7 +128,6 @@ async def test_a_token_that_is_not_accepted_is_refreshed_or_asked_for_before_it_
     assert len(server.sent("/token")) == 1
     await broker.save(ALICES, Grant("the-only-token", scopes=["read"]))
     refused = (await given(broker, READ)).refused
-    assert refused is not None
     await refused()
     assert not (await asked(broker, READ)).message.startswith("What you granted")
 

@@ -80,13 +80,11 @@ async def test_a_crib_that_stops_waits_for_a_refresh_under_way_so_that_its_token
         task = asyncio.create_task(crib.workbench(ALICE).call(Call("use", timeout_s=0.2)))
         await asyncio.to_thread(setup.server.arrived.wait, 30)
         late = await task
-        assert late.error is not None
         assert late.error.code == "timeout"
         stopping = asyncio.create_task(crib.stop())
         asyncio.get_running_loop().call_later(0.2, setup.server.open.set)
         await stopping
         stored = await setup.broker.vault.get(ALICES)
-        assert stored is not None
         assert stored.grant.refresh_token == "the-second-refresh"
 
 

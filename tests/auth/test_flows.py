@@ -212,7 +212,6 @@ async def test_a_denied_authorization_ends_and_the_next_call_asks_anew(setup: Se
     async with setup.crib(IDP) as crib:
         bench = crib.workbench(ALICE)
         asked = (await bench.call("use")).pending
-        assert asked is not None
         assert asked.url is not None
         with pytest.raises(CallbackError) as raised:
             await complete(crib, asked.url, error=error, error_description=SECRET)
@@ -246,7 +245,6 @@ async def test_odd_answers_that_are_understood(
         begun_at = datetime.now(UTC)
         await complete(crib, await url_of(bench))
         stored = await setup.broker.vault.get(Owner.of(ALICE, "idp", "oauth2"))
-        assert stored is not None
         assert list(stored.grant.scopes) == scopes
         if lives_s is None:
             assert stored.grant.expires_at is None
@@ -266,7 +264,6 @@ async def test_a_refresh_that_is_answered_wrongly_keeps_the_grant(setup: Setup, 
         assert (await bench.call("use")).text == "idp read"  # the token still works
         setup.shift = timedelta(seconds=3600)
         result = await bench.call("use")
-        assert result.error is not None
         assert (result.error.code, result.text.count("cannot be refreshed now")) == ("unavailable", 1)
         server.answers["/token"] = good
         setup.shift = timedelta(seconds=3580)
@@ -325,7 +322,6 @@ async def test_a_document_that_is_not_the_issuers_is_refused(setup: Setup, serve
         bench = crib.workbench(ALICE)
         server.answers["/tenant/.well-known/openid-configuration"] = as_json(document(server, **also))
         result = await bench.call("use")
-        assert result.error is not None
         assert (result.error.code, result.text) == (
             "unavailable",
             "The issuer of 'idp' has no valid metadata (RFC 8414). No person can be asked now.",
@@ -418,7 +414,6 @@ async def test_a_refresh_token_that_was_used_is_not_kept_where_the_provider_rota
         setup.shift = timedelta(seconds=3580)
         assert (await bench.call("use")).text == "idp read"
         stored = await setup.broker.vault.get(Owner.of(ALICE, "idp", "oauth2"))
-        assert stored is not None
         assert stored.grant.refresh_token is None
         setup.shift = timedelta(seconds=7300)
         await url_of(bench)

@@ -41,7 +41,6 @@ async def test_a_grant_is_asked_for_used_refreshed_and_revoked(
     assert await person.says() == f"200 hello from {name}"
 
     stored = await person.broker.vault.get(person.owner)
-    assert stored is not None
     assert set(SCOPES[name]) <= set(stored.grant.scopes)
     current = stored.grant
     if stored.grant.expires_at is None:  # Notion's tokens do not expire, and are refreshed by nobody
@@ -52,7 +51,6 @@ async def test_a_grant_is_asked_for_used_refreshed_and_revoked(
         assert server.refreshes == {name: 1}
         person.shift = timedelta()
         again = await person.broker.vault.get(person.owner)
-        assert again is not None
         assert again.grant.access_token != stored.grant.access_token
         assert (again.grant.refresh_token != stored.grant.refresh_token) == quirks.rotates
         assert set(SCOPES[name]) <= set(again.grant.scopes)
@@ -84,7 +82,6 @@ async def test_a_code_that_was_used_or_has_expired_is_a_clear_result(person: Per
 async def test_a_grant_that_the_provider_has_ended_is_asked_for_again(person: Person) -> None:
     await person.grant()
     stored = await person.broker.vault.get(person.owner)
-    assert stored is not None
     assert stored.grant.expires_at is not None
     person.server.refresh_tokens.clear()
     person.shift = stored.grant.expires_at - datetime.now(UTC) + timedelta(seconds=30)

@@ -42,7 +42,6 @@ async def test_a_grant_is_changed_by_whoever_knows_its_version(vault: Vault) -> 
     assert await vault.put(ALICES, GRANT, version=None)
     assert not await vault.put(ALICES, OTHER, version=None)
     stored = await vault.get(ALICES)
-    assert stored is not None
     assert stored.grant == GRANT
     assert not await vault.put(BOBS, OTHER, version=stored.version)
     assert await vault.put(ALICES, OTHER, version=stored.version)
@@ -57,7 +56,6 @@ async def test_a_grant_is_changed_by_whoever_knows_its_version(vault: Vault) -> 
     # What is granted again after it was removed is another grant.
     assert await vault.put(ALICES, GRANT, version=None)
     again = await vault.get(ALICES)
-    assert again is not None
     assert again.version != stored.version
 
 
@@ -130,7 +128,6 @@ async def test_what_was_decrypted_is_kept_until_any_process_changes_that_grant(s
     assert await vault.put(ALICES, GRANT, version=None)
     assert await vault.get(BOBS) is None
     stored = await vault.get(ALICES)
-    assert stored is not None
     for number, writer in enumerate((other, store)):  # as the call log of this process, or of another one
         await writer.transact(partial(Connection.execute, statement=notes.insert().values(n=number)))
         assert await vault.get(ALICES) is stored
@@ -140,7 +137,6 @@ async def test_what_was_decrypted_is_kept_until_any_process_changes_that_grant(s
     assert await vault.get(ALICES) is stored
     assert await others.put(ALICES, OTHER, version=stored.version)
     changed = await vault.get(ALICES)
-    assert changed is not None
     assert changed.grant == OTHER
     assert await others.remove(ALICES)
     assert await vault.get(ALICES) is None

@@ -180,7 +180,6 @@ async def test_a_refusal_ends_the_task(path: Path) -> None:
         id = await submitted(crib, "night")
         await crib.answer((await question(crib)).id, Deny("Not tonight."), by="carol")
         error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
-    assert error is not None
     assert (error.code, "Not tonight" in error.message) == ("denied", True)
 
 
@@ -196,7 +195,6 @@ async def test_the_policy_asks_before_the_task_and_not_again(path: Path) -> None
     async with Crib([dig], store=path, policy=Rules([Rule(tools="dig", do="ask")])) as crib:
         bench = crib.workbench(Caller("ann"))
         waiting = (await bench.call("dig", {"depth": 3})).pending
-        assert waiting is not None
         assert (waiting.kind, await crib.tasks.list()) == ("approval", [])
         await crib.answer(waiting.id, Approve(), by="bob")
         result = await crib.tasks.wait(await submitted(crib, "dig", {"depth": 3}), timeout_s=WAIT_S)
@@ -215,11 +213,9 @@ async def test_the_log_has_the_grant_that_a_task_was_let_through_by_and_ran_unde
     async with Crib([dig], store=path, policy=rules, recorder=log) as crib:
         bench = crib.workbench(caller)
         waiting = (await bench.call("dig", {"depth": 3})).pending
-        assert waiting is not None
         await crib.answer(waiting.id, Approve(until="conversation"), by="bob")
         for depth in (3, 4):  # the first by the approval itself
             task = (await bench.call("dig", {"depth": depth})).pending
-            assert task is not None
             result = await crib.tasks.wait(task.id, timeout_s=WAIT_S)
             assert result.value == depth
         ((grant,), _) = await crib.grants.list()
@@ -242,7 +238,6 @@ async def test_a_rule_that_denies_meanwhile_counts(path: Path) -> None:
     async with Crib([night], store=path, policy=lambda *_: "deny") as crib:
         await crib.answer(pending.id, Input("Bob"), by="carol")
         error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
-    assert error is not None
     assert error.code == "denied"
 
 
@@ -266,7 +261,6 @@ async def test_steps_that_changed_are_a_conflict(path: Path) -> None:
     async with Crib([version("two")], store=path) as crib:
         await crib.answer(pending.id, Input("Bob"), by="carol")
         error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
-    assert error is not None
     assert (error.code, error.retry) == ("conflict", "never")
     assert "code changed" in error.message
 
@@ -321,7 +315,6 @@ async def test_the_value_of_a_step_is_json_of_bounded_size(path: Path, value: An
 
     async with Crib([night], store=path) as crib:
         error = (await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)).error
-    assert error is not None
     assert error.code == code
 
 
@@ -348,7 +341,6 @@ async def test_a_cancelled_task_stops(path: Path, waits: str) -> None:
         assert await other.tasks.cancel(id)
         error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
         assert not await crib.tasks.cancel(id)
-    assert error is not None
     assert (error.code, stopped.is_set()) == ("cancelled", waits == "runs")
 
 
@@ -396,7 +388,6 @@ async def test_what_a_tool_says_itself_is_its_result(path: Path) -> None:
 
     async with Crib([night], store=path) as crib:
         error = (await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)).error
-    assert error is not None
     assert (error.code, error.message) == ("unavailable", "Out of coal.")
 
 
@@ -407,7 +398,6 @@ def started(path: Path, job: str, python: str) -> "subprocess.Popen[str]":
 
 async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path, forked_python: str) -> None:
     process = started(path, "hang", forked_python)
-    assert process.stdout is not None
     lines = [await asyncio.to_thread(process.stdout.readline) for _ in range(4)]
     process.kill()
     process.communicate()
@@ -421,7 +411,6 @@ async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path, forked_
             assert (await crib.tasks.wait(night, timeout_s=WAIT_S)).value == "done for Bob"
             await state(crib, pay, "lost")
             lost = (await crib.tasks.wait(pay, timeout_s=WAIT_S)).error
-            assert lost is not None
             assert (lost.code, f"settle {pay} --done or --not-done" in lost.message) == ("lost", True)
             (result,) = [event async for event in crib.tasks.follow(pay)]
             assert isinstance(result, Result)
@@ -442,7 +431,6 @@ async def test_a_program_can_wait_for_a_task_as_for_any_pending(path: Path) -> N
 
     async with Crib([ask], store=path) as crib:
         pending = (await crib.workbench(Caller("ann")).call("ask")).pending
-        assert pending is not None
         assert not await crib.wait_for(pending, timeout_s=0.01)
         await crib.answer((await question(crib)).id, Input("bob"), by="ann")
         assert await crib.wait_for(pending, timeout_s=WAIT_S)
