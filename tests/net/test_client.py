@@ -114,10 +114,6 @@ async def test_http_is_for_what_is_allowed_only(serve: Serve) -> None:
     refused = await refusal("http://any.example/", resolve=names(any_example="93.184.215.14"))
     assert refused.message == "'any.example' may be reached by https only."
     assert "https only" in (await refusal("http://93.184.215.14/")).message
-    for url in ("ftp://any.example/", "file:///etc/passwd", "//any.example/", "any.example", "gopher://[::1]:70/"):
-        with pytest.raises((GuardError, httpx2.UnsupportedProtocol)):
-            async with client() as http:
-                await http.get(url)
 
 
 async def test_only_the_hosts_that_are_named_are_reached(serve: Serve, trust: ssl.SSLContext) -> None:
@@ -288,7 +284,6 @@ async def test_a_model_reads_why_a_url_was_refused() -> None:
             return (await http.get(url)).text
 
     result = await Workbench([fetch]).call("fetch", {"url": "https://169.254.169.254/latest"})
-    assert result.error is not None
     assert (result.error.code, result.error.retry) == ("denied", "changed")
     assert result.text == (
         "'169.254.169.254' may not be reached: it does not lead to a public address. The operator can allow it."

@@ -18,11 +18,6 @@ def of_json(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
-def in_utf16(text: str, form: str) -> str:
-    data = text.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{int.from_bytes(data[at : at + 2]):{form}}" for at in range(0, len(data), 2))
-
-
 def lower_escapes(text: str) -> str:
     return "".join(part.lower() if part.startswith("%") else part for part in _split_escapes(text))
 
@@ -42,10 +37,6 @@ def neighbours(rnd: random.Random, most: int) -> bytes:
 
 def in_base64(text: str, rnd: random.Random, encode: Callable[[bytes], bytes] = base64.b64encode, most: int = 6) -> str:
     return encode(neighbours(rnd, most) + text.encode() + neighbours(rnd, most)).decode()
-
-
-def each(form: str) -> Encoding:
-    return lambda text, _: "".join(form.format(ord(character)) for character in text)
 
 
 def alone(encode: Callable[[str], str]) -> Encoding:

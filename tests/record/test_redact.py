@@ -151,8 +151,9 @@ def test_of_recent_secrets_the_last_so_many_or_so_many_characters_are_known(monk
     assert redactor.copy().redact("another-lasting-one " + "c" * 6_000) == "[secret] " + "c" * 6_000
 
 
-def test_random_secrets_are_found_in_each_encoding_and_cuts_change_nothing() -> None:
-    for seed in fuzz.seeds(30):
+@pytest.mark.parametrize("count", [30, pytest.param(800, marks=pytest.mark.nightly)])
+def test_random_secrets_are_found_in_each_encoding_and_cuts_change_nothing(count: int) -> None:
+    for seed in fuzz.seeds(count):
         check_at_random(random.Random(seed), seed)
 
 
@@ -169,7 +170,6 @@ def test_a_line_and_its_traceback_are_redacted(caplog: pytest.LogCaptureFixture)
     (record,) = caplog.records
     assert record.getMessage() == "failed with [secret]"
     assert record.exc_info is None
-    assert record.exc_text is not None
     assert record.exc_text.startswith("Traceback (most recent call last):\n")
     assert record.exc_text.endswith("\nOSError: no route with [secret]")
     assert "hunter2" not in caplog.text

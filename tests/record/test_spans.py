@@ -51,7 +51,6 @@ async def test_a_call_is_a_span_of_the_trace_that_it_names_without_content(spans
         assert not trace.get_current_span().get_span_context().is_valid
     found = made(exporter)
     span = found["execute_tool greet"]
-    assert span.parent is not None
     assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, PARENT)
     assert dict(span.attributes or {}) == {
         "gen_ai.operation.name": "execute_tool",
@@ -66,7 +65,6 @@ async def test_a_call_is_a_span_of_the_trace_that_it_names_without_content(spans
     }
     for name, above in (("inside", span), ("in a thread", found["execute_tool fail"])):
         inner = found[name].parent
-        assert inner is not None
         assert inner.span_id == above.context.span_id
     failed = found["execute_tool fail"]
     assert failed.parent is None
@@ -106,7 +104,6 @@ async def test_calls_at_once_and_calls_that_end_otherwise_have_a_span_each(spans
         bench = crib.workbench()
         await asyncio.gather(*(bench.call("add", {"a": n}) for n in range(100)))
         pending = (await bench.call("wait")).pending
-        assert pending is not None
         await crib.answer(pending.id, Approve(), by="bob")
         task = asyncio.create_task(bench.call("wait"))
         await asyncio.sleep(0.05)
@@ -155,7 +152,6 @@ async def test_each_run_of_a_task_is_a_trace_of_its_own_linked_to_that_of_its_ca
             trace_id, span_id = (int(TRACE, 16), int(PARENT, 16)) if is_named else (own.trace_id, own.span_id)
             parent = f"00-{TRACE}-{PARENT}-01" if is_named else None
             pending = (await bench.call(Call("ask", None, traceparent=parent))).pending
-        assert pending is not None
         async with asyncio.timeout(60):
             while not (questions := await crib.pendings()):
                 await asyncio.sleep(0.01)
