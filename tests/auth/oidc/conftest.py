@@ -92,7 +92,6 @@ class Provider:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._process.stdout is not None
         self.issuer = self._process.stdout.readline().strip()
         assert self.issuer.startswith("http://127.0.0.1:")
 
@@ -134,7 +133,6 @@ class Provider:
                 fields = re.findall(r'<input[^>]*name="([^"]*)"(?:[^>]*value="([^"]*)")?', form[0])
                 data = {name: html.unescape(value) for name, value in fields}
                 data |= {"login": login, "password": "any"} if "password" in data else {}
-                assert action is not None
                 response = browser.post(urljoin(str(response.url), html.unescape(action[1])), data=data)
 
 
@@ -185,7 +183,6 @@ class Parts:
     async def log_in(self, caller: Caller, tool: str = "who") -> None:
         """*caller* calls *tool*, is asked, and grants."""
         pending = (await self.crib.workbench(caller).call(tool)).pending
-        assert pending is not None
         assert pending.url is not None
         await self.crib.complete(self.provider.grant(pending.url, login=caller.principal))
 
@@ -193,7 +190,6 @@ class Parts:
         """Have the token of *caller* be over. Returns the grant as it was."""
         owner = Owner.of(caller, "local", "oauth2")
         stored = await self.broker.vault.get(owner)
-        assert stored is not None
         stale = replace(stored.grant, expires_at=datetime.now(UTC) - timedelta(hours=1))
         assert await self.broker.vault.put(owner, stale, version=stored.version)
         return stored.grant

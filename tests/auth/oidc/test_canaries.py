@@ -1,7 +1,6 @@
 """Secrets of a whole run are looked for, in clear and in every encoding that redaction knows, in all that comes out."""
 
 import base64
-import gc
 import json
 import logging
 import traceback
@@ -13,11 +12,11 @@ import pytest
 
 from toolcrib import Caller, Context, Crib, ToolAuth, tool
 from toolcrib.auth import CallbackError, DatabaseVault, Owner
-from toolcrib.record import CallLog, Redactor
+from toolcrib.record import CallLog
 from toolcrib.store import Store
 
 from .canaries import require_hidden
-from .conftest import SECRET, MakeParts, Parts, Provider
+from .conftest import SECRET, MakeParts, Provider
 
 ALICE, BOB = Caller("alice"), Caller("bob")
 NEEDS = ToolAuth("local", scopes=["openid", "read"])
@@ -68,7 +67,6 @@ async def test_no_secret_of_a_run_is_in_what_comes_out(
 
     async def remember() -> None:
         stored = await vault.get(owner)
-        assert stored is not None
         canaries.update(stored.grant.secrets)
         out.append(repr(stored))
 
@@ -78,12 +76,10 @@ async def test_no_secret_of_a_run_is_in_what_comes_out(
         alice, bob = crib.workbench(ALICE), crib.workbench(BOB)
         for deny in (True, False):
             waiting = await alice.call("leak", {"how": "raise"})
-            assert waiting.pending is not None
             assert waiting.pending.url is not None
             out += [repr(waiting), waiting.text, json.dumps(waiting.to_dict())]
             state = parse_qs(urlsplit(waiting.pending.url).query)["state"][0]
             begun = await vault.find(state, now=crib.pending.clock())
-            assert begun is not None
             canaries.add(begun.verifier)
             out.append(repr(begun))
             logging.disable()  # what the browser logs is not ours
@@ -108,7 +104,6 @@ async def test_no_secret_of_a_run_is_in_what_comes_out(
             await remember()
         # A code that is not one, a provider that refuses, and a grant that has ended.
         other = await bob.call("who")
-        assert other.pending is not None
         forged = parse_qs(urlsplit(other.pending.url or "").query)["state"][0]
         canaries.add("canary-code-0123456789")
         with pytest.raises(CallbackError) as failed:
@@ -122,32 +117,3 @@ async def test_no_secret_of_a_run_is_in_what_comes_out(
     assert len(canaries) >= 9
     require_hidden(canaries, *out, logged.read_text(), *map(repr, recorder), folder=tmp_path / "data")
     store.close()
-
-
-async def test_what_was_given_out_stays_redacted_for_that_caller_alone(parts: Parts) -> None:
-    given: list[str] = []
-
-    @tool(auth=NEEDS)
-    async def take(ctx: Context) -> str:
-        given.append(ctx.credentials["local"].secret)
-        return given[-1]
-
-    recorder = CallLog(with_content=True)
-    async with Crib([take, echo], broker=parts.broker, recorder=recorder) as crib:
-        parts.crib = crib
-        await parts.log_in(ALICE, "take")
-        alice = crib.workbench(ALICE)
-        assert (await alice.call("take")).text == "[secret]"
-        await parts.expire(ALICE)
-        assert (await alice.call("take")).text == "[secret]"
-        first, second = given
-        assert first != second
-        await alice.stop()
-        del alice
-        gc.collect()
-        # The old one and the new one, in another workbench of that caller too; and what is text to another, is.
-        again = await crib.workbench(ALICE).call("echo", {"text": f"{first} {second} {second.encode().hex()}"})
-        assert again.text == "[secret] [secret] [secret]"
-        assert (await crib.workbench(BOB).call("echo", {"text": first})).text == first
-        written = repr([record for record in recorder if record.caller.principal == "alice"])
-        assert Redactor(given).redact(written) == written

@@ -106,7 +106,6 @@ def log_in_and_consent(browser: Browser) -> None:
 async def test_somebody_logs_in_in_a_browser_and_the_call_runs(parts: Parts, browser: Browser) -> None:
     async with parts.crib as crib:
         pending = (await crib.workbench(ALICE).call("who")).pending
-        assert pending is not None
         browser.send("Page.navigate", url=pending.url)
         log_in_and_consent(browser)
         browser.until("document.location.protocol === 'chrome-error:'")  # nobody listens where they are sent back to

@@ -29,7 +29,6 @@ async def test_a_call_waits_for_a_grant_and_then_runs(parts: Parts) -> None:
     async with parts.crib as crib:
         alice, bob = crib.workbench(ALICE), crib.workbench(BOB)
         waiting = await alice.call("who")
-        assert waiting.pending is not None
         assert waiting.pending.url is not None
         asked = parse_qs(urlsplit(waiting.pending.url).query)
         assert asked["code_challenge_method"] == ["S256"]
@@ -56,7 +55,6 @@ async def test_a_code_of_another_authorization_is_refused(parts: Parts) -> None:
         urls: dict[str, str] = {}
         for caller in (ALICE, BOB):
             pending = (await crib.workbench(caller).call("who")).pending
-            assert pending is not None
             assert pending.url is not None
             urls[caller.principal] = parts.provider.grant(pending.url, login=caller.principal)
         code = {name: parse_qs(urlsplit(url).query)["code"][0] for name, url in urls.items()}
@@ -78,20 +76,10 @@ async def test_a_device_is_granted_by_a_code_that_somebody_enters(parts: Parts) 
     assert isinstance(grant, Grant)
     async with parts.crib as crib:
         waiting = (await crib.workbench(ALICE).call("who")).pending
-        assert waiting is not None
         assert await parts.broker.save(needed.owner(ALICE), grant) == [waiting.id]
         assert (await crib.workbench(ALICE).call("who")).text == "200 alice"
     with pytest.raises(FlowError, match="invalid_grant"):
         await flow.poll_device(begun.device_code, scopes)
-
-
-async def test_a_program_has_a_token_of_its_own(parts: Parts) -> None:
-    before = parts.provider.counts()["given"].get("client_credentials", 0)
-    async with parts.crib as crib:
-        assert (await crib.workbench(ALICE).call("report")).text == "bearer"
-        assert (await crib.workbench(BOB).call("report")).text == "bearer"
-        assert await introspected(parts, parts.tokens[0])
-    assert parts.provider.counts()["given"]["client_credentials"] == before + 1
 
 
 async def test_a_refresh_rotates_and_a_spent_token_ends_the_grant(parts: Parts) -> None:
@@ -103,7 +91,6 @@ async def test_a_refresh_rotates_and_a_spent_token_ends_the_grant(parts: Parts) 
         first = await parts.expire(ALICE)
         assert (await alice.call("who")).text == "200 alice"
         second = await vault.get(owner)
-        assert second is not None
         assert second.grant.refresh_token not in (None, first.refresh_token)
         assert parts.tokens[-1] == second.grant.access_token != first.access_token
         # Somebody else has the old one, and uses it: the provider ends the whole family.
@@ -112,7 +99,6 @@ async def test_a_refresh_rotates_and_a_spent_token_ends_the_grant(parts: Parts) 
             await parts.broker.flow(needed).refresh(first)
         await parts.expire(ALICE)
         ended = (await alice.call("who")).pending
-        assert ended is not None
         assert ended.message == "Your grant at Local has ended. Grant access to your account at Local"
         assert await vault.get(owner) is None
         await parts.log_in(ALICE)
@@ -124,7 +110,6 @@ async def test_what_is_revoked_is_over_here_and_there(parts: Parts) -> None:
     async with parts.crib as crib:
         await parts.log_in(ALICE)
         stored = await parts.broker.vault.get(owner)
-        assert stored is not None
         assert await introspected(parts, stored.grant.access_token)
         assert await parts.broker.revoke(owner)
         assert not await introspected(parts, stored.grant.refresh_token or "")
@@ -171,15 +156,12 @@ async def test_a_server_that_dies_in_the_middle_costs_no_grant(make_parts: MakeP
                 await asyncio.sleep(0.01)
         provider.close()
         result = await task
-        assert result.error is not None
         assert result.error.code == "unavailable"
         assert "cannot be refreshed now" in result.text
         assert await parts.broker.vault.get(owner) is not None
         result = await alice.call("who")  # nobody listens there
-        assert result.error is not None
         assert result.error.code == "unavailable"
         pending = (await crib.workbench(BOB).call("who")).pending
-        assert pending is not None
         (state,) = parse_qs(urlsplit(pending.url).query)["state"]
         callback = f"http://127.0.0.1:9/auth/callback/local?code=a-code&state={state}"
         with pytest.raises(CallbackError, match="cannot be reached") as raised:

@@ -99,7 +99,6 @@ async def test_the_official_client_finds_the_provider_registers_logs_in_and_call
                 result = await connected.call_tool("who")
                 assert result.structured_content == {"result": [f"{provider.issuer}|{login}", f"of-{login}"]}
                 assert [each.name for each in (await connected.list_tools()).tools] == tools
-            assert storage.tokens is not None
             assert storage.tokens.access_token.count(".") == 2
 
 
