@@ -2,7 +2,7 @@
 
 A lease ends by itself, so a holder that was killed does not hold it for ever. One that was only slow may find that it
 has lost it: the *fence* counts the holders of a name, and `still_held`, in the transaction that writes what the lease
-was for, refuses all holders but the last. Time is the database's, on PostgreSQL, and the machine's on SQLite.
+was for, refuses all holders but the last. Time is the database's.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, text
 
 from ..core import SetupError
+from .ledger import DATABASE_NOW, Now
 from .tables import LEASES, encode_name
 
 if TYPE_CHECKING:
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 _FIRST_S, _LONGEST_S = 0.01, 0.25
 
 _t = LEASES.c
-_ACQUIRE = text(
-    "INSERT INTO toolcrib_leases AS held (name, owner, fence, expires_at) VALUES (:name, :owner, 1, :until) "
-    "ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, fence = held.fence + 1, expires_at = excluded.expires_at "
-    "WHERE held.expires_at <= :now RETURNING fence"
-)
+_ACQUIRE = {
+    dialect: text(
+        "INSERT INTO toolcrib_leases AS held (name, owner, fence, expires_at) "  # noqa: S608 - of this file
+        f"VALUES (:name, :owner, 1, {now} + :life) ON CONFLICT (name) DO UPDATE "
+        "SET owner = excluded.owner, fence = held.fence + 1, expires_at = excluded.expires_at "
+        f"WHERE held.expires_at <= {now} RETURNING fence"
+    )
+    for dialect, now in DATABASE_NOW.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +54,8 @@ class Leases:
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:
         """Return the lease of *name* for so many seconds; None where it is held, also by *owner*."""
-
-        def acquire(connection: Connection) -> int | None:
-            now = _now(connection)
-            values = {"name": encode_name(name), "owner": encode_name(owner), "now": now, "until": now + _micros(for_s)}
-            return connection.execute(_ACQUIRE, values).scalar()
-
-        fence = await self._store.transact(acquire)
+        values = {"name": encode_name(name), "owner": encode_name(owner), "life": _micros(for_s)}
+        fence = await self._store.transact(lambda c: c.execute(_ACQUIRE[c.dialect.name], values).scalar())
         return None if fence is None else Lease(name, owner, fence)
 
     async def renew(self, lease: Lease, *, for_s: float) -> bool:
@@ -95,22 +95,14 @@ async def retried(acquire: Callable[[], Awaitable[Lease | None]], wait_s: float)
 
 
 def _extended(connection: Connection, lease: Lease, for_s: float | None) -> bool:
-    now = _now(connection)
-    until: Any = _t.expires_at if for_s is None else now + _micros(for_s)
+    until: Any = _t.expires_at if for_s is None else Now() + _micros(for_s)
     # An update, also where nothing changes: it locks the row.
-    update = LEASES.update().where(*_is(lease), _t.expires_at > now).values(expires_at=until)
+    update = LEASES.update().where(*_is(lease), _t.expires_at > Now()).values(expires_at=until)
     return connection.execute(update).rowcount == 1
 
 
 def _is(lease: Lease) -> tuple[Any, ...]:
     return _t.name == encode_name(lease.name), _t.owner == encode_name(lease.owner), _t.fence == lease.fence
-
-
-def _now(connection: Connection) -> int:
-    if connection.dialect.name == "sqlite":
-        return time.time_ns() // 1000
-    clock = connection.execute(text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
-    return int(clock.scalar_one())
 
 
 def _micros(for_s: float) -> int:
