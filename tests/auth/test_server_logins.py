@@ -81,7 +81,6 @@ async def given(broker: CredentialBroker, server: Protected, caller: Caller, *sc
 
 async def secret(broker: CredentialBroker, server: Protected, caller: Caller, *scopes: str) -> str:
     credential = await given(broker, server, caller, *scopes)
-    assert not isinstance(credential, Pending)
     return credential.secret
 
 
@@ -184,7 +183,6 @@ async def test_a_person_logs_in_at_the_company_and_is_let_in_at_its_servers(
 ) -> None:
     broker = by_company(server, company)
     pending = await given(broker, server, ALICE)
-    assert isinstance(pending, Pending)
     assert (pending.url or "").startswith(f"{company.url}/authorize?")
     assert "scope=openid" in (pending.url or "")
     state = (pending.url or "").partition("state=")[2].partition("&")[0]

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from toolcrib import Call, Caller, Pending, ToolAuth, ToolError
+from toolcrib import Call, Caller, ToolAuth, ToolError
 from toolcrib.auth import Client, CredentialBroker, MemoryVault
 from toolcrib.auth.catalogue import callback_segment
 from toolcrib.core import Credential
@@ -60,7 +60,6 @@ class Protected(Server):
     async def asked(self, broker: CredentialBroker) -> dict[str, str]:
         """The parameters of the URL at which Alice is asked."""
         found = await broker.authorize([ToolAuth(self.name)], ALICE, Call("use"))
-        assert isinstance(found, Pending)
         assert (found.url or "").startswith(f"{self.url}/authorize?")
         return {name: values[-1] for name, values in parse_qs(urlsplit(found.url or "").query).items()}
 
@@ -69,9 +68,7 @@ class Protected(Server):
         state = (await self.asked(broker))["state"]
         await broker.complete(f"{self.callback}?state={state}&code=the-code&iss={self.url}/tenant", caller=ALICE)
         found = await broker.authorize([ToolAuth(self.name)], ALICE, Call("use"))
-        assert not isinstance(found, Pending)
         (credential,) = found
-        assert isinstance(credential, Credential)
         return credential
 
 
@@ -143,7 +140,6 @@ async def test_processes_that_register_at_the_same_time_are_one_client(server: P
     needs = [ToolAuth(server.name)]
     await asyncio.gather(*(broker.authorize(needs, ALICE, Call("use")) for broker in (one, other)))
     pending = await one.authorize(needs, Caller("bob"), Call("use"))
-    assert isinstance(pending, Pending)
     asked = {name: values[-1] for name, values in parse_qs(urlsplit(pending.url or "").query).items()}
     await other.complete(f"{server.callback}?state={asked['state']}&code=the-code&iss={server.url}/tenant")
     assert [sent["client_id"] for sent in server.sent("/token")] == [asked["client_id"]]

@@ -183,7 +183,6 @@ class Parts:
     async def log_in(self, caller: Caller, tool: str = "who") -> None:
         """*caller* calls *tool*, is asked, and grants."""
         pending = (await self.crib.workbench(caller).call(tool)).pending
-        assert pending.url is not None
         await self.crib.complete(self.provider.grant(pending.url, login=caller.principal))
 
     async def expire(self, caller: Caller) -> Grant:

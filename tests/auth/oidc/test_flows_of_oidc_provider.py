@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from toolcrib import Caller, ToolAuth
-from toolcrib.auth import CallbackError, FlowError, Grant, Owner
+from toolcrib.auth import CallbackError, FlowError, Owner
 
 from .conftest import MakeParts, Parts, Provider
 
@@ -29,7 +29,6 @@ async def test_a_call_waits_for_a_grant_and_then_runs(parts: Parts) -> None:
     async with parts.crib as crib:
         alice, bob = crib.workbench(ALICE), crib.workbench(BOB)
         waiting = await alice.call("who")
-        assert waiting.pending.url is not None
         asked = parse_qs(urlsplit(waiting.pending.url).query)
         assert asked["code_challenge_method"] == ["S256"]
         assert asked["scope"] == ["offline_access openid read"]
@@ -55,7 +54,6 @@ async def test_a_code_of_another_authorization_is_refused(parts: Parts) -> None:
         urls: dict[str, str] = {}
         for caller in (ALICE, BOB):
             pending = (await crib.workbench(caller).call("who")).pending
-            assert pending.url is not None
             urls[caller.principal] = parts.provider.grant(pending.url, login=caller.principal)
         code = {name: parse_qs(urlsplit(url).query)["code"][0] for name, url in urls.items()}
         with pytest.raises(CallbackError, match="invalid_grant") as raised:
@@ -73,7 +71,6 @@ async def test_a_device_is_granted_by_a_code_that_somebody_enters(parts: Parts) 
     assert await flow.poll_device(begun.device_code, scopes) == "pending"
     assert "Sign-in Success" in parts.provider.grant(begun.verification_url)
     grant = await flow.poll_device(begun.device_code, scopes)
-    assert isinstance(grant, Grant)
     async with parts.crib as crib:
         waiting = (await crib.workbench(ALICE).call("who")).pending
         assert await parts.broker.save(needed.owner(ALICE), grant) == [waiting.id]
