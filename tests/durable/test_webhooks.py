@@ -22,6 +22,7 @@ from toolcrib.store.outbox import Outbox
 from toolcrib.workbench import Rule, Rules
 
 from .receiver import SECRET, Receiver
+from .test_engine import state
 
 PROGRAM = Path(__file__).with_name("hooked.py")
 Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
@@ -64,12 +65,6 @@ def store_at(path: Path, receiver: Receiver | str, topic: Any = "tasks", **optio
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def state(crib: Crib, id: str, expected: str) -> None:
-    async with asyncio.timeout(60):
-        while (await crib.tasks.get(id)).state != expected:
             await asyncio.sleep(0.01)
 
 
