@@ -14,7 +14,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from ..call import EventQueue, may_be_repeated, streamed
+from ..call import EventQueue, error_result, may_be_repeated, streamed
 from ..core import (
     Audio,
     Call,
@@ -535,5 +535,4 @@ def _result_of(outcome: Outcome) -> Result[str]:
 
 
 def _refused(call: Call, why: _Why) -> Result[Any]:
-    error, now = ToolError(*why), datetime.now(UTC)
-    return Result(None, (Text(error.message),), error, (), now, now, call.id, call.tool)
+    return error_result(call, ToolError(*why), datetime.now(UTC))

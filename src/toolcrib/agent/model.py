@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..core import SetupError, ToolcribError, ToolSpec
@@ -107,8 +107,5 @@ def model_from_name(name: str) -> Model:
     if not model:
         raise SetupError(f"'{display_name(str(name))}' has no model after the provider. Write it as {_FORMS}.")
     module, path = _PROVIDERS[provider]
-    make: Any = import_module(module, __package__)
-    for part in path.split("."):
-        make = getattr(make, part)
-    client: Model = make(model)
+    client: Model = resolve_name(f"{__package__}{module}:{path}")(model)
     return client

@@ -69,7 +69,7 @@ class GuestHttp:
             return self._run(self._sent(**fields))
         except RequestRefused:
             raise
-        except ToolError as error:  # of the guard
+        except (SetupError, ToolError) as error:  # of the guard
             raise RequestRefused(str(error)) from None
         except Exception as error:
             raise RequestRefused(f"The request failed: {type(error).__name__}.") from None
@@ -80,7 +80,9 @@ class GuestHttp:
 
     async def _sent(self, method: str, url: str, headers: Any, content: bytes | None, timeout_s: float) -> str:
         if self._client is None:
-            self._client = _client(self._hosts, self._allow)
+            from ..net import client
+
+            self._client = client(hosts=self._hosts, allow=self._allow, max_bytes=MAX_BYTES)
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._client.request(
@@ -89,15 +91,6 @@ class GuestHttp:
         except TimeoutError:
             raise RequestRefused(f"The server did not answer within {timeout_s:g} s.") from None
         return _written(response)
-
-
-def _client(hosts: Sequence[str], allow: Sequence[str]) -> "AsyncClient":
-    try:
-        from ..net import client
-
-        return client(hosts=hosts, allow=allow, max_bytes=MAX_BYTES)
-    except SetupError as error:
-        raise RequestRefused(str(error)) from None
 
 
 def _read(request: str) -> dict[str, Any]:

@@ -223,7 +223,8 @@ class Worker:
         self._output = output
         self._limits = limits
         self._frames = Frames(limit_bytes=limits.output_bytes)
-        self._listener: tuple[asyncio.AbstractEventLoop, Sink] | None = None
+        self._sink: Sink | None = None
+        self._stop_listening: Callable[[], object] = lambda: None
         self._is_stopping = False
         self.abandon = weakref.finalize(self, _end, process, sock, output)
         """Ends the worker at once, and waits for that. Happens by itself when the worker is collected."""
@@ -268,32 +269,31 @@ class Worker:
 
     def listen(self, sink: Sink) -> None:
         """Hand what it and its children print to *sink*, on the running event loop, until it is given back."""
-        loop = asyncio.get_running_loop()
-        self._listener = loop, sink
-        loop.add_reader(self._output, self._read_output)
+        self._sink, self._stop_listening = sink, watch(self._output, self._read_output)
 
     def mute(self) -> None:
         """Hand on what was printed up to now, and nothing more."""
-        if self._listener is not None:
+        if self._sink is not None:
             self._read_output()
-            loop, _ = self._listener
-            self._listener = None
-            if not loop.is_closed():
-                loop.remove_reader(self._output)
+            self._sink = None
+            self._stop_listening()
 
     def _read_output(self) -> None:
-        assert self._listener is not None
-        loop, sink = self._listener
+        assert self._sink is not None
         data = None if self._output.closed else self._output.read(READ_BYTES)  # a pipe holds less
         if data:
-            sink(data)
-        elif data == b"" and not loop.is_closed():
-            loop.remove_reader(self._output)
+            self._sink(data)
+        elif data == b"":
+            self._stop_listening()
 
     def kill(self) -> None:
         """End the worker and every process that came of it, without waiting for it: see `ended`."""
         self._is_stopping = True
         self._process.terminate()  # the guard's business; it does nothing else
+
+    def kill_after(self, seconds: float) -> asyncio.TimerHandle:
+        """Kill it in so many *seconds*, unless the handle that this returns is cancelled."""
+        return asyncio.get_running_loop().call_later(seconds, self.kill)
 
     async def ended(self) -> None:
         """Wait until the worker and what came of it are gone. What does not end in time is killed."""
@@ -312,6 +312,13 @@ class Worker:
             return f"exited with status {code}"
         names = (number.name for number in signal.Signals if number == -code)
         return f"was ended by {next(names, f'signal {-code}')}"  # some have no name
+
+
+def watch(file: io.FileIO | int, read: Callable[[], object]) -> Callable[[], object]:
+    """Call *read* on the running event loop whenever *file* has something to read. Return what ends that."""
+    loop = asyncio.get_running_loop()
+    loop.add_reader(file, read)
+    return lambda: loop.is_closed() or loop.remove_reader(file)
 
 
 def _end(process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO) -> None:

@@ -10,7 +10,6 @@ WASI's own HTTP, which has no such list, is not there, and its sockets reach not
 Nothing here stops a program that computes or sleeps: it runs in a worker process, which is killed at the deadline.
 """
 
-import asyncio
 import contextlib
 import ctypes
 import hashlib
@@ -31,6 +30,7 @@ from ..core import LoadError
 from ..machinery import in_thread
 from .cache import private_folder, touch, trim
 from .guest_http import RequestRefused
+from .processes import watch
 from .programs import Ended, ProgramLimits, ProgramOutput
 from .wire import READ_BYTES
 
@@ -104,7 +104,6 @@ class _Streams:
 @contextlib.contextmanager
 def _pipe_to(write: Callable[[bytes], None]) -> Generator[int]:
     """Yield the end of a pipe: what is written to it in the block goes to *write*, on this event loop."""
-    loop = asyncio.get_running_loop()
     pipe, end = os.pipe()
     os.set_blocking(pipe, False)
 
@@ -115,7 +114,7 @@ def _pipe_to(write: Callable[[bytes], None]) -> Generator[int]:
             return False
         return True
 
-    loop.add_reader(pipe, read)
+    unwatch = watch(pipe, read)
     try:
         try:
             yield end
@@ -123,7 +122,7 @@ def _pipe_to(write: Callable[[bytes], None]) -> Generator[int]:
             while read():
                 pass
     finally:
-        loop.remove_reader(pipe)
+        unwatch()
         os.close(pipe)
         os.close(end)
 

@@ -3,7 +3,6 @@
 What a tool is, and how its calls get to a worker and back, is its `Codec`'s business.
 """
 
-import asyncio
 import codecs
 import contextlib
 import itertools
@@ -11,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from time import monotonic
 from typing import Any, Protocol
 
 from ..core import Context, Credential, Progress, Redaction, ToolError, content_from_dict
@@ -140,15 +140,14 @@ class _Conversation:
         start_s, deadline = self._workers.limits.start_s, self._context.deadline
         load = {"do": "load", "call": self._call, "tool": self._key, "name": self._name}
         load |= {"loader": self._codec.loader, "where": self._codec.where}
-        loop = asyncio.get_running_loop()
         # Not by asyncio.timeout: its way out is a cancellation of the task, which means something else here.
-        due, timer = loop.time() + start_s, loop.call_later(start_s, worker.kill)
+        due, timer = monotonic() + start_s, worker.kill_after(start_s)
         try:
             with contextlib.nullcontext() if deadline is None else deadline.paused():
                 await worker.send(load)
                 reply = await self._receive(worker)
         except WorkerGone:
-            if loop.time() < due:
+            if monotonic() < due:
                 raise
             raise self._unavailable(f"It was not loaded within {start_s:g} s.") from None
         finally:
@@ -248,7 +247,7 @@ class _Conversation:
 
     async def _wind_down(self, worker: Worker) -> None:
         """Let the tool of a cancelled call clean up for a moment, and stop it after that, whatever it does."""
-        asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
+        worker.kill_after(_GRACE_S)
         with contextlib.suppress(WorkerGone):
             await worker.send({"do": "cancel", "call": self._call})
             while (await self._receive(worker))["type"] != "ended":

@@ -7,7 +7,6 @@ carries the number of its call, so that what an earlier one left behind is not t
 import asyncio
 import contextlib
 import faulthandler
-import importlib
 import io
 import itertools
 import logging
@@ -19,8 +18,9 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Protocol, TypeVar
 
 from ..core import (
@@ -36,7 +36,7 @@ from ..core import (
     content_of,
     content_to_dict,
 )
-from ..machinery import Deadline, Overrides, Steps, current_deadline, run_here, to_tool_error
+from ..machinery import Deadline, Overrides, Steps, current_deadline, from_any_thread, run_here, to_tool_error
 from ..schema import Elicitation, serialize_any
 from .wire import READ_BYTES, Frames, TooLarge, pack
 
@@ -59,8 +59,7 @@ def main(settings: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
         # Where the whole machine runs out of memory, a worker is to go before its host.
         Path("/proc/self/oom_score_adj").write_text("500")
-    module, _, name = settings["target"].partition(":")
-    serve: Serve = getattr(importlib.import_module(module), name)
+    serve: Serve = resolve_name(settings["target"])
     asyncio.run(serve(Channel(sock, settings)))
     # Threads of a tool that never return would keep the process from ending by itself.
     os._exit(0)
@@ -142,7 +141,7 @@ class _Worker:
                 self._load(message)
             case "run":
                 self.call = message["call"]
-                self._running = asyncio.get_running_loop().create_task(self._run(message))
+                self._running = asyncio.create_task(self._run(message))
             case "answer" if self._port is not None:
                 self._port.receive_answer(message)
             case "cancel" if self._running is not None and message["call"] == self.call:
@@ -154,7 +153,7 @@ class _Worker:
         try:
             loader = self._loaders.get(message["loader"])
             if loader is None:
-                loader = self._loaders[message["loader"]] = _imported(message["loader"])()
+                loader = self._loaders[message["loader"]] = resolve_name(message["loader"])()
             self._tools[message["tool"]] = loader.load(message["where"], message["name"])
         except (Exception, SystemExit) as error:
             is_expected = isinstance(error, ToolcribError)
@@ -201,7 +200,7 @@ class _Worker:
         # The clock of `time.monotonic` is one for all processes of a machine.
         deadline = None if due is None else Deadline.due_at(due)
         credentials = [_credential(data) for data in message["credentials"]]
-        overrides = {_imported(provider): _imported(by) for provider, by in message["overrides"]}
+        overrides = {resolve_name(provider): resolve_name(by) for provider, by in message["overrides"]}
         data = None if message["data"] is None else Variables(*message["data"], kind="entry")
         context = Context(
             Call(name, message["arguments"], message["call_id"], data=data),
@@ -275,8 +274,8 @@ class _Port:
     def __init__(self, worker: _Worker, tool: str) -> None:
         self._worker = worker
         self._tool = tool
-        self._loop = asyncio.get_running_loop()
         self._progress: Progress | None = None
+        self._flush_later = from_any_thread(self.flush)
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self.clients: list[Any] = []
@@ -284,7 +283,7 @@ class _Port:
     def progress(self, progress: Progress, /) -> None:
         is_waiting, self._progress = self._progress is not None, progress
         if not is_waiting:
-            self._loop.call_soon_threadsafe(self.flush)
+            self._flush_later()
 
     def flush(self) -> None:
         progress, self._progress = self._progress, None
@@ -321,7 +320,7 @@ class _Port:
         """Return the host's answer to a message of *kind* *about* something."""
         self.flush()
         number = next(self._numbers)
-        waiting = self._waiting[number] = self._loop.create_future()
+        waiting = self._waiting[number] = asyncio.Future()
         self._worker.send(kind, number=number, about=about)
         answer: Mapping[str, Any] = await waiting
         if (refusal := answer.get("refused")) is not None:
@@ -400,8 +399,3 @@ class _ToHost(logging.Handler):
             )
         except Exception:
             self.handleError(record)
-
-
-def _imported(reference: str) -> Any:
-    module, _, path = reference.partition(":")
-    return reduce(getattr, path.split("."), importlib.import_module(module))
