@@ -1,8 +1,11 @@
 """The processes that came of a test, without those that others have started before it, such as servers of a session."""
 
+import asyncio
+import fcntl
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from toolcrib.sandbox import Processes, Worker
 from toolcrib.sandbox.guard import descendants
@@ -17,6 +20,17 @@ def family() -> list[int]:
     before = {*descendants(os.getpid())}
     others = {below for pid in earlier for below in (pid, *descendants(pid))}
     return [pid for pid in descendants(os.getpid()) if pid in before and pid not in others]
+
+
+async def all_ended(folder: Path) -> None:
+    """Wait until all have ended that `isolated_tools.hold` has given the lock of *folder* to."""
+    with (folder / "alive").open() as file:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import calendar
 import contextlib
 import ctypes
 import dataclasses
+import fcntl
 import functools
 import logging
 import os
@@ -149,13 +150,6 @@ def speak() -> str:
 
 
 @process()
-def shout() -> str:
-    for _ in range(3000):
-        print("x" * 999)
-    return "done"
-
-
-@process()
 def refuse() -> None:
     raise ToolError("not today", "unavailable", retry="later", details={"when": "tomorrow"})
 
@@ -216,24 +210,23 @@ async def tidy(path: str) -> None:
             file.write("tidied")
 
 
+def hold(folder: str) -> int:
+    """Return a file whose lock this process, and those that get the file, hold until all of them have ended."""
+    file = os.open(f"{folder}/alive", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
+
+
 @process()
 def start_others(folder: str, *, wait_s: float) -> int:
-    """Start a child, a grandchild, children with sessions of their own, an orphan and a thread, all to leave a file."""
-
-    def touch(name: str) -> str:
-        return f"sleep 2; touch {folder}/{name}"
-
-    subprocess.Popen(["sh", "-c", touch("child")])
-    subprocess.Popen(["sh", "-c", f"sh -c '{touch('grandchild')}' & wait"])
-    subprocess.Popen(["setsid", "sh", "-c", touch("session")])
-    subprocess.Popen(["sh", "-c", f"setsid sh -c '{touch('grandchild_session')}' & wait"])
-    subprocess.run(["sh", "-c", f"setsid sh -c '{touch('orphan')}' >/dev/null 2>&1 &"], check=True)
-
-    def late() -> None:
-        time.sleep(2)
-        open(f"{folder}/thread", "w").close()
-
-    threading.Thread(target=late).start()
+    """Start a child, a grandchild, children with sessions of their own, an orphan and a thread, which all go on."""
+    held = [hold(folder)]
+    subprocess.Popen(["sleep", "600"], pass_fds=held)
+    subprocess.Popen(["sh", "-c", "sh -c 'sleep 600' & wait"], pass_fds=held)
+    subprocess.Popen(["setsid", "sleep", "600"], pass_fds=held)
+    subprocess.Popen(["sh", "-c", "setsid sleep 600 & wait"], pass_fds=held)
+    subprocess.run(["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 &"], check=True, pass_fds=held)
+    threading.Thread(target=time.sleep, args=(600,)).start()
     open(f"{folder}/begun", "w").close()
     time.sleep(wait_s)
     return os.getpid()
@@ -253,12 +246,12 @@ def spin() -> None:
 
 @process()
 def kill_guards(folder: str, at: str) -> None:
-    """Start children that leave a file if they live, and kill whoever could end them."""
+    """Start children, and kill whoever could end them."""
+    held = [hold(folder)]
     for name in ("child", "session", "bare"):
-        command = ["sh", "-c", f"sleep 4; touch {folder}/{name}"]
         environ = {} if name == "bare" else None
-        subprocess.Popen(command, start_new_session=name != "child", env=environ)
-    subprocess.run(["sh", "-c", f"setsid sh -c 'sleep 4; touch {folder}/orphan' >/dev/null 2>&1 &"], check=True)
+        subprocess.Popen(["sleep", "600"], start_new_session=name != "child", env=environ, pass_fds=held)
+    subprocess.run(["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 &"], check=True, pass_fds=held)
     guards = [os.getppid()]
     while True:
         with open(f"/proc/{guards[-1]}/stat") as file:
@@ -267,7 +260,6 @@ def kill_guards(folder: str, at: str) -> None:
             if "guard" not in file.read():
                 break
         guards.append(parent)
-    open(f"{folder}/begun", "w").close()
     match at:
         case "its group":
             os.killpg(0, signal.SIGKILL)

@@ -19,7 +19,7 @@ from toolcrib.sandbox import Processes, WorkerGone
 
 from .. import fuzz
 from ..doubled import doubled
-from .family import family, leased
+from .family import all_ended, family, leased
 
 Lives = Callable[..., Awaitable[bool]]
 
@@ -82,7 +82,7 @@ async def test_a_host_that_is_killed_takes_all_with_it(tools: str, tmp_path: Pat
     await host.wait()
     for pid in pids:
         assert not await lives(pid)
-    assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+    await all_ended(tmp_path)
 
 
 async def test_a_bench_that_is_forgotten_takes_its_workers_with_it(tools: str, lives: Lives) -> None:
@@ -127,8 +127,7 @@ async def test_a_worker_that_is_killed_leaves_nothing(tools: str, tmp_path: Path
         assert (result.error.code, "was ended by SIGKILL" in result.text) == ("lost", True)
         for pid in (worker, *others):
             assert not await lives(pid)
-        await asyncio.sleep(2.5)
-        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+        await all_ended(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +146,7 @@ async def test_a_tool_that_turns_on_its_guards_leaves_nothing(tools: str, tmp_pa
         result = await bench.call(Call("kill_guards", {"folder": str(tmp_path), "at": at}, timeout_s=2))
         assert result.error is not None
         assert result.error.code == ("timeout" if "stop" in at else "lost")
-        await asyncio.sleep(4.5)
-        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+        await all_ended(tmp_path)
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
 
 

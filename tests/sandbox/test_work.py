@@ -20,6 +20,7 @@ from toolcrib.core import CancellationToken, Data, DefinitionError, Emitted, Pro
 from toolcrib.sandbox import Limits, Processes
 
 from ..doubled import doubled
+from .family import all_ended
 
 SECRET = "hunter2-secret"
 Lives = Callable[..., Awaitable[bool]]
@@ -326,17 +327,14 @@ async def test_after_the_deadline_nothing_of_a_tool_goes_on(tools: str, tmp_path
         result = await bench.call(Call("start_others", {"folder": str(tmp_path), "wait_s": 60}, timeout_s=1.0))
         assert result.error is not None
         assert (result.error.code, "still be running" in result.text) == ("timeout", False)
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+        await all_ended(tmp_path)
 
 
 async def test_what_a_tool_leaves_behind_ends_with_its_call(tools: str, tmp_path: Path, lives: Lives) -> None:
     async with Workbench([tools]) as bench:
         pid = (await bench.call("start_others", {"folder": str(tmp_path), "wait_s": 0})).unwrap()
         assert not await lives(pid)
-        await asyncio.sleep(2.5)
-        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+        await all_ended(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["nap", "hold_the_interpreter"])
