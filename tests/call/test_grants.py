@@ -337,6 +337,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize("make", ["memory"], indirect=True)
 @pytest.mark.parametrize(("answer", "message"), REFUSED)
 async def test_a_grant_that_says_nothing_clear_is_refused(make: Make, answer: Approve, message: str) -> None:
     bench = make().workbench(ADA)

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from toolcrib import Call, Caller, CancellationToken, Context, Tool, Workbench, tool
-from toolcrib.call import record
+from toolcrib import Call, Workbench, tool
 from toolcrib.core import CallRecord, Recorder
 from toolcrib.record import CallLog
 from toolcrib.workbench import Limit
@@ -70,23 +69,6 @@ async def test_what_a_recorder_raises_is_logged_without_secrets_and_the_call_goe
     assert "s3cret-key" not in caplog.text
     assert "The start of a call of 'add' could not be recorded" in caplog.text
     assert "A call of 'add' could not be recorded" in caplog.text
-
-
-async def test_a_recorder_that_hangs_does_not_hold_a_call(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(record, "RECORDER_TIMEOUT_S", 0.05)
-
-    class Hanging(Recorder):
-        async def started(self, record: CallRecord, /) -> None:
-            await asyncio.Event().wait()
-
-        async def finished(self, record: CallRecord, /) -> None:
-            await asyncio.Event().wait()
-
-    async with Workbench([add], recorder=Hanging()) as bench, asyncio.timeout(30):
-        assert (await bench.call(add, a=1, b=2)).value == 3
-    assert "could not be recorded" in caplog.text
 
 
 @pytest.mark.parametrize("arguments", [[1, 2], 7, {(1, 2): 3}, {"a": "\ud800"}])
@@ -153,39 +135,6 @@ async def test_a_check_gives_the_error_that_a_call_would_give() -> None:
             assert checked.error == called.error or checked.text == called.text
             assert "s3cret-key" not in checked.text
             assert checked.text.startswith("In other words")
-
-
-async def test_a_token_cancelled_before_a_call_begins_keeps_its_work_from_beginning() -> None:
-    ran: list[int] = []
-
-    @tool
-    async def run(ctx: Context) -> None:
-        ran.append(1)
-
-    token = CancellationToken()
-    token.cancel()
-    async with Workbench([run]) as bench:
-        await bench.call(Call("run", cancellation=token))
-    assert not ran
-
-
-async def test_what_a_host_raises_about_a_call_has_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    def available(_: Caller) -> bool:
-        raise OSError("no route, password s3cret-value")
-
-    async def ask(_: Any) -> Any:
-        raise OSError("no route, password s3cret-value")
-
-    bench = Workbench(
-        [Tool(add, name="hidden", available=available), add],
-        secrets=["s3cret-value"],
-        policy=lambda *_: "ask",
-        ask=ask,
-    )
-    assert (await bench.call("hidden", {"a": 1, "b": 2})).status == "error"
-    assert (await bench.call("add", {"a": 1, "b": 2})).status == "pending"
-    assert "no route, password [secret]" in caplog.text
-    assert "s3cret-value" not in caplog.text
 
 
 @pytest.mark.parametrize("moment", ["started", "finished"])

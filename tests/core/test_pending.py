@@ -42,6 +42,7 @@ def test_an_answer_is_the_same_after_a_way_through_data(answer: Any) -> None:
         ({"kind": "aprove"}, "'aprove' is not a kind of answer. The kinds are: approve, deny, input."),
         ({"kind": "x" * 50}, f"{'x' * 40!r} is not a kind of answer. The kinds are: approve, deny, input."),
         ({"kind": "approve", "reason": ""}, "This one is a dict."),
+        ({"kind": "approve", "until": "noon"}, "'until' is 'conversation', or a time as in 2026-01-31"),
         ({"kind": "deny", "reason": 1}, "This one is a dict."),
         ({"kind": "deny", "why": "no"}, "This one is a dict."),
         ({"kind": "input"}, "This one is a dict."),
