@@ -4,25 +4,14 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Result, Text, ToolSpec
+from toolcrib import Call, Result, Text
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.anthropic import AnthropicModel
-from toolcrib.formats import Reply, Results, Usage, User
+from toolcrib.formats import Reply, Results, Usage
 
-from .wire import answer, wire
+from .wire import ADD, QUESTION, answer, wire
 
 KEY = "sk-ant-a-very-secret-key"
-ADD = ToolSpec(
-    "add",
-    "Add two numbers.",
-    {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-)
-QUESTION = Request([User((Text("2 and 3?"),))], specs=[ADD])
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "EqQB+/=="}
 USE = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2, "b": 3}}
 WHOLE = {

@@ -9,26 +9,15 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Image, Result, SetupError, Text, ToolSpec
+from toolcrib import Call, Image, Result, SetupError, Text
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.bedrock import BedrockModel
-from toolcrib.formats import Reply, Results, TextDelta, Usage, User
+from toolcrib.formats import Reply, Results, TextDelta, Usage
 from toolcrib.machinery import loops
 
-from .wire import Answer, answer, raw, unfinished, wire
+from .wire import ADD, QUESTION, Answer, answer, raw, unfinished, wire
 
 SECRET = "wJalr-a-very-secret-key"
-ADD = ToolSpec(
-    "add",
-    "Add two numbers.",
-    {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-)
-QUESTION = Request([User((Text("2 and 3?"),))], specs=[ADD])
 THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Let me add.", "signature": "EqQB+/=="}}}
 HIDDEN = {"reasoningContent": {"redactedContent": "//79"}}
 USE = {"toolUse": {"toolUseId": "tooluse_1", "name": "add", "input": {"a": 2, "b": 3}}}

@@ -17,7 +17,7 @@ from . import test_anthropic_client as claude
 from . import test_bedrock_client as bedrock
 from . import test_gemini_client as gemini
 from . import test_openai_client as openai
-from .wire import Answer, answer, cut, events, raw, refusal, unfinished, wire
+from .wire import QUESTION, Answer, answer, cut, events, raw, refusal, unfinished, wire
 
 KEY = "sk-a-very-secret-key"
 WORDS = [TextDelta("I "), TextDelta("add.")]
@@ -100,7 +100,7 @@ CLIENTS = [
         "anthropic:claude-x",
         _keyed(claude.AnthropicModel, "claude-x"),
         "anthropic",
-        claude.QUESTION,
+        QUESTION,
         claude.WHOLE,
         claude.PIECES,
         events,
@@ -112,7 +112,7 @@ CLIENTS = [
         "gemini:gemini-x",
         _keyed(gemini.GeminiModel, "gemini-x"),
         "google.genai",
-        gemini.QUESTION,
+        QUESTION,
         gemini.WHOLE,
         gemini.PIECES,
         events,
@@ -124,7 +124,7 @@ CLIENTS = [
         "bedrock:claude-x",
         lambda **settings: bedrock.BedrockModel("claude-x", region="us-east-1", **settings),
         "boto3",
-        bedrock.QUESTION,
+        QUESTION,
         bedrock.WHOLE,
         bedrock.PIECES,
         bedrock.events,

@@ -13,6 +13,7 @@ from toolcrib.core import CancellationToken, SetupError
 from toolcrib.testing import Cassette
 from toolcrib.workbench import Limit, Rule, Rules
 
+from .test_openai_client import completion, tool_call
 from .wire import answer, refusal, wire
 
 ran: list[str] = []
@@ -190,21 +191,10 @@ async def test_an_eval_that_is_cancelled_has_the_runs_until_then() -> None:
 
 
 async def test_a_provider_is_asked_and_its_failure_is_one_of_the_run() -> None:
-    message = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": "1"}'}}],
-    }
-
-    def completion(message: dict[str, Any], finish: str) -> dict[str, Any]:
-        usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
-        choice = {"index": 0, "finish_reason": finish, "message": message}
-        return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
-
-    done = completion({"role": "assistant", "content": "3"}, "stop")
+    add_call = tool_call(function={"name": "add", "arguments": '{"a": "1"}'})
     script = (
-        answer(completion(message, "tool_calls")),
-        answer(done),
+        answer(completion({"tool_calls": [add_call]}, "tool_calls")),
+        answer(completion({"content": "3"})),
         refusal(400, {"error": {"message": "Too long."}}),
     )
     with wire(*script) as provider:

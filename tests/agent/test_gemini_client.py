@@ -4,25 +4,14 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Image, Result, Text, ToolSpec
+from toolcrib import Call, Image, Result, Text
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.gemini import GeminiModel
-from toolcrib.formats import Reply, Results, Usage, User
+from toolcrib.formats import Reply, Results, Usage
 
-from .wire import answer, refusal, wire
+from .wire import ADD, QUESTION, answer, refusal, wire
 
 KEY = "AIza-a-very-secret-key"
-ADD = ToolSpec(
-    "add",
-    "Add two numbers.",
-    {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-)
-QUESTION = Request([User((Text("2 and 3?"),))], specs=[ADD])
 CALL = {"functionCall": {"name": "add", "args": {"a": 2, "b": 3}, "id": "c1"}, "thoughtSignature": "AA-_Zm9v"}
 THOUGHT = {"text": "I should add.", "thought": True}
 COUNTS = {"promptTokenCount": 10, "candidatesTokenCount": 4, "thoughtsTokenCount": 3, "cachedContentTokenCount": 5}

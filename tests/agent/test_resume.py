@@ -166,20 +166,6 @@ async def test_a_call_without_an_answer_waits_on() -> None:
     assert (outcome.status, done) == ("done", ["deleted a", "wiped b"])
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        ({"kind": "approve"}, "deleted a"),
-        ({"kind": "deny"}, "Tool 'delete' was not executed: 'ada' denied it."),
-        ({"kind": "deny", "reason": "keep it"}, "Tool 'delete' was not executed: 'ada' denied it: keep it"),
-    ],
-)
-async def test_answers_may_be_json(answer: dict[str, Any], text: str) -> None:
-    waits = await pended(call("delete", path="a"))
-    outcome = await elsewhere()[0].resume(stored(waits), {waits.pendings[0].id: answer}, by="ada")
-    assert [trace.text for trace in outcome.trace] == [text]
-
-
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_a_tool_with_several_questions_gets_its_answers_one_resume_after_the_other(same_process: bool) -> None:
     shared = Stores() if same_process else None
@@ -641,24 +627,6 @@ async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
     with pytest.raises(SetupError, match=says):
         await agent.resume(change(stored(waits)))
     assert model.requests == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ({"kind": "aprove"}, "'aprove' is not a kind of answer. The kinds are: approve, deny"),
-        ({"kind": "approve", "until": "noon"}, "'until' is 'conversation', or a time"),
-        ({"kind": "input"}, "An answer is Approve"),
-        (True, "This one is a bool"),
-    ],
-)
-async def test_what_is_no_answer_is_refused(answer: Any, says: str) -> None:
-    waits = await pended(call("delete", path="a"))
-    with pytest.raises(AnswerError) as raised:
-        await elsewhere()[0].resume(stored(waits), {waits.pendings[0].id: answer}, by="ada")
-    assert says in str(raised.value)
-    assert raised.value.reason == "invalid"
-    assert done == []
 
 
 async def test_the_trace_of_a_resumed_run_is_of_all_of_it_and_has_each_call_once() -> None:

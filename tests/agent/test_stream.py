@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Approve, Call, CancellationToken, Context, Result, Text, Workbench
+from toolcrib import Approve, Call, CancellationToken, Context, Text, Workbench
 from toolcrib.agent import (
     Agent,
     CallEvent,
@@ -198,18 +198,3 @@ async def test_a_slow_reader_holds_back_the_run() -> None:
                 await asyncio.sleep(0)
             assert made - len(output) < 50
     assert output == [str(n) for n in range(1000)]
-
-
-async def test_a_known_secret_is_redacted_of_what_calls_say() -> None:
-    async def leak(context: Context) -> str:
-        """Leaks."""
-        await context.emit("the key is hunter2hunter2.")
-        return "hunter2hunter2"
-
-    bench = Workbench([leak], secrets=["hunter2hunter2"])
-    events = await watched(Agent(ScriptedModel([{"calls": [("leak", {})]}, "done"]), bench))
-    results = [event.result for event in events if isinstance(event, CallFinished)]
-    emitted = [event.event for event in events if isinstance(event, CallEvent)]
-    output = "".join(part.text for event in emitted if isinstance(event, Emitted) for part in event.content)
-    assert output == "the key is [secret]."
-    assert [isinstance(result, Result) and result.text for result in results] == ["[secret]"]

@@ -16,6 +16,22 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from toolcrib import Text, ToolSpec
+from toolcrib.agent import Request
+from toolcrib.formats import User
+
+ADD = ToolSpec(
+    "add",
+    "Add two numbers.",
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+)
+QUESTION = Request([User((Text("2 and 3?"),))], specs=[ADD])
+
 
 @dataclass(frozen=True)
 class Answer:
