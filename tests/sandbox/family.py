@@ -22,6 +22,19 @@ def family() -> list[int]:
     return [pid for pid in descendants(os.getpid()) if pid in before and pid not in others]
 
 
+async def lives(pid: int) -> bool:
+    """Whether the process lives; waits until it does not, for a while."""
+    for _ in range(6000):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] in "ZX":
+                    return False
+        except OSError:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
 async def all_ended(folder: Path) -> None:
     """Wait until all have ended that `isolated_tools.hold` has given the lock of *folder* to."""
     with (folder / "alive").open() as file:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,7 @@ from toolcrib.sandbox import Processes, WorkerGone
 
 from .. import fuzz
 from ..doubled import doubled
-from .family import all_ended, family, leased
-
-Lives = Callable[..., Awaitable[bool]]
+from .family import all_ended, family, leased, lives
 
 HOST = """
 import asyncio, os, sys
@@ -61,7 +58,7 @@ print(bench.call_sync("pid").value, *descendants(os.getpid()), flush=True)
     ],
 )
 async def test_a_host_that_ends_without_stop_leaves_nothing_and_says_nothing(
-    tools: str, tmp_path: Path, way: str, lives: Lives
+    tools: str, tmp_path: Path, way: str
 ) -> None:
     command = [sys.executable, "-W", "error", "-c", ENDS[way], tools, str(tmp_path), "ends"]
     host = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
@@ -72,7 +69,7 @@ async def test_a_host_that_ends_without_stop_leaves_nothing_and_says_nothing(
         assert not await lives(pid)
 
 
-async def test_a_host_that_is_killed_takes_all_with_it(tools: str, tmp_path: Path, lives: Lives) -> None:
+async def test_a_host_that_is_killed_takes_all_with_it(tools: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOST + "asyncio.run(main())", tools, str(tmp_path), "waits"]
     host = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     assert host.stdout is not None
@@ -85,7 +82,7 @@ async def test_a_host_that_is_killed_takes_all_with_it(tools: str, tmp_path: Pat
     await all_ended(tmp_path)
 
 
-async def test_a_bench_that_is_forgotten_takes_its_workers_with_it(tools: str, lives: Lives) -> None:
+async def test_a_bench_that_is_forgotten_takes_its_workers_with_it(tools: str) -> None:
     async def use() -> int:
         return (await Workbench([tools]).call("pid")).unwrap()
 
@@ -103,7 +100,7 @@ def test_a_bench_may_be_used_on_one_loop_after_another(tools: str) -> None:
         pass
 
 
-async def test_stop_ends_workers_that_serve(tools: str, lives: Lives) -> None:
+async def test_stop_ends_workers_that_serve(tools: str) -> None:
     bench = Workbench([tools])
     pid = (await bench.call("pid")).unwrap()
     busy = asyncio.create_task(bench.call("nap", {"seconds": 60}))
@@ -115,7 +112,7 @@ async def test_stop_ends_workers_that_serve(tools: str, lives: Lives) -> None:
     assert (result.error.code, "was stopped" in result.text) == ("lost", True)
 
 
-async def test_a_worker_that_is_killed_leaves_nothing(tools: str, tmp_path: Path, lives: Lives) -> None:
+async def test_a_worker_that_is_killed_leaves_nothing(tools: str, tmp_path: Path) -> None:
     async with Workbench([tools]) as bench:
         busy = asyncio.create_task(bench.call("start_others", {"folder": str(tmp_path), "wait_s": 60}))
         while not (tmp_path / "begun").exists():
@@ -150,9 +147,7 @@ async def test_a_tool_that_turns_on_its_guards_leaves_nothing(tools: str, tmp_pa
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
 
 
-async def test_a_worker_that_ends_before_what_it_has_started_takes_that_with_it(
-    tools: str, tmp_path: Path, lives: Lives
-) -> None:
+async def test_a_worker_that_ends_before_what_it_has_started_takes_that_with_it(tools: str, tmp_path: Path) -> None:
     async with Workbench([tools]) as bench:
         result = await bench.call(Call("die_before_others", {"folder": str(tmp_path)}, timeout_s=30))
         assert "exited with status 3" in result.text

@@ -4,16 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from toolcrib.sandbox.guard import descendants, kill_tree
 
-from .family import family
-
-Lives = Callable[..., Awaitable[bool]]
+from .family import family, lives
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Descendants are found on Linux.")
 
@@ -27,7 +24,7 @@ def nested() -> "tuple[subprocess.Popen[str], list[int]]":
     return process, [int(process.stdout.readline()) for _ in range(3)]
 
 
-async def test_descendants_are_of_every_generation_and_in_every_session_the_nearest_first(lives: Lives) -> None:
+async def test_descendants_are_of_every_generation_and_in_every_session_the_nearest_first() -> None:
     process, pids = nested()
     found = family()
     assert found[0] == process.pid

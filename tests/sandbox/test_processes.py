@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ import pytest
 from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone
 
 from ..doubled import doubled
-from .family import family, leased
+from .family import family, leased, lives
 
-Lives = Callable[..., Awaitable[bool]]
 Pool = Callable[..., Any]
 
 SERVED = """
@@ -127,7 +126,7 @@ async def test_workers_leave_no_open_file_behind(pool: Pool, monkeypatch: pytest
         assert open_files() <= before
 
 
-async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again(pool: Pool, lives: Lives) -> None:
+async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again(pool: Pool) -> None:
     async with pool("deaf") as workers:
         worker = workers.take()
         pid = (await worker.receive())["pid"]
@@ -169,7 +168,7 @@ async def test_a_guard_whose_host_has_ended_starts_nothing(pool: Pool, tmp_path:
     assert await process.wait() == 0
 
 
-async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped(pool: Pool, lives: Lives) -> None:
+async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped(pool: Pool) -> None:
     async with pool("deaf") as workers:
         worker = workers.take()
         await worker.receive()
@@ -184,7 +183,7 @@ async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped
 
 
 @pytest.mark.parametrize("victim", ["the outer guard", "the inner guard while the outer one is stopped"])
-async def test_a_worker_and_what_it_has_started_end_with_a_guard(pool: Pool, lives: Lives, victim: str) -> None:
+async def test_a_worker_and_what_it_has_started_end_with_a_guard(pool: Pool, victim: str) -> None:
     async with pool("deaf") as workers:
         worker = workers.take()
         pid = (await worker.receive())["pid"]

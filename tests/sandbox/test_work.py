@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,10 +19,9 @@ from toolcrib.core import CancellationToken, Data, DefinitionError, Emitted, Pro
 from toolcrib.sandbox import Limits, Processes
 
 from ..doubled import doubled
-from .family import all_ended
+from .family import all_ended, lives
 
 SECRET = "hunter2-secret"
-Lives = Callable[..., Awaitable[bool]]
 
 
 @tool(isolation="process")
@@ -330,7 +328,7 @@ async def test_after_the_deadline_nothing_of_a_tool_goes_on(tools: str, tmp_path
         await all_ended(tmp_path)
 
 
-async def test_what_a_tool_leaves_behind_ends_with_its_call(tools: str, tmp_path: Path, lives: Lives) -> None:
+async def test_what_a_tool_leaves_behind_ends_with_its_call(tools: str, tmp_path: Path) -> None:
     async with Workbench([tools]) as bench:
         pid = (await bench.call("start_others", {"folder": str(tmp_path), "wait_s": 0})).unwrap()
         assert not await lives(pid)
@@ -338,7 +336,7 @@ async def test_what_a_tool_leaves_behind_ends_with_its_call(tools: str, tmp_path
 
 
 @pytest.mark.parametrize("name", ["nap", "hold_the_interpreter"])
-async def test_a_blocked_worker_is_stopped_on_time(tools: str, name: str, lives: Lives) -> None:
+async def test_a_blocked_worker_is_stopped_on_time(tools: str, name: str) -> None:
     async with Workbench([tools], timeout_s=0.5) as bench:
         pid = (await bench.call("pid")).unwrap()
         started = time.monotonic()
@@ -386,9 +384,7 @@ async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["token", "task"])
-async def test_giving_up_stops_the_worker_after_it_could_tidy_up(
-    tools: str, tmp_path: Path, way: str, lives: Lives
-) -> None:
+async def test_giving_up_stops_the_worker_after_it_could_tidy_up(tools: str, tmp_path: Path, way: str) -> None:
     async with Workbench([tools]) as bench:
         pid = (await bench.call("pid")).unwrap()
         token = CancellationToken()
@@ -564,7 +560,9 @@ async def test_calls_that_wait_for_a_worker_when_the_bench_stops_are_lost_and_no
     bench = doubled([tools], processes=(processes := Processes(size=1)))
     await bench.start()
     calls = [asyncio.create_task(bench.call(Call("spin"))) for _ in range(3)]
-    await asyncio.sleep(1)
+    async with asyncio.timeout(60):
+        while len(processes.turns._waiters.get("local", ())) < 2:
+            await asyncio.sleep(0.01)
     await processes.close()
     codes = [result.error and result.error.code for result in await asyncio.gather(*calls)]
     await bench.stop()

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +21,7 @@ from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.work import PrintedOutput, _sendable
 
 from ..doubled import doubled
-from .family import family
-
-Lives = Callable[..., Awaitable[bool]]
+from .family import family, lives
 
 
 async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str) -> None:
@@ -199,7 +197,7 @@ async def test_a_worker_that_served_many_callers_with_secrets_is_replaced(
     assert list(Counter(pids).values()) == [3, 1]
 
 
-async def test_a_call_survives_any_number_of_workers_that_died_while_idle(tools: str, lives: Lives) -> None:
+async def test_a_call_survives_any_number_of_workers_that_died_while_idle(tools: str) -> None:
     async with Processes(size=5) as processes, doubled([tools], processes=processes) as bench:
         await asyncio.gather(*(bench.call("nap", {"seconds": 0.5}) for _ in range(5)))
         idle = family()
