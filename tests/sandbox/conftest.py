@@ -1,13 +1,16 @@
 """What the tests of isolation share."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from toolcrib.sandbox import Processes
 from toolcrib.sandbox.guard import descendants
 
+from ..doubled import doubled
 from .family import earlier, family
 
 TOOLS = str(Path(__file__).with_name("isolated_tools.py"))
@@ -24,3 +27,17 @@ def nothing_left_behind() -> Iterator[None]:
 @pytest.fixture
 def tools() -> str:
     return TOOLS
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Processes]:
+    """A pool with a worker that has loaded the tools, for the tests of a file that leave it as it was."""
+    processes = Processes(size=1)
+
+    async def start() -> None:
+        async with doubled([TOOLS], processes=processes) as bench:
+            await bench.call("pid")
+
+    asyncio.run(start())
+    yield processes
+    asyncio.run(processes.close())

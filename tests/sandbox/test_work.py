@@ -57,9 +57,9 @@ def every_kind(
 # The same tool
 
 
-async def test_arguments_and_values_keep_their_types(tools: str) -> None:
+async def test_arguments_and_values_keep_their_types(tools: str, warm: Processes) -> None:
     sent = {"order": {"id": 1, "dueDate": "2026-01-31", "price": "1.50", "colour": "red"}, "tags": ["a"], "extra": 3}
-    async with Workbench([tools]) as bench:
+    async with doubled([tools], processes=warm) as bench:
         assert (await bench.call("add", '{"a": 1, "b": "2"}')).value == 3
         result = await bench.call("receipt", sent)
         receipt = result.unwrap()
@@ -91,7 +91,7 @@ def test_arguments_of_every_kind_arrive_as_they_were_checked() -> None:
     assert codec.read_arguments(codec.write_arguments(arguments)) == arguments
 
 
-async def test_any_value_comes_back_as_it_was(tools: str) -> None:
+async def test_any_value_comes_back_as_it_was(tools: str, warm: Processes) -> None:
     file = File(b"\x00", "x/y", "z")
     values: dict[str, tuple[Any, Any]] = {
         "text": ("plain ü text", (Text("plain ü text"),)),
@@ -101,14 +101,14 @@ async def test_any_value_comes_back_as_it_was(tools: str) -> None:
         "mixed": ([Text("see"), file, {"a": 1}], (Text("see"), file, Data('{"a":1}'))),
         "table": ({"rows": [1, 2.5, None]}, (Data('{"rows":[1,2.5,null]}'),)),
     }
-    async with Workbench([tools]) as bench:
+    async with doubled([tools], processes=warm) as bench:
         for kind, (value, content) in values.items():
             result = await bench.call("of_kind", {"kind": kind})
             assert (result.value, result.content, result.error) == (value, content, None)
 
 
-async def test_generators_stream_from_processes(tools: str) -> None:
-    async with Workbench([tools]) as bench:
+async def test_generators_stream_from_processes(tools: str, warm: Processes) -> None:
+    async with doubled([tools], processes=warm) as bench:
         for name in ("count", "count_in_a_thread"):
             *events, result = [event async for event in bench.stream(name, {"to": 3})]
             assert events == [Emitted((Data("0"),)), Emitted((Data("1"),))]
@@ -174,8 +174,10 @@ async def test_questions_travel_to_the_host_and_answers_back(tools: str) -> None
         assert (await bench.call("book", {"city": "Oslo"})).text == "2 nights in Oslo"
 
 
-async def test_what_lives_for_a_call_is_provided_in_the_worker(tools: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with Workbench([tools]) as bench:
+async def test_what_lives_for_a_call_is_provided_in_the_worker(
+    tools: str, warm: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with doubled([tools], processes=warm) as bench:
         value, pid = (await bench.call("provided")).unwrap()
         assert value == f"opened in {pid}"
         assert pid != os.getpid()
@@ -228,8 +230,8 @@ async def test_what_a_tool_prints_goes_to_its_log_and_never_to_stdout(
 # What goes wrong
 
 
-async def test_errors_read_as_in_this_process(tools: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with Workbench([tools], secrets=[SECRET]) as bench:
+async def test_errors_read_as_in_this_process(tools: str, warm: Processes, caplog: pytest.LogCaptureFixture) -> None:
+    async with doubled([tools], processes=warm, secrets=[SECRET]) as bench:
         refused = (await bench.call("refuse")).error
         assert refused is not None
         assert refused.to_dict() == {
@@ -525,14 +527,14 @@ async def test_a_caller_whose_calls_occupy_all_workers_keeps_no_other_from_their
 
 
 @pytest.mark.parametrize("given", [None, {}, {"tenant": 7, "path": ["a", {"b": None}], "text": "\u00e9"}])
-async def test_the_data_of_a_call_is_what_it_is_in_process(tools: str, given: Any) -> None:
-    async with Workbench([tools]) as bench:
+async def test_the_data_of_a_call_is_what_it_is_in_process(tools: str, warm: Processes, given: Any) -> None:
+    async with doubled([tools], processes=warm) as bench:
         result = await bench.call(Call("data", {}, data=given))
     assert result.unwrap() == given
 
 
-async def test_data_that_cannot_be_sent_is_missing_with_its_reason(tools: str) -> None:
-    async with Workbench([tools], show_errors=True) as bench:
+async def test_data_that_cannot_be_sent_is_missing_with_its_reason(tools: str, warm: Processes) -> None:
+    async with doubled([tools], processes=warm, show_errors=True) as bench:
         result = await bench.call(Call("data", {"name": "lock"}, data={"lock": asyncio.Lock()}))
     assert "'lock' is a Lock, which stays in the host's process" in result.text
 

@@ -46,15 +46,19 @@ async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str
 @pytest.mark.parametrize(
     ("then", "events"), [("return", [Progress(1)]), ("emit", [Progress(1), Emitted((Text("some text"),))])]
 )
-async def test_progress_arrives_before_what_follows_it(tools: str, then: str, events: list[Any]) -> None:
-    async with Workbench([tools]) as bench:
+async def test_progress_arrives_before_what_follows_it(
+    tools: str, warm: Processes, then: str, events: list[Any]
+) -> None:
+    async with doubled([tools], processes=warm) as bench:
         *seen, result = [event async for event in bench.stream("report_and", {"then": then})]
     assert seen == events
     assert result.value == then
 
 
-async def test_the_deadline_of_a_call_holds_for_the_calls_that_it_makes_in_a_worker(tools: str) -> None:
-    async with Workbench([tools]) as bench:
+async def test_the_deadline_of_a_call_holds_for_the_calls_that_it_makes_in_a_worker(
+    tools: str, warm: Processes
+) -> None:
+    async with doubled([tools], processes=warm) as bench:
         assert (await bench.call("time_within")).value is True
 
 
@@ -159,7 +163,7 @@ class Keys(Broker):
         return self.granted
 
 
-async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str) -> None:
+async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str, warm: Processes) -> None:
     async def refused() -> None:
         """Stand for what a broker does where a provider refuses the credential, which stays in the host."""
 
@@ -177,7 +181,7 @@ async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str) -> 
         refused,
     )
     lasting = Credential("slack", "a-key-of-slack")
-    async with Workbench([tools], broker=Keys(granted, lasting)) as bench:
+    async with doubled([tools], processes=warm, broker=Keys(granted, lasting)) as bench:
         arrived = (await bench.call("credentials")).unwrap()
     assert arrived == [
         {**dataclasses.asdict(granted), "expires_at": "2030-01-02T03:04:05.000006Z", "refused": None},
