@@ -105,11 +105,6 @@ class Deadline:
         """The moment by its own limit alone."""
         self._outer = outer
 
-    @classmethod
-    def due_at(cls, due: float) -> "Deadline":
-        """Return the deadline at *due*, on the clock of `time.monotonic()`."""
-        return cls(due - monotonic())
-
     @property
     def due(self) -> float:
         """The moment, on the clock of `time.monotonic()`; infinity while a deadline without an outer one is paused."""

@@ -21,6 +21,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from ..core import (
@@ -198,7 +199,7 @@ class _Worker:
     ) -> dict[str, Any]:
         name, due = message["name"], message["due"]
         # The clock of `time.monotonic` is one for all processes of a machine.
-        deadline = None if due is None else Deadline.due_at(due)
+        deadline = None if due is None else Deadline(due - monotonic())
         credentials = [_credential(data) for data in message["credentials"]]
         overrides = {resolve_name(provider): resolve_name(by) for provider, by in message["overrides"]}
         data = None if message["data"] is None else Variables(*message["data"], kind="entry")
