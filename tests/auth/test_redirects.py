@@ -19,7 +19,7 @@ from toolcrib.auth import CallbackError, Client, CredentialBroker, Provider
 from toolcrib.core import SetupError
 from toolcrib.serve import callback_app
 
-from ..serve.test_authorization import serving
+from ..serve.serving import running
 from .test_flows import Server, as_json
 
 PUBLIC = "https://tools.example/auth/callback"
@@ -80,7 +80,7 @@ async def world(path: str = "", clients: Mapping[str, Client] | None = None, **o
     try:
         made = World(evil, good, clients or {}, path, **options)
         app: Any = callback_app(made.crib)
-        async with made.crib, serving(Starlette(routes=[Mount(path, app)]) if path else app) as made.url:
+        async with made.crib, running(Starlette(routes=[Mount(path, app)]) if path else app) as made.url:
             yield made
     finally:
         await asyncio.to_thread(evil.close)

@@ -407,6 +407,24 @@ async def test_closing_a_call_from_outside_is_not_held_up() -> None:
         call.close()  # raises RuntimeError where GeneratorExit is answered with something
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"order": 12345}, {"order": "[secret]5"}),
+        ({"1234": 1, "12345": 2, "01234": 3}, {"[secret]": 1, "[secret]5": 2, "0[secret]": 3}),
+        ({"text": '"1234"', "\\1234\n": "\\"}, {"text": '"[secret]"', "\\[secret]\n": "\\"}),
+    ],
+)
+async def test_a_redacted_result_is_valid_json(value: Any, shown: Any) -> None:
+    @tool
+    async def give() -> Any:
+        return value
+
+    result = await Workbench([give], secrets=["1234"]).call("give")
+    assert "1234" not in result.text
+    assert json.loads(result.text) == shown
+
+
 async def test_what_a_tool_emits_itself_is_redacted_and_its_value_is_not() -> None:
     @tool
     async def give(ctx: Context) -> None:

@@ -5,7 +5,6 @@ Everything that can be found out about a function is found out here, once, when 
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -484,8 +483,13 @@ def _unwrapped(fn: Any) -> Any:
 
 def _caller() -> str:
     """Return the name of the module that called what asks."""
-    home: str = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
-    return home
+    frame = inspect.currentframe()
+    try:
+        for _ in range(2):
+            frame = frame and frame.f_back
+        return "" if frame is None else frame.f_globals.get("__name__", "")
+    finally:
+        del frame  # a frame that refers to itself would keep all its values
 
 
 def _mark(fn: Any, options: ToolOptions, home: str) -> Any:

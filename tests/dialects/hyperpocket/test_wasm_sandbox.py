@@ -1,6 +1,5 @@
 """Tools in folders as they run in the sandbox: what a program gets, what it gives, and what it cannot do."""
 
-import fcntl
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +13,8 @@ from toolcrib.dialects.hyperpocket.tool import from_local
 from toolcrib.dialects.hyperpocket.tool.wasm import WasmTool
 from toolcrib.dialects.hyperpocket.tool.wasm.invoker import WasmInvoker
 from toolcrib.dialects.hyperpocket.tool.wasm.script import ScriptRuntime
-from toolcrib.sandbox.python_build import build_python
 
-from ...tools.test_python_folder import BUILT
+from ...tools.conftest import build_sandbox_python
 from .conftest import Settings
 from .own_handler import OwnHandler, grant
 
@@ -67,11 +65,7 @@ def place(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def python(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder `echo`, where the Python of the sandbox is there, built once for all tests of this checkout."""
-    BUILT.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(BUILT))
-    with (BUILT / "lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        build_python()
+    build_sandbox_python(monkeypatch)
     return place
 
 
