@@ -21,21 +21,9 @@ required = ["city"]
 type = "string"
 description = "The city."
 """
-SAYS = """
-  (func $says (param $to i32) (param $from i32) (param $size i32)
-    (i32.store (i32.const 0) (local.get $from))
-    (i32.store (i32.const 4) (local.get $size))
-    (drop (call $write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 8))))
-"""
 # Opens a key below each of the first file numbers; without one it shows its environment, and fails.
-READS_KEYS = f"""
-  (import "wasi_snapshot_preview1" "path_open"
-    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "environ_sizes_get" (func $sizes (param i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "environ_get" (func $environ (param i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-  {{wasi}}
-  {SAYS}
+READS_KEYS = """
+  {wasi}
   (data (i32.const 64) "../../../../../../etc/passwd")
   (data (i32.const 128) "no keys here")
   (func (export "_start") (local $fd i32)
@@ -45,10 +33,10 @@ READS_KEYS = f"""
         (then (call $exit (i32.const 0))))
       (local.set $fd (i32.add (local.get $fd) (i32.const 1)))
       (br_if $next (i32.lt_u (local.get $fd) (i32.const 32))))
-    (drop (call $sizes (i32.const 16) (i32.const 20)))
+    (drop (call $environ_sizes (i32.const 16) (i32.const 20)))
     (drop (call $environ (i32.const 1024) (i32.const 8192)))
-    (call $says (i32.const 2) (i32.const 128) (i32.const 12))
-    (call $says (i32.const 2) (i32.const 8192) (i32.load (i32.const 20)))
+    (call $write (i32.const 2) (i32.const 128) (i32.const 12))
+    (call $write (i32.const 2) (i32.const 8192) (i32.load (i32.const 20)))
     (call $exit (i32.const 7)))
 """
 CALLS_METADATA = """
@@ -58,13 +46,10 @@ CALLS_METADATA = """
   (func (export "_start") (call $handle (i32.const 0) (i32.const 0) (i32.const 64) (i32.const 40) (i32.const 0)))
 """
 LOOPS = '{wasi} (func (export "_start") (loop $again (br $again)))'
-FLOODS = (
-    "{wasi}"
-    + SAYS
-    + """
-  (func (export "_start") (loop $again (call $says (i32.const 1) (i32.const 0) (i32.const 65536)) (br $again)))
+FLOODS = """
+  {wasi}
+  (func (export "_start") (loop $again (call $write (i32.const 1) (i32.const 0) (i32.const 65536)) (br $again)))
 """
-)
 
 ATTACKS: Mapping[str, tuple[str, str, str]] = {
     "reads keys": (READS_KEYS, "failed", "no keys here"),
