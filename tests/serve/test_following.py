@@ -67,13 +67,18 @@ class Far:
         self.asked.clear()
 
 
-async def test_a_connection_follows_a_resource_once_until_it_no_longer_wants_to_or_ends() -> None:
+async def test_a_connection_follows_a_resource_once_until_it_no_longer_wants_to_or_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MAX_FOLLOWED", 2)
     far = Far()
     async with Crib([far]) as crib:
         async with Client(server(crib), mode="legacy") as client:
             for name in "aab":
                 await client.subscribe_resource(f"far://{name}")
             assert far.asked == ["follow far://a", "follow far://b"]
+            with pytest.raises(MCPError, match="A connection follows at most 2 resources"):
+                await client.subscribe_resource("far://c")
             far.asked.clear()
             for _ in range(2):
                 await client.unsubscribe_resource("far://a")
@@ -100,15 +105,15 @@ async def test_all_connections_of_a_principal_follow_so_many(monkeypatch: pytest
 
 
 async def test_a_stream_follows_its_resources_once_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_OF_PRINCIPAL", 2)
+    monkeypatch.setattr(module, "_MAX_FOLLOWED", 2)
     far = Far()
     async with Crib([far]) as crib, Client(server(crib), mode=MODERN) as client:
         async with client.listen(resource_subscriptions=["far://a", "far://b", "far://a"]):
             await far.until("follow far://a", "follow far://b")
         await far.until("unfollow far://a", "unfollow far://b")
-        with pytest.raises(MCPError, match="All your connections follow at most 2 resources"):
+        with pytest.raises(MCPError, match="A stream follows at most 2 resources"):
             await client.listen(resource_subscriptions=[f"far://{name}" for name in "abc"]).__aenter__()
-        await far.until("follow far://a", "follow far://b", "unfollow far://a", "unfollow far://b")
+        assert far.asked == []
 
 
 async def test_of_two_streams_of_a_caller_one_may_end_and_of_both_nothing_is_left(

@@ -165,6 +165,22 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
             assert await wait_s(address, AuthenticationError("Wrong.")) == 0
     assert [await wait_s(address) for address in ("aaa", "bbb", "ccc")] == [0, 3, 3]
 
+    async def find() -> Caller:
+        return Caller("alice")
+
+    async def was_right(key: str) -> bool:
+        try:
+            return bool(await made.admit(key, "ccc", find))
+        except throttle.TooManyTries:
+            return False
+
+    for key in "xyz":
+        await made.admit(key, "ddd", find)
+    assert [await was_right(key) for key in "xyz"] == [False, True, True]
+    assert await was_right("y")
+    await made.admit("x", "ddd", find)
+    assert [await was_right(key) for key in "xyz"] == [True, True, False]  # the latest, whenever they came first
+
 
 async def test_who_shows_many_right_keys_takes_nobody_elses_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller who is given a new token each minute, or asks for many, at the address of an office."""

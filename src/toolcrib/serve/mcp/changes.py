@@ -32,8 +32,9 @@ from ..protocol.connection import Connection
 
 _log = logging.getLogger("toolcrib")
 
+_MAX_FOLLOWED = 1000
 _MAX_OF_PRINCIPAL = 10_000
-"""How many resources all connections of a principal follow."""
+"""How many resources a connection follows, and all of a principal."""
 
 
 _Addressed = tuple[ServerEvent, Caller | None]
@@ -70,6 +71,8 @@ class Changes:
         result. None where it is notified already. Raises MCPError for too many.
         """
         uris = connection.followed
+        if len(uris) >= _MAX_FOLLOWED:
+            raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MAX_FOLLOWED} resources.")
         if uri in uris:
             return None
         connection.closing["followed"] = partial(self._unfollow_all, connection, bench)
@@ -122,11 +125,14 @@ class Changes:
         bench: Workbench,
     ) -> wire.SubscriptionsListenResult:
         """Answer `subscriptions/listen` of the caller of *bench*. Raises MCPError for too many resources."""
+        uris = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        if len(uris) > _MAX_FOLLOWED:  # before any is looked for: one request would hold up all others
+            raise MCPError(wire.INVALID_REQUEST, f"A stream follows at most {_MAX_FOLLOWED} resources.")
         streams = self._streams.setdefault(bench.caller, _Streams())
         streams.count += 1
         open_uris: list[str] = []
         try:
-            for uri in dict.fromkeys(params.notifications.resource_subscriptions or ()):
+            for uri in uris:
                 if (await self._follow(bench, uri)).status == "success":
                     open_uris.append(uri)
             notifications = params.notifications.model_copy(update={"resource_subscriptions": open_uris or None})

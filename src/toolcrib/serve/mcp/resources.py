@@ -65,7 +65,9 @@ def contents(of: Sequence[ResourceContent]) -> dict[str, Any]:
 
 def messages(of: Sequence[PromptMessage]) -> dict[str, Any]:
     """Return the result of `prompts/get`."""
-    return {"messages": [{"role": each.role, "content": form.content([each.content], "prompt")[0]} for each in of]}
+    return {
+        "messages": [{"role": message.role, "content": form.content([message.content], "prompt")[0]} for message in of]
+    }
 
 
 def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.CompleteResult:

@@ -220,19 +220,16 @@ class _Handlers:
     # Resources
 
     async def list_resources(self, context: Exchange, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
-        items, cursor = offered.page(
-            await (await self._bench(context)).offers.resources(), _cursor(params), lambda each: each.uri
-        )
+        bench = await self._bench(context)
+        items, cursor = offered.page(await bench.offers.resources(), _cursor(params), lambda item: item.uri)
         return self._list("resources", map(offered.resource, items), cursor)
 
     async def list_resource_templates(
         self, context: Exchange, params: wire.PaginatedRequestParams | None
     ) -> dict[str, Any]:
-        items, cursor = offered.page(
-            await (await self._bench(context)).offers.resource_templates(),
-            _cursor(params),
-            lambda each: each.uri_template,
-        )
+        bench = await self._bench(context)
+        templates = await bench.offers.resource_templates()
+        items, cursor = offered.page(templates, _cursor(params), lambda item: item.uri_template)
         return self._list("resourceTemplates", map(offered.resource_template, items), cursor)
 
     async def read_resource(self, context: Exchange, params: wire.ReadResourceRequestParams) -> Any:
@@ -260,9 +257,8 @@ class _Handlers:
     # Prompts
 
     async def list_prompts(self, context: Exchange, params: wire.PaginatedRequestParams | None) -> dict[str, Any]:
-        items, cursor = offered.page(
-            await (await self._bench(context)).offers.prompts(), _cursor(params), lambda each: each.name
-        )
+        bench = await self._bench(context)
+        items, cursor = offered.page(await bench.offers.prompts(), _cursor(params), lambda item: item.name)
         return self._list("prompts", map(offered.prompt, items), cursor)
 
     async def get_prompt(self, context: Exchange, params: wire.GetPromptRequestParams) -> Any:
