@@ -234,10 +234,10 @@ and a ratio is the median of the ratios within each round. Times depend on the m
   the same limits, and its streams in files in memory; *Toolcrib* calls the module in its worker process. For
   *tools/call* and all of a *server* it is the low-level server of the official MCP SDK. For a *call over HTTP* it is a
   bare Starlette route that parses and answers the same JSON; the time is that of the server's process.
-- *Servers* are processes of their own, on uvicorn with httptools; a client sends raw requests, one after the other on
-  one connection, or *16 at once* on as many, of 2026-07-28 where no session is named. *Toolcrib* is `toolcrib serve`
-  with its defaults: with a store, where the start of each call is committed, and a call log. *Without a store* it is
-  `serve_http(Crib(tools))`.
+- *Servers* are processes of their own, on uvicorn with httptools and uvloop; a client sends raw requests, one after the
+  other on one connection, or *16 at once* on as many, of 2026-07-28 where no session is named. *Toolcrib* is `toolcrib
+  serve` with its defaults: with a store, where the start of each call is committed, and a call log. *Without a store*
+  it is `serve_http(Crib(tools))`.
   *A commit alone* is an application without MCP that commits one row to SQLite, in a thread, before it answers.
 - *A call with a key*: the time is that of the process on the processor, in all threads, for DBOS too; its workflow is
   called directly, with an id of its own and the JSON serializer. So it is for *an answer*, whose floor is a transaction

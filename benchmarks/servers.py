@@ -1,7 +1,7 @@
 """MCP servers of the same tools, each by its library's own means: `python servers.py KIND COUNT DOOR`.
 
-KIND is one of those at the end; DOOR is `stdio`, or the port of loopback for HTTP. All
-HTTP servers run on uvicorn with httptools. Run by serving_calls.py.
+KIND is one of those at the end; DOOR is `stdio`, or the port of loopback for HTTP. All HTTP servers run on uvicorn
+with httptools and uvloop, which the extra `serve` brings. Run by serving_calls.py.
 """
 
 import asyncio
@@ -46,6 +46,8 @@ def toolcrib(count: int, door: str) -> None:
 
 def storeless(count: int, door: str) -> None:
     """A program of a few lines, which stores nothing. Over HTTP a header says who calls."""
+    import uvloop
+
     from toolcrib import Caller, Crib
     from toolcrib.serve import serve_http, serve_stdio
 
@@ -53,7 +55,10 @@ def storeless(count: int, door: str) -> None:
         return Caller(headers.get("x-principal", "local"))
 
     crib = Crib(tools(count))
-    asyncio.run(serve_stdio(crib) if door == "stdio" else serve_http(crib, identify, port=int(door)))
+    if door == "stdio":
+        asyncio.run(serve_stdio(crib))
+    else:
+        uvloop.run(serve_http(crib, identify, port=int(door)))
 
 
 def sdk(count: int, door: str) -> None:
@@ -159,7 +164,8 @@ def commit(_: int, door: str) -> None:
 def _on_uvicorn(app: Any, port: str, **options: Any) -> None:
     import uvicorn
 
-    uvicorn.run(app, host="127.0.0.1", port=int(port), http="httptools", log_level="error", access_log=False, **options)
+    parts = {"http": "httptools", "loop": "uvloop"}
+    uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="error", access_log=False, **parts, **options)
 
 
 KINDS = {"toolcrib": toolcrib, "storeless": storeless, "sdk": sdk, "fastmcp": fastmcp, "route": route, "commit": commit}

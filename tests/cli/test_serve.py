@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,26 @@ def test_a_port_in_use_is_one_line_that_names_the_option(toolcrib: Run) -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert f"port {port}" in done.stderr
     assert done.stderr.endswith("The port is set with --port.\n")
+
+
+def test_over_http_it_runs_on_uvloop_and_a_second_ctrl_c_ends_a_tool_that_blocks_it(folder: Path, start: Start) -> None:
+    (folder / "loops.py").write_text(
+        "import asyncio, sys, time\n\nfrom toolcrib import tool\n\n\n"
+        "@tool\nasync def module_of_loop() -> str:\n    return type(asyncio.get_running_loop()).__module__\n\n\n"
+        "@tool\nasync def block() -> None:\n"
+        '    print("It blocks.", file=sys.stderr, flush=True)\n    time.sleep(600)\n'
+    )
+    with start("serve", "loops.py", "--port", "0") as process, ThreadPoolExecutor(1) as thread:
+        base_url = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+)/mcp ", read_to(process, "--stdio\n"))[0]
+
+        def call(tool: str) -> Any:
+            return httpx2.post(f"{base_url}/api/tools/{tool}/call", json={}, timeout=60).json()
+
+        assert call("module_of_loop")["content"] == [{"type": "text", "text": "uvloop"}]
+        blocked = thread.submit(call, "block")
+        read_to(process, "It blocks.\n")
+        process.send_signal(signal.SIGINT)
+        read_to(process, "Cancelled.\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert isinstance(blocked.exception(30), httpx2.HTTPError)

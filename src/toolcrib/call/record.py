@@ -148,6 +148,9 @@ async def _recorded(
             work = getattr(recorder, what)(
                 replace(record, arguments=None, sent=None, result=None) if is_bare else record
             )
+            if getattr(recorder, "bounds_itself", False):
+                await work
+                continue
             work = work if type(work) is CoroutineType else awaiting(work)
             waiting = next(work.__await__(), ENDED)
             if waiting is ENDED:  # as most do, for which a deadline would take longer than the rest

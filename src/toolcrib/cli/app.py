@@ -102,9 +102,9 @@ class Session:
         """Return whether the exceptions of tools are shown: as the command line says, else the settings."""
         return bool(self.settings.options(show_errors=self.call_options.get("show_errors")).get("show_errors"))
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* until it ends, or a signal ends it."""
-        return self.interrupts.run(work)
+    def run(self, work: Coroutine[Any, Any, T], *, serves: bool = False) -> T:
+        """Run *work* until it ends, or a signal ends it. What *serves* runs on uvloop, where it is installed."""
+        return self.interrupts.run(work, serves=serves)
 
     def open(self, sources: Sequence[str] | None, **how: Any) -> "Opened":
         """Open *sources*, or those of the settings, as the shared options say: see `open_sources`."""

@@ -78,10 +78,19 @@ class Interrupts:
         """Return whether there was a signal. Its message is the last that is written."""
         return self._number > 0
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* on an event loop of its own and return its value. A signal cancels it, and raises Interrupted."""
+    def run(self, work: Coroutine[Any, Any, T], *, serves: bool) -> T:
+        """Run *work* on an event loop of its own and return its value. A signal cancels it, and raises Interrupted.
+
+        What *serves* runs on uvloop, where it is installed: it is not on Windows.
+        """
         gc.set_threshold(*self._thresholds)
-        with asyncio.Runner() as runner:
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+        if serves:
+            with suppress(ImportError):
+                import uvloop
+
+                new_loop = uvloop.new_event_loop
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             loop = runner.get_loop()
             task = loop.create_task(work)
             self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)

@@ -161,7 +161,7 @@ def _serve(
         # Of several processes none has the terminal for itself.
         asking = answer_as_operator(crib, report, asks=not is_json and process is None)
         served = _beside(asking, server)
-        is_changed = session.run(_until_changed(settings, report, served) if is_dev else served)
+        is_changed = session.run(_until_changed(settings, report, served) if is_dev else served, serves=True)
     if is_changed:
         report("The server starts again.")
         os.execv(sys.executable, [sys.executable, "-m", "toolcrib", *sys.argv[1:]])  # noqa: S606 - itself, again
