@@ -772,21 +772,23 @@ async def yielded_on_the_loop() -> AsyncIterator[int]:
 async def test_a_returned_iterator_that_never_ends_holds_no_loop_and_ends_with_the_call(fn: Any) -> None:
     """The case is a generator; the second is an iterator that is none, which its annotation has pydantic read; then
     one that nothing describes, and an async generator that never waits."""
-    turns = 0
+    token = CancellationToken()
 
     async def turn() -> None:
-        nonlocal turns
-        while True:
+        for _ in range(3):
             await asyncio.sleep(0.01)
-            turns += 1
+        token.cancel()
 
-    async with Workbench([fn], timeout_s=0.3) as bench, asyncio.timeout(30):
+    async with Workbench([fn]) as bench, asyncio.timeout(30):
         other = asyncio.create_task(turn())
-        result = await bench.call(fn.__name__)
-        other.cancel()
-    assert result.error is not None
-    assert result.error.code == "timeout"
-    assert turns > 1
+        for call, code in (
+            (Call(fn.__name__, cancellation=token), "cancelled"),
+            (Call(fn.__name__, timeout_s=0.05), "timeout"),
+        ):
+            result = await bench.call(call)
+            assert result.error is not None
+            assert result.error.code == code
+        await other
 
 
 async def test_a_returned_iterator_is_the_list_of_its_items() -> None:
