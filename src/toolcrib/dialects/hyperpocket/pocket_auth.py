@@ -163,30 +163,25 @@ class PocketAuth:
         The text is the same while the grant is pending; for more scopes it has another URL, under the same uid.
         """
         handler = self.find_handler_instance(auth_handler_name, auth_provider)
-        provider = handler.provider()
+        place = (handler.provider(), thread_id, profile)
         if isinstance(handler, OAuth2Handler):
             await handler.discover(auth_req)
-        async with self.session_storage.alone(provider, thread_id, profile):
-            session = self.session_storage.get(provider, thread_id, profile)
+        async with self.session_storage.alone(*place):
+            session = self.session_storage.get(*place)
             state = await self.get_session_state(session, auth_req)
             if state in (AuthState.SKIP_AUTH, AuthState.DO_REFRESH, AuthState.RESOLVED):
                 return None
-            if state is AuthState.NO_SESSION and session is not None:
-                self.delete_session(provider, thread_id, profile)
+            if session is not None and not _can_continue(session, state, handler):
+                self.delete_session(*place)
                 session = None
-            if session is not None and not _is_asked_by(handler, session.auth_resolve_uid):
-                # What was asked for first cannot be answered for this handler: a code is no token.
-                FutureStore.reject_future(session.auth_resolve_uid or "", _OTHER_WAY)
-                self.delete_session(provider, thread_id, profile)
-                session = None
-            old_scopes = () if session is None else session.auth_scopes or ()
+            old_scopes, uid = ((), None) if session is None else (session.auth_scopes or (), session.auth_resolve_uid)
+            uid = uid or token_urlsafe(32)
             scopes = sorted({*handler.recommended_scopes(), *(auth_req.auth_scopes or ()), *old_scopes})
-            uid = (session.auth_resolve_uid if session is not None else None) or token_urlsafe(32)
             request = auth_req.model_copy(update={"auth_scopes": scopes})
             text = handler.prepare(request, thread_id, profile, uid, **kwargs)
             if (asked := FutureStore.get_future(uid)) is not None:
                 asked.data.setdefault("handler", handler.name)
-            self.session_storage.set(provider, thread_id, profile, scopes, uid, None, handler.scoped)
+            self.session_storage.set(*place, scopes, uid, None, handler.scoped)
             return text
 
     async def authenticate_async(
@@ -322,6 +317,17 @@ class PocketAuth:
         if self.session_storage.get(*place) == session:
             self.delete_session(*place)
         FutureStore.delete_future(session.auth_resolve_uid)
+
+
+def _can_continue(session: BaseSessionValue, state: AuthState, handler: AuthHandlerInterface) -> bool:
+    """Return whether *session* can go on with *handler*. A grant that another one has asked for is refused."""
+    if state is AuthState.NO_SESSION:
+        return False
+    if not _is_asked_by(handler, session.auth_resolve_uid):
+        # What was asked for first cannot be answered for this handler: a code is no token.
+        FutureStore.reject_future(session.auth_resolve_uid or "", _OTHER_WAY)
+        return False
+    return True
 
 
 def _is_asked_by(handler: AuthHandlerInterface, uid: str | None) -> bool:

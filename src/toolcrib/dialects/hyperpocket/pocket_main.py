@@ -38,7 +38,7 @@ from .config import config
 from .pocket_auth import PocketAuth
 from .repository import Lockfile
 from .server import needs_callback, start_callback_server, stop_callback_server
-from .tool import Tool, ToolRequest, from_func
+from .tool import Tool, ToolAuth, ToolRequest, from_func
 from .tool.function import FunctionTool
 from .tool.tool import OWN, Listed, options_of, require_listed, wrapped_schema
 from .tool.wasm import WasmTool, WasmToolRequest, request_of
@@ -362,14 +362,9 @@ class Pocket:
         """Return the request for what tools need together, its handler and provider; None where they need nothing."""
         names = [tool_name] if isinstance(tool_name, str) else tool_name
         needs = [auth for name in names if (auth := self.tools[name].auth) is not None and auth.auth_provider]
-        for member in ("auth_provider", "auth_handler"):
-            if len(values := {str(getattr(auth, member)) for auth in needs}) > 1:
-                raise ValueError(
-                    f"All tools should have the same {member}, and these have: {', '.join(sorted(values))}. "
-                    "Prepare them one by one."
-                )
         if not needs:
             return None
+        _require_same_handler(needs)
         scopes = sorted({scope for auth in needs for scope in auth.scopes or ()})
         handler = (needs[0].auth_handler, needs[0].auth_provider)
         return self.auth.make_request(scopes, *handler), *handler
@@ -439,6 +434,15 @@ def _names(names: Iterable[str], option: str) -> frozenset[str]:
     if isinstance(names, str):  # whose letters would be names
         raise ValueError(f'Pocket: {option} is a list of names, as in {option}=["default", "work"].')
     return frozenset(names)
+
+
+def _require_same_handler(needs: Sequence[ToolAuth]) -> None:
+    for member in ("auth_provider", "auth_handler"):
+        if len(values := {str(getattr(auth, member)) for auth in needs}) > 1:
+            raise ValueError(
+                f"All tools should have the same {member}, and these have: {', '.join(sorted(values))}. "
+                "Prepare them one by one."
+            )
 
 
 def _text(result: Result[Any]) -> str:

@@ -93,6 +93,10 @@ def agent_tool(tool: Any) -> AgentTool:
         return _from_mapping(tool)
     if isinstance(tool, type):
         raise DefinitionError(f"{tool.__name__} is a class, not a tool. Make a tool of it: {tool.__name__}().")
+    return _from_object(tool)
+
+
+def _from_object(tool: Any) -> AgentTool:
     inherited = {vars(IAgentTool)[name] for name in ("call", "validate", "is_available")}
     own = {name: getattr(tool, name, None) for name in _PARTS}
     parts = {name: part for name, part in own.items() if getattr(part, "__func__", None) not in inherited}
@@ -121,6 +125,14 @@ def _from_parts(given: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"A tool needs a '{spelled.get('tool_name', 'tool_name')}', its name in the swarm.")
     label = f"Tool '{name}'"
+    _require_parts(parts, label, spelled)
+    callbacks = _callbacks(parts.get("callbacks"), label, _CALLBACKS if is_camel else _CALLBACKS.values())
+    complete: dict[str, Any] = {**parts, "callbacks": callbacks, "is_camel": is_camel}
+    return AgentTool(**complete)
+
+
+def _require_parts(parts: Mapping[str, Any], label: str, spelled: Mapping[str, str]) -> None:
+    """Raise DefinitionError where a part is missing, or is not of its kind."""
     if missing := [part for part in ("function", "call") if part not in parts]:
         raise DefinitionError(f"{label} has no '{missing[0]}'.")
     kind = parts.get("type", "function")
@@ -130,10 +142,7 @@ def _from_parts(given: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
         if part in parts and not callable(parts[part]):
             raise DefinitionError(f"{label}: '{spelled.get(part, part)}' is not a function.")
     if not callable(parts["function"]):
-        require_function(parts["function"], name)
-    callbacks = _callbacks(parts.get("callbacks"), label, _CALLBACKS if is_camel else _CALLBACKS.values())
-    complete: dict[str, Any] = {**parts, "callbacks": callbacks, "is_camel": is_camel}
-    return AgentTool(**complete)
+        require_function(parts["function"], parts["tool_name"])
 
 
 def _callbacks(callbacks: Any, label: str, names: Collection[str]) -> Mapping[str, Callable[..., Any]]:

@@ -480,11 +480,13 @@ def _shown(value: Any) -> Any:
     parts = getattr(value, "result", None)
     if getattr(value, "type", None) != "ToolResult" or not isinstance(parts, list):
         return with_core_images(value)
-    content = tuple(
-        with_core_images(part.content) if isinstance(part.content, AutoGenImage) else Text(part.content)
-        for part in parts
-    )
+    content = tuple(map(_content_of, parts))
     if value.is_error:
         raise ToolError("\n".join(part.text for part in content) or "The tool failed.")
     texts = [part.text for part in content if not isinstance(part, Image)]
     return Result("\n".join(texts), content or (Text(""),))
+
+
+def _content_of(part: Any) -> Any:
+    """Return a part of a ToolResult, text or an image, as content of ours."""
+    return with_core_images(part.content) if isinstance(part.content, AutoGenImage) else Text(part.content)

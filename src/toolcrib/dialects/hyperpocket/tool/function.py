@@ -130,13 +130,13 @@ class FunctionTool(Tool):
         variables = self._environment(envs)
         if self.keep_structured_arguments:
             return {"body": dict(values), **host, "envs": variables}
+        named = {name: value for name, value in values.items() if name in self._named}
         if self._convert is not None:
-            own = {name: value for name, value in values.items() if name in self._named}
-            values = {**values, **self._convert(own, True)[0]}
-        arguments = {name: value for name, value in values.items() if name in self._named or self._takes_rest}
-        if self._takes_rest:
-            arguments |= {**variables, **{name: value for name, value in host.items() if name not in self._named}}
-        return arguments
+            named |= self._convert(named, True)[0]
+        if not self._takes_rest:
+            return named
+        rest = {name: value for name, value in host.items() if name not in self._named}
+        return {**values, **named, **variables, **rest}
 
     # How one is made
 
@@ -157,10 +157,11 @@ class FunctionTool(Tool):
         The *description* is its docstring, or else its name; the arguments are those of *json_schema*, or else of the
         signature. Raises ValueError for what cannot be called, and DefinitionError for what cannot be a tool.
         """
+        tool_vars = tool_vars or {}
         if isinstance(func, FunctionTool):
-            return func.override_tool_variables(tool_vars or {})
+            return func.override_tool_variables(tool_vars)
         if isinstance(afunc, FunctionTool):
-            return afunc.override_tool_variables(tool_vars or {})
+            return afunc.override_tool_variables(tool_vars)
         fn: Any = afunc or func
         if not callable(fn):
             raise ValueError("FunctionTool can only be created from a callable")
@@ -173,7 +174,7 @@ class FunctionTool(Tool):
             description=next(filter(None, docs)),
             argument_json_schema=flatten_json_schema(json_schema or function_to_model(fn).model_json_schema()),
             auth=auth,
-            default_tool_vars=tool_vars or {},
+            default_tool_vars=tool_vars,
             keep_structured_arguments=keep_structured_arguments,
         )
         tool._is_schema_given = json_schema is not None

@@ -195,7 +195,7 @@ class ToolRegistry:
             return [_Entry(make_tool(entry))]
         if isinstance(entry, str) and entry in self.registry:
             return [_Entry(self.registry[entry], is_registered=True)]
-        if isinstance(entry, str) and ":" in entry and not _is_path(entry):
+        if isinstance(entry, str) and _is_reference(entry):
             return [_Entry(_import_tool(entry, None), entry)]
         if not isinstance(entry, str | Path | ModuleType):
             kind = f"The class {entry.__name__}" if isinstance(entry, type) else f"A {type(entry).__name__}"
@@ -268,6 +268,10 @@ def _import_tool(ref: str, trusted: Sequence[str] | None) -> BaseTool:
     if not isinstance(tool, BaseTool):
         raise ValueError(f"Tool at {ref!r} is not a BaseTool instance. Use the @tool decorator or subclass BaseTool.")
     return tool
+
+
+def _is_reference(text: str) -> bool:
+    return ":" in text and not _is_path(text)
 
 
 def _is_path(text: str) -> bool:
