@@ -75,12 +75,7 @@ class Stream(BlockStream):
             case "content_block_delta":
                 return self._grow(event, where)
             case "message_delta":
-                message = self._begun_message(where)
-                message.update(reading.require(event, "delta", dict, where))
-                # Its counts are sums so far, not additions.
-                usage = reading.optional(event, "usage", dict, where) or {}
-                before = reading.optional(message, "usage", dict, _MESSAGE) or {}
-                message["usage"] = before | {key: value for key, value in usage.items() if value is not None}
+                self._update(self._begun_message(where), event, where)
             case "message_stop":
                 self._begun_message(where)
                 self._is_whole = True
@@ -94,6 +89,14 @@ class Stream(BlockStream):
         if self._message is None:
             raise ValueError(f"{where} came before 'message_start'.")
         return self._message
+
+    @staticmethod
+    def _update(message: Object, event: Mapping[str, Any], where: str) -> None:
+        message.update(reading.require(event, "delta", dict, where))
+        # Its counts are sums so far, not additions.
+        usage = reading.optional(event, "usage", dict, where) or {}
+        before = reading.optional(message, "usage", dict, _MESSAGE) or {}
+        message["usage"] = before | {key: value for key, value in usage.items() if value is not None}
 
     def _grow(self, event: Mapping[str, Any], where: str) -> Any:
         index = reading.require(event, "index", int, where)

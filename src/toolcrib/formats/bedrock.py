@@ -134,9 +134,8 @@ def _add_delta(block: Object, delta: Mapping[str, Any], where: str) -> None:
     match delta:
         case {"toolUse": _}:
             use = reading.require(block, "toolUse", dict, f"{where} of a call that was never started")
-            reading.append_text(
-                use, "input", reading.require(reading.require(delta, "toolUse", dict, where), "input", str, where)
-            )
+            change = reading.require(delta, "toolUse", dict, where)
+            reading.append_text(use, "input", reading.require(change, "input", str, where))
         case {"text": _}:
             reading.append_text(block, "text", reading.require(delta, "text", str, where))
         case {"citation": _}:
@@ -145,17 +144,21 @@ def _add_delta(block: Object, delta: Mapping[str, Any], where: str) -> None:
             image = reading.require(block, "image", dict, where)
             block["image"] = {**image, **reading.require(delta, "image", dict, where)}
         case {"toolResult": _} if "toolResult" in block:
-            content = block["toolResult"]["content"]
-            for part in reading.object_list(delta, "toolResult", where):
-                if "text" in part and content and "text" in content[-1]:
-                    reading.append_text(content[-1], "text", reading.require(part, "text", str, where))
-                else:
-                    content.append(dict(part))
+            _add_output(block["toolResult"]["content"], delta, where)
         case {"reasoningContent": _}:
             reasoning = reading.require(delta, "reasoningContent", dict, where)
             _add_reasoning(block.setdefault("reasoningContent", {}), reasoning, where)
         case _:
             pass
+
+
+def _add_output(content: list[Object], delta: Mapping[str, Any], where: str) -> None:
+    """Add what a tool of Bedrock's own returned."""
+    for part in reading.object_list(delta, "toolResult", where):
+        if "text" in part and content and "text" in content[-1]:
+            reading.append_text(content[-1], "text", reading.require(part, "text", str, where))
+        else:
+            content.append(dict(part))
 
 
 def _add_reasoning(block: Object, delta: Mapping[str, Any], where: str) -> None:
@@ -246,6 +249,11 @@ def _as_text(block: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _id(call_id: str) -> str:
     return history.fitting_id(r"[a-zA-Z0-9_.:-]{1,64}", call_id)
+
+
+def _document_format(file: File) -> str | None:
+    """Return Bedrock's word for what *file* is; None where it has none."""
+    return _DOCUMENTS.get(file.media_type.partition(";")[0]) or ("txt" if text_of_file(file) else None)
 
 
 def _document_name(name: str | None) -> str:
@@ -347,10 +355,8 @@ class _Bedrock(BlockFormat, ReadableFormat):
                 return [{"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}]
             case Audio(data, media_type) if data and media_type in _AUDIO and not in_result:
                 return [{"audio": {"format": _AUDIO[media_type], "source": {"bytes": data}}}]
-            case File(data, media_type, name) if data:
-                form = _DOCUMENTS.get(media_type.partition(";")[0], "txt" if text_of_file(part) else None)
-                if form is not None:
-                    return [{"document": {"format": form, "name": _document_name(name), "source": {"bytes": data}}}]
+            case File(data, _, name) if data and (form := _document_format(part)):
+                return [{"document": {"format": form, "name": _document_name(name), "source": {"bytes": data}}}]
             case Text() | Data() | Image() | Audio() | File():
                 pass
         return [{"text": part.text}] if part.text.strip() else []
@@ -409,12 +415,17 @@ class _Bedrock(BlockFormat, ReadableFormat):
             elif role != "user":
                 raise ValueError(f"{where}.role is {role!r:.40}; it must be user or assistant.")
             else:
-                places = [(block, f"{where}.content[{at}]") for at, block in enumerate(blocks)]
-                entries += [_read_result(block, place) for block, place in places if "toolResult" in block]
-                content = tuple(read_block(block, place) for block, place in places if "toolResult" not in block)
-                entries += [User(content)] if content else []
+                entries += _read_user(blocks, f"{where}.content")
         system = reading.object_list(parameters, "system", "The conversation")
         return "\n".join(reading.require(block, "text", str, f"system[{n}]") for n, block in enumerate(system)), entries
+
+
+def _read_user(blocks: Sequence[Object], where: str) -> list[Entry]:
+    """Return what a message of the user has: results, and then the rest."""
+    places = [(block, f"{where}[{at}]") for at, block in enumerate(blocks)]
+    results = [_read_result(block, place) for block, place in places if "toolResult" in block]
+    content = tuple(read_block(block, place) for block, place in places if "toolResult" not in block)
+    return [*results, User(content)] if content else [*results]
 
 
 def _read_result(block: Object, where: str) -> ToolOutput:

@@ -116,11 +116,10 @@ def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *,
     for entry in entries:
         if not isinstance(entry, ToolOutput):
             close("another message comes first")
-            turns.append(entry)
             if isinstance(entry, Reply):
                 open_calls.update({call.id: call for call in entry.calls})
-                if entry.stop == "other":  # a message does not have the reason that its answer had
-                    turns[-1] = replace(entry, stop="calls" if entry.calls else "end")
+                entry = _with_stop(entry)
+            turns.append(entry)
         elif entry.call_id in open_calls and entry.call_id not in results:
             call = open_calls[entry.call_id]
             results[call.id] = Result(None, entry.content, entry.error, call_id=call.id, tool=call.tool)
@@ -131,6 +130,11 @@ def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *,
     if results or repair:
         close("the conversation ends")
     return Conversation(instructions, tuple(turns))
+
+
+def _with_stop(reply: Reply) -> Reply:
+    """Return *reply*, which has been read from a message: that does not have the reason that its answer had."""
+    return replace(reply, stop="calls" if reply.calls else "end") if reply.stop == "other" else reply
 
 
 def _lost(call: Call) -> Result[Any]:

@@ -123,15 +123,20 @@ def _or_stored(schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     properties = schema.get("properties", {})
     own = properties.get("toolcrib")
-    if own is not None and (own == _STORED or (isinstance(own, Mapping) and _STORED in own.get("anyOf", ()))):
+    if _admits_stored(own):
         return dict(schema)  # of another Toolcrib
     # Patterns would be for `toolcrib`, too. A schema without them is wider, so no less true.
     left_out = _BY_PATTERN | {"additionalProperties"} if schema.keys() & _BY_PATTERN else frozenset()
     root_words = _AT_ROOT | left_out
     demands = {key: value for key, value in schema.items() if key not in root_words and not is_annotation(key)}
-    root = {key: value for key, value in schema.items() if key not in demands and key not in left_out}
+    moved = demands.keys() | left_out
+    root = {key: value for key, value in schema.items() if key not in moved}
     root["properties"] = {**properties, "toolcrib": _STORED if own is None else {"anyOf": [own, _STORED]}}
     return root | {"anyOf": [demands, {"required": ["toolcrib"]}]} if demands else root
+
+
+def _admits_stored(schema: Any) -> bool:
+    return schema == _STORED or (isinstance(schema, Mapping) and _STORED in schema.get("anyOf", ()))
 
 
 def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -189,21 +194,28 @@ def error_data(error: ToolError) -> dict[str, str]:
 
 def _structured(schema: Mapping[str, Any], result: Result[Any]) -> dict[str, Any] | None:
     """Return the structured content, made of what may be shown; None where that does not match *schema*."""
-    if _SETTLED in result.metadata:
-        return None
-    kind = Data if any(isinstance(part, Data) for part in result.content) else Text
-    parts = [part for part in result.content if isinstance(part, kind)]
-    notes = ("headers" in result.metadata) + ("edited" in result.metadata.get("decision", ())) if kind is Text else 0
-    if len(parts) - notes != 1:
+    part = _value_part(result)
+    if part is None:
         return None
     try:
-        part = parts[0]
         value: Any = from_json(part.json, allow_inf_nan=False) if isinstance(part, Data) else encodable(part.text)
     except ValueError:
         return None
     if not is_valid(schema, value):
         return None
     return value if schema.get("type") == "object" else {"result": value}
+
+
+def _value_part(result: Result[Any]) -> Data | Text | None:
+    """Return the one part of the content that has the value: data, or else text that is no note. None without one."""
+    if _SETTLED in result.metadata:
+        return None
+    data = [part for part in result.content if isinstance(part, Data)]
+    if data:
+        return data[0] if len(data) == 1 else None
+    texts = [part for part in result.content if isinstance(part, Text)]
+    notes = ("headers" in result.metadata) + ("edited" in result.metadata.get("decision", ()))
+    return texts[0] if len(texts) - notes == 1 else None
 
 
 def _not_structured(result: Result[Any]) -> ToolError:

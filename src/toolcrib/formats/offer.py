@@ -179,8 +179,9 @@ def _names(tools: Sequence[str], accepts: Accepts) -> dict[str, str]:
     if len(names) < len(tools):
         ((tool, _),) = Counter(tools).most_common(1)
         raise NameConflictError(f"Two tools are called '{tool}'. A model cannot distinguish them: rename one.")
-    unavailable = {tool for tool in tools if re.fullmatch(accepts.names, tool)}
-    for tool in [tool for tool in tools if tool not in unavailable]:
+    unfit = [tool for tool in tools if not re.fullmatch(accepts.names, tool)]
+    unavailable = names.keys() - unfit
+    for tool in unfit:
         candidates = (_fitting(tool, accepts, salt) for salt in count())
         names[tool] = next(name for name in candidates if name not in unavailable)
         unavailable.add(names[tool])

@@ -160,16 +160,22 @@ def _merge(message: Object, delta: Mapping[str, Any], *, without: Sequence[str])
         if value is None or name in without:
             continue
         if isinstance(current, list) and isinstance(value, str):
-            value = [{"type": "text", "text": value}] if value else []
+            value = _as_parts(value)
         if isinstance(value, str):
             reading.append_text(message, name, value)
         elif isinstance(value, list):
-            text = str(current) if isinstance(current, reading.Pieces) else ""
-            before = current if isinstance(current, list) else [{"type": "text", "text": text}] if text else []
-            message[name] = before
-            before.extend(value)
+            message[name] = parts = _as_parts(current)
+            parts.extend(value)
         else:
             message[name] = value
+
+
+def _as_parts(content: Any) -> list[Any]:
+    """Return *content*, text or a list of parts, as a list; an empty one for anything else."""
+    if isinstance(content, list):
+        return content
+    text = str(content) if isinstance(content, str | reading.Pieces) else ""
+    return [{"type": "text", "text": text}] if text else []
 
 
 # An answer as a Reply
@@ -200,12 +206,7 @@ def _reply(
     message = reading.json_data(message, where)
     native_calls, calls = _calls(message, tools, where, is_stored)
     refusal = reading.optional(message, "refusal", str, where)
-    native = {name: value for name, value in message.items() if name not in _ANSWER_ONLY and value is not None}
-    if audio := reading.optional(message, "audio", dict, where):
-        native["audio"] = {"id": audio.get("id")}
-    native = {"role": "assistant", "content": None if calls else "", **native}
-    if native_calls:
-        native["tool_calls"] = native_calls
+    native = _native(message, native_calls, where)
     return reading.finished_reply(
         shared.without_thoughts(_text(message.get("content"), where)) or refusal or "",
         calls,
@@ -214,6 +215,15 @@ def _reply(
         native,
         reason=f"{finish}: {failure}" if failure else str(finish or ""),
     )
+
+
+def _native(message: Mapping[str, Any], calls: Sequence[Object], where: str) -> Object:
+    """Return *message* as it can be sent back, with *calls*."""
+    native = {name: value for name, value in message.items() if name not in _ANSWER_ONLY and value is not None}
+    if audio := reading.optional(message, "audio", dict, where):
+        native["audio"] = {"id": audio.get("id")}
+    native = {"role": "assistant", "content": None if calls else "", **native}
+    return {**native, "tool_calls": calls} if calls else native
 
 
 def _stop(finish: Any, has_calls: bool, is_refused: bool) -> Stop:

@@ -99,24 +99,12 @@ class Stream(BlockStream):
 
 
 def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], tools: Offer) -> Reply:
-    status = reading.optional(response, "status", str, _ANSWER) or "completed"
-    if response.get("error") or status == "failed":
-        raise shared.broken_off(response.get("error"))
-    if status not in ("completed", "incomplete"):
-        raise ValueError(f"{_ANSWER} has not ended: its status is '{status}'. Ask for it again, not in the background.")
+    is_complete = _is_complete(response)
     items: list[Object] = [part for item in reading.json_data(output, _ANSWER) for part in _separate(item, tools)]
-    calls: list[Call] = []
-    parts: list[tuple[str, str]] = []
-    used_ids: set[str] = set()
-    for number, item in enumerate(items):
-        where = f"{_ANSWER} (output[{number}])"
-        if item.get("type") == "function_call":
-            calls.append(_call(item, used_ids, tools, where))
-        elif item.get("type") == "message" or item.get("role") == "assistant":
-            parts += _text_parts(item, where)
+    calls, parts = _calls_and_texts(items, tools)
     stop: Stop = "calls" if calls else "refused" if "refusal" in dict(parts) else "end"
     reason = None
-    if status == "incomplete":
+    if not is_complete:
         details = response.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, Mapping) else None
         stop = reading.stop_reason(reason, _INCOMPLETE)
@@ -128,6 +116,30 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], too
         _native(items, is_stored=response.get("store") is not False),
         reason=str(reason or "incomplete"),
     )
+
+
+def _is_complete(response: Mapping[str, Any]) -> bool:
+    """Return whether *response* is whole, or has ended early. Raises ValueError for one that failed or goes on."""
+    status = reading.optional(response, "status", str, _ANSWER) or "completed"
+    if response.get("error") or status == "failed":
+        raise shared.broken_off(response.get("error"))
+    if status not in ("completed", "incomplete"):
+        raise ValueError(f"{_ANSWER} has not ended: its status is '{status}'. Ask for it again, not in the background.")
+    return status == "completed"
+
+
+def _calls_and_texts(items: Sequence[Object], tools: Offer) -> tuple[list[Call], list[tuple[str, str]]]:
+    """Return the calls in *items*, and their texts, each with its kind."""
+    calls: list[Call] = []
+    texts: list[tuple[str, str]] = []
+    used_ids: set[str] = set()
+    for number, item in enumerate(items):
+        where = f"{_ANSWER} (output[{number}])"
+        if item.get("type") == "function_call":
+            calls.append(_call(item, used_ids, tools, where))
+        elif item.get("type") == "message" or item.get("role") == "assistant":
+            texts += _text_parts(item, where)
+    return calls, texts
 
 
 def _separate(item: Object, tools: Offer) -> list[Object]:
@@ -167,9 +179,13 @@ def _native(items: Sequence[Object], *, is_stored: bool) -> list[Object]:
             if value is not None and (is_stored or name != "id" or item.get("type") == "reasoning")
         }
         for item in items
-        if str(item.get("type")) not in _UNANSWERED
-        and (is_stored or item.get("type") != "reasoning" or item.get("encrypted_content"))
+        if str(item.get("type")) not in _UNANSWERED and (is_stored or not _is_lost(item))
     ]
+
+
+def _is_lost(item: Object) -> bool:
+    """Return whether *item* is reasoning that OpenAI alone could know."""
+    return item.get("type") == "reasoning" and not item.get("encrypted_content")
 
 
 # Turns as items
