@@ -24,7 +24,7 @@ from toolcrib.formats import (
     openai,
     openai_responses,
 )
-from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
+from toolcrib.formats.turns import turn_from_dict, turn_to_dict
 
 SPEC = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 FORMATS: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 from toolcrib import Call, File, Image, Pending, Result, Text, ToolError
 from toolcrib.core import Audio, Data, Repair
 from toolcrib.formats import Reply, Results, Turn, Usage, User
-from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
+from toolcrib.formats.turns import turn_from_dict, turn_to_dict
 
 CONTENT = (
     Text("words ä"),

@@ -20,7 +20,7 @@ from pydantic import NonNegativeInt, PlainValidator, TypeAdapter
 from ..core import Answer, AnswerError, Pending, Result, SetupError, ToolError
 from ..formats import Reply, Results, Usage, turn_from_dict, turn_to_dict
 from ..formats.reading import json_data
-from ..formats.turn_data import checked
+from ..formats.turns import checked
 from ..machinery import answer_from, canonical
 from ..workbench import Workbench
 from .outcome import Outcome, RunStatus
@@ -105,12 +105,7 @@ def read_end(
 
 
 def _read(state: Mapping[str, Any], options: RunOptions, sign: Signer | None) -> tuple[Run, Sequence[PendingAnswer]]:
-    if not isinstance(state, Mapping) or state.get("version") != VERSION:
-        version = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
-        raise SetupError(
-            f"This is not the state of a run that this version can resume ({version}). Pass Outcome.state, unchanged "
-            "or read by json.loads."
-        )
+    _require_version(state)
     if sign:
         _require_signature(state, sign)
     try:
@@ -124,6 +119,15 @@ def _read(state: Mapping[str, Any], options: RunOptions, sign: Signer | None) ->
     run = Run(turns, options, began=data.began, id=data.id)
     run.steps, run.errors, run.usage, run.reply = data.steps, data.errors, data.usage, reply
     return run, data.answers if sign else ()
+
+
+def _require_version(state: Any) -> None:
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        version = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
+        raise SetupError(
+            f"This is not the state of a run that this version can resume ({version}). Pass Outcome.state, unchanged "
+            "or read by json.loads."
+        )
 
 
 def _malformed(reason: str) -> SetupError:
@@ -177,6 +181,12 @@ async def answer_waiting(
     for answer in old:
         with suppress(AnswerError):  # it was used, or is too late: the call asks again, and shows why
             await _submit(bench, answer, is_signed=is_signed)
+    await _require_unchanged(bench, answers)
+    return [*old, *[answer for answer in answers if await _submit(bench, answer, is_signed=is_signed)]]
+
+
+async def _require_unchanged(bench: Workbench, answers: Iterable[PendingAnswer]) -> None:
+    """Raise AnswerError where *bench* asks something else under the id of an answer than the state shows."""
     for answer in answers:
         entry = await bench.crib.store.pendings.get(answer.pending.id)
         if entry is not None and _shown(entry.pending) != _shown(answer.pending):
@@ -185,7 +195,6 @@ async def answer_waiting(
                 "answer to be asked again: resume(state).",
                 "invalid",
             )
-    return [*old, *[answer for answer in answers if await _submit(bench, answer, is_signed=is_signed)]]
 
 
 async def _submit(bench: Workbench, answer: PendingAnswer, *, is_signed: bool) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ..machinery import lazy_names
 from .reading import IncompleteReply
-from .turn_data import turn_from_dict, turn_to_dict
 from .turns import (
     Choice,
     Conversation,
@@ -19,6 +18,8 @@ from .turns import (
     Turn,
     Usage,
     User,
+    turn_from_dict,
+    turn_to_dict,
 )
 
 if TYPE_CHECKING:
@@ -70,16 +71,11 @@ __getattr__ = lazy_names(
     __name__,
     {
         **{name: f".{name}" for name in PROVIDERS},
-        "Accepts": ".accepts",
-        "GEMINI": ".accepts",
-        "RESPONSES": ".accepts",
-        "Offer": ".offer",
-        "Offered": ".offer",
+        **dict.fromkeys(("Accepts", "GEMINI", "RESPONSES"), ".accepts"),
+        **dict.fromkeys(("Offer", "Offered"), ".offer"),
+        **dict.fromkeys(("decode_picture", "json_value", "media_content"), ".content"),
         "ReplyStream": ".format",
-        "decode_picture": ".content",
         "join_surrogates": ".reading",
-        "json_value": ".content",
-        "media_content": ".content",
         "read_block": ".bedrock",
     },
 )

@@ -20,14 +20,11 @@ from .offer import Offer, Offered
 from .turns import Reply, Stop, Usage
 
 _STOPS: Mapping[str, Stop] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
+    **dict.fromkeys(("end_turn", "stop_sequence"), "end"),
     "tool_use": "calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
     "refusal": "refused",
-    "pause_turn": "paused",
-    "compaction": "paused",
+    **dict.fromkeys(("pause_turn", "compaction"), "paused"),
 }
 # Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
 _USAGE: reading.UsageNames = {

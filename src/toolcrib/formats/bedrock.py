@@ -28,15 +28,11 @@ from .offer import Offer, Offered
 from .turns import Reply, Stop, User, text_of
 
 STOPS: Mapping[str, Stop] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
+    **dict.fromkeys(("end_turn", "stop_sequence"), "end"),
     "tool_use": "calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "guardrail_intervened": "refused",
-    "content_filtered": "refused",
-    "malformed_model_output": "malformed",
-    "malformed_tool_use": "malformed",
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("guardrail_intervened", "content_filtered"), "refused"),
+    **dict.fromkeys(("malformed_model_output", "malformed_tool_use"), "malformed"),
 }
 """Why the model stopped, by Bedrock's word for it."""
 # `inputTokens` are those that are neither read from the cache nor written to it.
@@ -153,7 +149,7 @@ def _add_delta(block: Object, delta: Mapping[str, Any], where: str) -> None:
 
 
 def _add_output(content: list[Object], delta: Mapping[str, Any], where: str) -> None:
-    """Add what a tool of Bedrock's own returned."""
+
     for part in reading.object_list(delta, "toolResult", where):
         if "text" in part and content and "text" in content[-1]:
             reading.append_text(content[-1], "text", reading.require(part, "text", str, where))
@@ -300,24 +296,18 @@ def _member(name: str, value: Any) -> Any:
     return value if name in ("input", "json") else _with_bytes(value)  # these are a model's and a tool's own JSON
 
 
-def _rename_documents(messages: Iterable[Object]) -> None:
+def _rename_documents(blocks: Iterable[Any], counts: Counter[str]) -> None:
     """Add numbers to repeated names of documents: Bedrock refuses them in a request."""
-    counts: Counter[str] = Counter()
-    for message in messages:
-        for block in message["content"]:
-            match block:
-                case {"toolResult": {"content": [*inner]}}:
-                    blocks = inner
-                case _:
-                    blocks = [block]
-            for part in blocks:
-                match part:
-                    case {"document": {"name": str(name)} as document}:
-                        counts[name] += 1
-                        if counts[name] > 1:
-                            document["name"] = f"{name} ({counts[name]})"
-                    case _:
-                        pass
+    for block in blocks:
+        match block:
+            case {"toolResult": {"content": [*inner]}}:
+                _rename_documents(inner, counts)
+            case {"document": {"name": str(name)} as document}:
+                counts[name] += 1
+                if counts[name] > 1:
+                    document["name"] = f"{name} ({counts[name]})"
+            case _:
+                pass
 
 
 class _Bedrock(BlockFormat, ReadableFormat):
@@ -396,7 +386,7 @@ class _Bedrock(BlockFormat, ReadableFormat):
 
     def joined(self, messages: list[Object]) -> list[Object]:
         messages = super().joined(messages)
-        _rename_documents(messages)
+        _rename_documents((block for message in messages for block in message["content"]), Counter())
         return messages
 
     def request(self, messages: list[Object], instructions: str) -> Object:

@@ -5,39 +5,42 @@
 
 Mistral, Groq, Ollama, vLLM, OpenRouter and many others use this format, each a little differently: answers may lack
 ids, indexes, counts and reasons, and what is sent has only what all of them accept. A tool's result is text, so images
-and PDFs follow in a user message, and errors are described in the text.
+and PDFs follow in a user message, and errors are described in the text. The Responses API takes arguments, results and
+choices in the same form.
 """
 
 import json
+import mimetypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..core import CODES, Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
-from . import openai_parts as shared
+from ..machinery import text_of_file
+from ..schema import JSONError, parse_json
 from . import reading
 from .accepts import OPENAI
-from .content import decoded, from_data_url
+from .content import arguments_of, decoded, from_data_url
 from .format import Entry, Object, ReadableFormat, ReplyStream
 from .history import ToolOutput
 from .offer import Offer, Offered
 from .turns import Reply, Stop, User
 
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+PDF = "application/pdf"
+
+_THOUGHTS = "<think>", "</think>"
+_PARALLEL = "multi_tool_use.parallel"
+_MAX_BLANK = 100  # how much blank space may come before thoughts
+
 _ANSWER = "OpenAI's answer"
 _ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)  # as `result_text` writes one
 _DELTA = "OpenAI's chunk (choices[0].delta)"
 _STOPS: Mapping[str, Stop] = {
-    "stop": "end",
-    "eos": "end",
-    "eos_token": "end",
-    "stop_sequence": "end",
-    "end_turn": "end",
-    "tool_calls": "calls",
-    "function_call": "calls",
-    "tool_use": "calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
+    **dict.fromkeys(("stop", "eos", "eos_token", "stop_sequence", "end_turn"), "end"),
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use"), "calls"),
+    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
     "content_filter": "refused",
     "tool_use_failed": "malformed",
     "function_call_filter: malformed_function_call": "malformed",
@@ -68,7 +71,7 @@ class Stream(ReplyStream):
 
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
         super().__init__(specs, strict=strict)
-        self._thoughts = shared.LeadingThoughts()
+        self._thoughts = LeadingThoughts()
         self._message: Object = {}
         self._calls: list[Object] = []
 
@@ -190,7 +193,7 @@ def _failed_call(answer: Mapping[str, Any]) -> str:
     if isinstance(error, Mapping) and error.get("code") == "tool_use_failed":
         return f"{error.get('message')} {error.get('failed_generation') or ''}".strip()
     if error:
-        raise shared.broken_off(error)
+        raise broken_off(error)
     return ""
 
 
@@ -208,7 +211,7 @@ def _reply(
     refusal = reading.optional(message, "refusal", str, where)
     native = _native(message, native_calls, where)
     return reading.finished_reply(
-        shared.without_thoughts(_text(message.get("content"), where)) or refusal or "",
+        without_thoughts(_text(message.get("content"), where)) or refusal or "",
         calls,
         _stop(finish, bool(calls), bool(refusal)),
         reading.read_usage(usage, _USAGE),
@@ -250,11 +253,11 @@ def _calls(message: Mapping[str, Any], tools: Offer, where: str, is_stored: bool
             continue
         whole = reading.require(call, "function", dict, place)
         reading.require(whole, "name", str, f"{place}.function")
-        for function in [whole] if is_stored else shared.separate_calls(whole, tools):
+        for function in [whole] if is_stored else separate_calls(whole, tools):
             call_id = reading.unique_id(reading.optional(call, "id", str, place), used_ids)
-            arguments = shared.read_arguments(function.get("arguments"))
+            arguments = read_arguments(function.get("arguments"))
             calls.append(tools.read_call(function, call_id, arguments))
-            function["arguments"] = shared.arguments_text(arguments)
+            function["arguments"] = arguments_text(arguments)
             native.append({**call, "id": call_id, "type": "function", "function": function})
             native[-1].pop("index", None)
     return native, calls
@@ -299,7 +302,7 @@ def _from_reply(turn: Reply, offered: Offer) -> dict[str, Any]:
         {
             "id": call.id,
             "type": "function",
-            "function": {"name": offered.name_of(call.tool), "arguments": shared.arguments_text(call.arguments)},
+            "function": {"name": offered.name_of(call.tool), "arguments": arguments_text(call.arguments)},
         }
         for call in turn.calls
     ]
@@ -308,26 +311,22 @@ def _from_reply(turn: Reply, offered: Offer) -> dict[str, Any]:
 
 def _is_media(part: Content) -> bool:
     # Only some models accept audio, and the others refuse the request: a tool's audio is described in the text.
-    match part:
-        case Image(_, media_type):
-            return media_type in shared.IMAGES
-        case File(_, media_type):
-            return media_type == shared.PDF
-        case _:
-            return False
+    if isinstance(part, Image):
+        return part.media_type in IMAGES
+    return isinstance(part, File) and part.media_type == PDF
 
 
 def _part(part: Content) -> dict[str, Any]:
     """Return a part of a user message. PDF is the only kind of file that Chat Completions accepts."""
     match part:
-        case Image(_, media_type) if media_type in shared.IMAGES:
-            return {"type": "image_url", "image_url": {"url": shared.data_url(part)}}
-        case Audio(_, media_type) if media_type in shared.AUDIO:
-            return {"type": "input_audio", "input_audio": {"data": part.base64, "format": shared.AUDIO[media_type]}}
-        case File() if part.media_type == shared.PDF:
-            return {"type": "file", "file": {"filename": shared.file_name(part), "file_data": shared.data_url(part)}}
+        case Image(_, media_type) if media_type in IMAGES:
+            return {"type": "image_url", "image_url": {"url": data_url(part)}}
+        case Audio(_, media_type) if media_type in AUDIO:
+            return {"type": "input_audio", "input_audio": {"data": part.base64, "format": AUDIO[media_type]}}
+        case File() if part.media_type == PDF:
+            return {"type": "file", "file": {"filename": file_name(part), "file_data": data_url(part)}}
         case Text() | Data() | Image() | Audio() | File():
-            return {"type": "text", "text": shared.text_of(part)}
+            return {"type": "text", "text": text_of(part)}
 
 
 # Messages as turns
@@ -361,6 +360,129 @@ def _read_part(part: Mapping[str, Any], where: str) -> Content:
             raise ValueError(f"{where}.type is {kind!r:.40}; it must be text, image_url, input_audio or file.")
 
 
+# What the Responses API has in common
+
+
+def broken_off(error: Any) -> reading.IncompleteReply:
+    """Return the error that stands in an answer's place."""
+    return reading.broken_off("OpenAI", error, "code", "type")
+
+
+class LeadingThoughts:
+    """Removes the thoughts that some servers put before a text, as `<think>...</think>`, whole or in pieces."""
+
+    def __init__(self) -> None:
+        self._place: Literal["before", "inside", "after", "text"] = "before"
+        self._buffer = ""
+
+    def add(self, piece: str) -> str:
+        """Return the text that *piece* adds."""
+        begin_tag, end_tag = _THOUGHTS
+        text, self._buffer = self._buffer + piece, ""
+        if self._place == "before":
+            start = text.lstrip()
+            if start.startswith(begin_tag):
+                self._place = "inside"
+            elif len(text) > _MAX_BLANK or not begin_tag.startswith(start):
+                self._place = "text"
+            else:
+                self._buffer = text
+        if self._place == "inside":
+            thoughts, tag, text = text.partition(end_tag)
+            if tag:
+                self._place = "after"
+            else:
+                self._buffer = thoughts[-len(end_tag) :]
+        if self._place == "after":
+            text = text.lstrip()
+            self._place = "text" if text else "after"
+        return text if self._place == "text" else ""
+
+    def end(self) -> str:
+        """Return the text that was held back, as it could have become a tag."""
+        text = self._buffer if self._place == "before" else ""
+        self._buffer = ""
+        return text
+
+
+def without_thoughts(text: str) -> str:
+    """Return *text* without the thoughts that it begins with."""
+    thoughts = LeadingThoughts()
+    return thoughts.add(text) + thoughts.end()
+
+
+def choice_parameters(kind: str, tool: Any, parallel: bool) -> dict[str, Any]:
+    """Return the request's parameters for a choice; *tool* is OpenAI's form of a tool's name. "auto" is its default."""
+    choice = {"any": "required", "none": "none", "tool": tool}.get(kind)
+    return {
+        **({"tool_choice": choice} if choice else {}),
+        **({} if parallel else {"parallel_tool_calls": False}),
+    }
+
+
+def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
+    """Return arguments as a provider sent them: JSON text, an object, or nothing in any of its spellings."""
+    if arguments is None or isinstance(arguments, Mapping):
+        return arguments or {}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {} if text.strip() in ("", "null") else text
+
+
+def separate_calls(function: dict[str, Any], tools: Offer) -> list[dict[str, Any]]:
+    """Return the calls that *function* is: itself, or those in a `multi_tool_use.parallel`.
+
+    That is a tool in OpenAI's own prompts, which its models call though it was not offered.
+    """
+    if function.get("name") != _PARALLEL or tools.offers(_PARALLEL):
+        return [function]
+    arguments = read_arguments(function.get("arguments"))
+    try:
+        whole = parse_json(arguments) if isinstance(arguments, str) else arguments
+    except JSONError:
+        return [function]
+    calls: list[dict[str, Any]] = []
+    uses = whole.get("tool_uses") if isinstance(whole, Mapping) else None
+    for use in uses if isinstance(uses, list) else ():
+        match use:
+            case {"recipient_name": str(name), "parameters": dict(parameters)}:
+                calls.append({**function, "name": name, "arguments": parameters})
+            case _:
+                return [function]
+    return calls or [function]
+
+
+def arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
+    """Return arguments to send back: the JSON text of an object, unchanged where they are one already.
+
+    vLLM and Ollama parse them before the model sees them, and refuse the whole conversation for invalid JSON.
+    """
+    mapping = arguments_of(Call("", arguments))
+    if isinstance(arguments, str) and arguments.strip() and "INVALID_JSON" not in mapping:
+        return arguments
+    return json.dumps(mapping, ensure_ascii=False)
+
+
+def text_of(part: Content) -> str:
+    """Return *part* as text; of a text file its text, under its name."""
+    text = text_of_file(part)
+    return part.text if text is None else f"{part.text}\n{text}"
+
+
+def result_text(result: Result[Any]) -> str:
+    """Return a result as text. OpenAI has no flag for errors, so the text names the error's code."""
+    text = "\n".join(map(text_of, result.content))
+    return text if result.error is None else f"Error ({result.error.code}): {text}"
+
+
+def data_url(part: Image | Audio | File) -> str:
+    return f"data:{part.media_type};base64,{part.base64}"
+
+
+def file_name(part: File) -> str:
+    """Return the name of *part*, with an extension: OpenAI recognizes the kinds of files by these."""
+    return part.name or f"file{mimetypes.guess_extension(part.media_type) or ''}"
+
+
 class _Chat(ReadableFormat):
     stream = Stream
 
@@ -368,12 +490,12 @@ class _Chat(ReadableFormat):
         return [{"type": "function", "function": tool.definition("parameters")} for tool in tools]
 
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
-        return shared.choice_parameters(kind, {"type": "function", "function": {"name": name}}, parallel)
+        return choice_parameters(kind, {"type": "function", "function": {"name": name}}, parallel)
 
     def choice_among(self, names: Sequence[str], parallel: bool) -> Object:
         tools = [{"type": "function", "function": {"name": name}} for name in names]
         allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": tools}}
-        return shared.choice_parameters("tool", allowed, parallel)
+        return choice_parameters("tool", allowed, parallel)
 
     def read_answer(self, answer: Any, stream: ReplyStream) -> Reply:
         whole = reading.as_mapping(answer, _ANSWER)
@@ -402,8 +524,7 @@ class _Chat(ReadableFormat):
     def result_messages(self, results: Sequence[Result[Any]], offered: Offer) -> list[Object]:
         """Return a message for each result, and one more for images and PDFs."""
         messages: list[Object] = [
-            {"role": "tool", "tool_call_id": result.call_id, "content": shared.result_text(result)}
-            for result in results
+            {"role": "tool", "tool_call_id": result.call_id, "content": result_text(result)} for result in results
         ]
         media_parts: list[Object] = []
         for result in results:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import Audio, Call, Content, Data, File, Image, Result, Text
 from ..machinery import text_of_file
-from . import openai_parts as shared
+from . import openai as shared
 from . import reading
 from .accepts import RESPONSES
 from .format import BlockStream, Format, Object, ReplyStream
@@ -213,23 +213,19 @@ def _output(result: Result[Any]) -> str | list[dict[str, Any]]:
     if not any(isinstance(part, Image | File) for part in result.content):
         return shared.result_text(result)
     error = [_text_part(f"Error ({result.error.code}):")] if result.error is not None else []
-    return [*error, *map(_part, result.content)]
+    return [*error, *(_part(part, in_result=True) for part in result.content)]
 
 
-def _part(part: Content) -> dict[str, Any]:
+def _part(part: Content, *, in_result: bool = False) -> dict[str, Any]:
     match part:
+        case Audio(_, media_type) if media_type in shared.AUDIO and not in_result:
+            return {"type": "input_audio", "input_audio": {"data": part.base64, "format": shared.AUDIO[media_type]}}
         case Image(_, media_type) if media_type in shared.IMAGES:
             return {"type": "input_image", "image_url": shared.data_url(part), "detail": "auto"}
         case File(_, media_type) if media_type in _FILES or text_of_file(part) is not None:
             return {"type": "input_file", "filename": shared.file_name(part), "file_data": shared.data_url(part)}
         case Text() | Data() | Image() | Audio() | File():
             return _text_part(part.text)
-
-
-def _audio(part: Audio) -> dict[str, Any]:
-    if part.media_type not in shared.AUDIO:
-        return _text_part(part.text)
-    return {"type": "input_audio", "input_audio": {"data": part.base64, "format": shared.AUDIO[part.media_type]}}
 
 
 def _text_part(text: str) -> dict[str, Any]:
@@ -262,7 +258,7 @@ class _Responses(Format):
         return _reply(response, reading.object_list(response, "output", _ANSWER), stream.tools)
 
     def user_messages(self, content: Sequence[Content]) -> list[Object]:
-        parts = [_audio(part) if isinstance(part, Audio) else _part(part) for part in content]
+        parts = [_part(part) for part in content]
         only_text = all(part["type"] == "input_text" for part in parts)
         return [{"role": "user", "content": "\n".join(part["text"] for part in parts) if only_text else parts}]
 
