@@ -323,11 +323,11 @@ def _can_continue(session: BaseSessionValue, state: AuthState, handler: AuthHand
     """Return whether *session* can go on with *handler*. A grant that another one has asked for is refused."""
     if state is AuthState.NO_SESSION:
         return False
-    if not _is_asked_by(handler, session.auth_resolve_uid):
-        # What was asked for first cannot be answered for this handler: a code is no token.
-        FutureStore.reject_future(session.auth_resolve_uid or "", _OTHER_WAY)
-        return False
-    return True
+    if _is_asked_by(handler, session.auth_resolve_uid):
+        return True
+    # What was asked for first cannot be answered for this handler: a code is no token.
+    FutureStore.reject_future(session.auth_resolve_uid or "", _OTHER_WAY)
+    return False
 
 
 def _is_asked_by(handler: AuthHandlerInterface, uid: str | None) -> bool:

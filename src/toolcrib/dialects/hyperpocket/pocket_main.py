@@ -321,12 +321,11 @@ class Pocket:
 
     async def initialize_tool_auth(self, thread_id: str = "default", profile: str = "default") -> dict[str, str]:
         """Return, by provider, the text with the URL for what all tools need and is not granted yet."""
-        texts: dict[str, str] = {}
-        for provider, tools in self.grouping_tool_by_auth_provider().items():
-            text = await self.prepare_auth([tool.name for tool in tools], thread_id, profile)
-            if text is not None:
-                texts[provider] = text
-        return texts
+        texts = {
+            provider: await self.prepare_auth([tool.name for tool in tools], thread_id, profile)
+            for provider, tools in self.grouping_tool_by_auth_provider().items()
+        }
+        return {provider: text for provider, text in texts.items() if text is not None}
 
     async def wait_tool_auth(self, thread_id: str = "default", profile: str = "default") -> bool:
         """Wait until all that `initialize_tool_auth` asked for is granted. Raises TimeoutError where it is not."""
@@ -446,5 +445,4 @@ def _require_same_handler(needs: Sequence[ToolAuth]) -> None:
 
 
 def _text(result: Result[Any]) -> str:
-    pending = result.pending
-    return pending.text if isinstance(pending, PendingGrant) else result.text
+    return result.pending.text if isinstance(result.pending, PendingGrant) else result.text

@@ -88,16 +88,12 @@ def agent_tool(tool: Any) -> AgentTool:
     if isinstance(tool, AgentTool):
         return tool
     if isinstance(tool, str):
-        return _added_as(tool)
+        return get_tool(tool)
     if isinstance(tool, Mapping):
         return _from_mapping(tool)
     if isinstance(tool, type):
         raise DefinitionError(f"{tool.__name__} is a class, not a tool. Make a tool of it: {tool.__name__}().")
-    return _from_object(tool)
-
-
-def _from_object(tool: Any) -> AgentTool:
-    inherited = {vars(IAgentTool)[name] for name in ("call", "validate", "is_available")}
+    inherited = {IAgentTool.call, IAgentTool.validate, IAgentTool.is_available}
     own = {name: getattr(tool, name, None) for name in _PARTS}
     parts = {name: part for name, part in own.items() if getattr(part, "__func__", None) not in inherited}
     if all(part is None for part in parts.values()):
@@ -127,8 +123,7 @@ def _from_parts(given: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
     label = f"Tool '{name}'"
     _require_parts(parts, label, spelled)
     callbacks = _callbacks(parts.get("callbacks"), label, _CALLBACKS if is_camel else _CALLBACKS.values())
-    complete: dict[str, Any] = {**parts, "callbacks": callbacks, "is_camel": is_camel}
-    return AgentTool(**complete)
+    return AgentTool(**{**parts, "callbacks": callbacks, "is_camel": is_camel})
 
 
 def _require_parts(parts: Mapping[str, Any], label: str, spelled: Mapping[str, str]) -> None:
@@ -179,7 +174,7 @@ class AddedTool(str):
     __slots__ = ()
 
     def __toolcrib__(self) -> Tool[..., Any]:
-        return _added_as(self).__toolcrib__()
+        return get_tool(self).__toolcrib__()
 
 
 def add_tool(tool: Any) -> AddedTool:
@@ -198,7 +193,11 @@ def add_tool(tool: Any) -> AddedTool:
 
 def get_tool(tool_name: ToolName) -> AgentTool:
     """Return the tool that was added under *tool_name*. Raises UnknownToolError."""
-    return _added_as(tool_name)
+    tool = _tools.get(tool_name)
+    if tool is None:
+        hint, names = _hint(tool_name, _tools), ", ".join(_tools) or "none"
+        raise UnknownToolError(f"There is no tool '{tool_name}'.{hint} Added with add_tool() are: {names}.")
+    return tool
 
 
 def override_tool(tool: Mapping[str, Any]) -> AddedTool:
@@ -208,7 +207,7 @@ def override_tool(tool: Mapping[str, Any]) -> AddedTool:
     DefinitionError for parts that cannot be a tool's, or in another spelling than the tool's own.
     """
     is_camel = "toolName" in tool
-    old = _added_as(str(tool.get("toolName" if is_camel else "tool_name")))
+    old = get_tool(str(tool.get("toolName" if is_camel else "tool_name")))
     if old.is_camel != is_camel:
         spelling = "toolName" if old.is_camel else "tool_name"
         raise DefinitionError(
@@ -226,11 +225,3 @@ def _is_later_load(call: Any, known: Any) -> bool:
     if code is None or known_code is None or code.co_filename != known_code.co_filename:
         return False
     return call.__globals__ is not known.__globals__
-
-
-def _added_as(name: str) -> AgentTool:
-    tool = _tools.get(name)
-    if tool is None:
-        names = ", ".join(_tools) or "none"
-        raise UnknownToolError(f"There is no tool '{name}'.{_hint(name, _tools)} Added with add_tool() are: {names}.")
-    return tool

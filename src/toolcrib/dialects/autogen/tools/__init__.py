@@ -5,8 +5,16 @@ from importlib.util import find_spec
 from ._base import BaseStreamTool, BaseTool, BaseToolWithState
 from ._core import ParametersSchema, StreamTool, Tool, ToolOverride, ToolSchema
 from ._function_tool import FunctionTool, FunctionToolConfig
-from ._static_workbench import StaticStreamWorkbench, StaticWorkbench, StaticWorkbenchConfig
-from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
+from ._workbench import (
+    ImageResultContent,
+    StaticStreamWorkbench,
+    StaticWorkbench,
+    StaticWorkbenchConfig,
+    StreamWorkbench,
+    TextResultContent,
+    ToolResult,
+    Workbench,
+)
 
 __all__ = [
     "BaseStreamTool",

@@ -488,5 +488,5 @@ def _shown(value: Any) -> Any:
 
 
 def _content_of(part: Any) -> Any:
-    """Return a part of a ToolResult, text or an image, as content of ours."""
+
     return with_core_images(part.content) if isinstance(part.content, AutoGenImage) else Text(part.content)
