@@ -122,8 +122,8 @@ def _from_parts(given: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
         raise DefinitionError(f"A tool needs a '{spelled.get('tool_name', 'tool_name')}', its name in the swarm.")
     label = f"Tool '{name}'"
     _require_parts(parts, label, spelled)
-    callbacks = _callbacks(parts.get("callbacks"), label, _CALLBACKS if is_camel else _CALLBACKS.values())
-    return AgentTool(**{**parts, "callbacks": callbacks, "is_camel": is_camel})
+    parts["callbacks"] = _callbacks(parts.get("callbacks"), label, _CALLBACKS if is_camel else _CALLBACKS.values())
+    return AgentTool(**parts, is_camel=is_camel)
 
 
 def _require_parts(parts: Mapping[str, Any], label: str, spelled: Mapping[str, str]) -> None:
