@@ -46,14 +46,10 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        **dict.fromkeys(("EvalEstimate", "EvalReport", "EvalRun", "evaluate"), ".evals"),
+        **dict.fromkeys(("OpenAIChat", "OpenAIResponses"), ".openai"),
         "AnthropicModel": ".anthropic",
         "BedrockModel": ".bedrock",
-        "EvalEstimate": ".evals",
-        "EvalReport": ".evals",
-        "EvalRun": ".evals",
-        "evaluate": ".evals",
         "GeminiModel": ".gemini",
-        "OpenAIChat": ".openai",
-        "OpenAIResponses": ".openai",
     },
 )

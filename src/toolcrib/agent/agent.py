@@ -15,20 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from ..call import EventQueue, error_result, may_be_repeated, streamed
-from ..core import (
-    Audio,
-    Call,
-    CancellationToken,
-    Data,
-    File,
-    Image,
-    Pending,
-    Result,
-    SetupError,
-    Text,
-    Tool,
-    ToolError,
-)
+from ..core import Audio, Call, CancellationToken, Data, File, Image, Pending, Result, SetupError, Text, ToolError
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
 from ..formats.reading import require_tool
 from ..schema.declared import require_values
@@ -278,7 +265,12 @@ class Agent:
     async def _begin(
         self, prompt: Prompt, after: Sequence[Turn], events: _Events, token: CancellationToken | None
     ) -> Outcome:
-        run = Run(_turns(prompt, after), self._options)
+        run, bench = Run(_turns(prompt, after), self._options), self.workbench
+        await self.start()
+        await self._remember(run.turns)
+        _require_choice(self._options.tool_choice, bench)
+        if (once := next((tool.spec.name for tool in bench.registry if tool.spec.once), None)) is not None:
+            _require_database(bench, f"Tool '{once}' has once=True, which")
         return await self._stored(await self._run(run, events, token), run)
 
     async def _resumed(
@@ -307,42 +299,42 @@ class Agent:
         await bench.start()
         await self._remember([*run.turns, last])
         usable = await answer_waiting(bench, waiting.values(), old, answers, by, is_signed=is_signed)
-        calls = {call.id: call for call in run.reply.calls}
-        tasks = [id for id, pending in waiting.items() if pending.kind == "task" and bench.crib.database is not None]  # noqa: A001
-        for id in tasks:  # noqa: A001
-            results[id] = await self._task_result(calls[id], waiting[id]) or results[id]
-            await bench.remember(results[id].labels)
-        repeated = [call for id, call in calls.items() if id in waiting and id not in tasks]  # noqa: A001
-        for call, result in zip(repeated, await self._results(run, repeated, events, token), strict=True):
-            results[call.id] = result
-        run.add_results([results[id] for id in calls])  # noqa: A001
+        results |= await self._new_results(run, waiting, events, token)
+        run.add_results([results[call.id] for call in run.reply.calls])
         if (over := await run.over(bench.redacted)) is not None:
             new = [results[id] for id in waiting]  # noqa: A001
             return self._with_state(over, run, still_needed(usable, waiting.values(), new)), run
         if save is not None and waiting:
             await save(write_state(run, (), self._sign))
-        return await self._run(run, events, token, save, first=False), run
+        await self.start()
+        return await self._run(run, events, token, save), run
+
+    async def _new_results(
+        self, run: Run, waiting: Mapping[str, Pending], events: _Events, token: CancellationToken | None
+    ) -> dict[str, Result[Any]]:
+        """Return what calls that were *waiting* have now: the end of a task, or the result of the call made again."""
+        results: dict[str, Result[Any]] = {}
+        repeated: list[Call] = []
+        for call in run.reply.calls:
+            pending = waiting.get(call.id)
+            if pending is None:
+                continue
+            if pending.kind != "task" or self.workbench.crib.database is None:
+                repeated.append(call)
+            elif (result := await self._task_result(call, pending)) is not None:
+                await self.workbench.remember(result.labels)
+                results[call.id] = result
+        for call, new in zip(repeated, await self._results(run, repeated, events, token), strict=True):
+            results[call.id] = new
+        return results
 
     async def _run(
-        self,
-        run: Run,
-        events: _Events,
-        token: CancellationToken | None,
-        save: Save | None = None,
-        *,
-        first: bool = True,
+        self, run: Run, events: _Events, token: CancellationToken | None, save: Save | None = None
     ) -> Outcome:
-        bench = self.workbench
-        await self.start()
-        redact = bench.redacted
-        if first:
-            await self._remember(run.turns)
-            _require_choice(self._options.tool_choice, bench)
-            if (once := next((tool.spec.name for tool in bench.registry if tool.spec.once), None)) is not None:
-                _require_database(bench, f"Tool '{once}' has once=True, which")
+        redact = self.workbench.redacted
         over: Outcome | None = None
         while over is None:
-            if token is not None and token.is_cancelled():
+            if _is_cancelled(token):
                 return run.outcome("cancelled", redact, "The run was cancelled.")
             try:
                 over = await self._turn(run, events, token)
@@ -352,7 +344,7 @@ class Agent:
                 if isinstance(run.turns[-1], Reply) and run.reply.calls:  # the workbench was stopped, for example
                     run.add_results([_refused(call, _LOST) for call in run.reply.calls])
                 # Through its attributes, which also a frozen error has.
-                vars(error)["so_far"] = run.outcome("failed", redact, bench.crib.describe(error))
+                vars(error)["so_far"] = run.outcome("failed", redact, self.workbench.crib.describe(error))
                 raise
         return self._with_state(over, run, ())
 
@@ -371,7 +363,7 @@ class Agent:
             results = await self._results(run, calls[:room], events, token) if room else ()
             why = _NOT_ANSWERED if reply.stop == "refused" else _too_many(run.options)
             run.add_results([*results, *(_refused(call, why) for call in calls[room:])])
-            if token is not None and token.is_cancelled():
+            if _is_cancelled(token):
                 return None
         return await run.over(self.workbench.redacted)
 
@@ -421,11 +413,7 @@ class Agent:
         bench = self.workbench
         if self._options.tool_choice == "none":
             return [_refused(call, _NO_TOOLS) for call in calls]
-        registry = bench.registry
-        calls = [
-            replace(call, idempotency_key=run.key(call)) if self._is_once(registry.find(call.tool)) else call
-            for call in calls
-        ]
+        calls = [self._with_key(run, call) for call in calls]
         if token is not None:
             calls = [replace(call, cancellation=token) for call in calls]
         if events is not None:
@@ -436,11 +424,13 @@ class Agent:
             return [await bench.call(calls[0])]
         return await bench.call_many(calls, parallel=self._options.parallel)
 
-    def _is_once(self, tool: Tool | None) -> bool:
-        """Return whether calls of *tool* have a key: also those of a run that may begin a turn once more."""
-        if tool is None or self.name is None:
-            return tool is not None and tool.spec.once
-        return bool(tool.is_task) or not may_be_repeated(tool.spec)
+    def _with_key(self, run: Run, call: Call) -> Call:
+        """Return *call*, with a key where it must not run twice: also in a run that may begin a turn once more."""
+        tool = self.workbench.registry.find(call.tool)
+        if tool is None:
+            return call
+        is_once = tool.spec.once if self.name is None else tool.is_task or not may_be_repeated(tool.spec)
+        return replace(call, idempotency_key=run.key(call)) if is_once else call
 
     async def _observed_results(self, calls: Sequence[Call], events: EventQueue[RunEvent]) -> Sequence[Result[Any]]:
         if not self._options.parallel:
@@ -476,6 +466,10 @@ async def _closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T
     finally:
         if (close := getattr(iterator, "aclose", None)) is not None:
             await close()
+
+
+def _is_cancelled(token: CancellationToken | None) -> bool:
+    return token is not None and token.is_cancelled()
 
 
 def _turns(prompt: Any, after: Sequence[Turn]) -> Sequence[Turn]:
@@ -520,10 +514,8 @@ _NOT_ANSWERED: _Why = "The call was not made: it is of a reply in which the mode
 
 def _too_many(options: RunOptions) -> _Why:
     per_turn, every = options.max_calls_per_turn, options.max_calls
-    return (
-        f"The call was not made: at most {per_turn} calls run in one turn, and {every} in all. Make fewer.",
-        "limited",
-    )
+    why = f"The call was not made: at most {per_turn} calls run in one turn, and {every} in all. Make fewer."
+    return why, "limited"
 
 
 def _result_of(outcome: Outcome) -> Result[str]:

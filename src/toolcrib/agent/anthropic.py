@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
 # A stream reports an error under status 200, so its type is what counts.
 _PROBLEMS: Mapping[str, ModelProblem] = {
-    "authentication_error": "unauthorized",
-    "permission_error": "unauthorized",
+    **dict.fromkeys(("authentication_error", "permission_error"), "unauthorized"),
     "rate_limit_error": "limited",
-    "invalid_request_error": "refused",
-    "not_found_error": "refused",
-    "request_too_large": "refused",
-    "overloaded_error": "unavailable",
-    "api_error": "unavailable",
-    "timeout_error": "unavailable",
+    **dict.fromkeys(("invalid_request_error", "not_found_error", "request_too_large"), "refused"),
+    **dict.fromkeys(("overloaded_error", "api_error", "timeout_error"), "unavailable"),
 }
 
 

@@ -17,8 +17,7 @@ from .sdk import SdkModel, package, reading, retry_after
 
 # For errors whose status is ambiguous, or that have none because they come inside a stream.
 _PROBLEMS: Mapping[str, ModelProblem] = {
-    "ThrottlingException": "limited",
-    "ServiceQuotaExceededException": "limited",
+    **dict.fromkeys(("ThrottlingException", "ServiceQuotaExceededException"), "limited"),
     "ModelNotReadyException": "unavailable",
     "ModelTimeoutException": "unavailable",
     "ModelErrorException": "unavailable",

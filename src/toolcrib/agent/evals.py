@@ -2,30 +2,205 @@
 
 Arguments are checked and repaired, and rules applied, as in any call. A tool does not run unless that is asked for:
 the model gets the result that the scenario has, and what a policy would ask a person is approved.
+
+What arguments must be is said as in `[[rule]] where`, by values, or by a JSON Schema. All that a file says is checked
+before a model is asked, also whether the tools can be called in the way that is expected.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
+
+from annotated_types import Ge, MinLen
+from pydantic import Field, ValidationError
 
 from .. import formats
-from ..core import Answer, Approve, Call, Caller, CancellationToken, LoadError, Pending, SetupError, Text, ToolSpec
+from ..core import (
+    Answer,
+    Approve,
+    Call,
+    Caller,
+    CancellationToken,
+    DefinitionError,
+    LoadError,
+    Pending,
+    SetupError,
+    Text,
+    ToolcribError,
+    ToolError,
+    ToolSpec,
+)
 from ..formats import Reply, Usage
+from ..schema import require_schema, written
+from ..schema.declared import Keys, Strict, mistakes_in
+from ..schema.describe import display_path
+from ..schema.view import is_valid, pointer
 from ..tools import Tool
 from ..workbench import Crib, Options, Stores, View, Workbench
-from ..workbench.rules import is_like
+from ..workbench.rules import Names, Rule, is_like, unknown_name
+from ..workbench.settings import SettingsError, SettingsProblem, place_in, read_toml
 from .agent import MAX_PROMPT_CHARS, Agent
 from .model import Model, ModelError, model_from_name, require_model
 from .outcome import Outcome, Trace
-from .scenarios import ExpectedCall, Scenario, ScenarioFile, read_scenarios
 
 _REPLY_TOKENS = 100
 _FORMATS = {"responses": "openai_responses", **{name: name for name in ("openai", "anthropic", "gemini", "bedrock")}}
+_TracedCall = tuple[Call, Trace]
 _NOT_RUN: Options = {"recorder": (), "limits": (), "retries": ()}
+_Text = Annotated[str, MinLen(1)]
+_Amount = Annotated[float, Ge(0)]
+
+
+class Price(Strict):
+    """What a model costs, for a million tokens."""
+
+    input: _Amount
+    output: _Amount
+    cached: _Amount | None = Field(default=None, description="Of input that was read from a cache; else as 'input'.")
+
+    def of(self, usage: Usage) -> float:
+        cached = self.input if self.cached is None else self.cached
+        fresh = usage.input - usage.cached
+        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1_000_000
+
+
+class ExpectedCall(Strict):
+    """A call that the model must make."""
+
+    tool: _Text = Field(description="The name of the tool, or a glob.")
+    arguments: dict[str, Any] = Field(default_factory=dict[str, Any], description="Arguments and their values.")
+    where: dict[str, Any] = Field(default_factory=dict[str, Any], description="Conditions, as in [[rule]].")
+    form: dict[str, Any] | None = Field(
+        alias="schema", default=None, description="A JSON Schema of all arguments, defaults filled in."
+    )
+
+    def rule(self) -> Rule:
+        """Return a rule whose conditions the arguments must meet. Raises ToolcribError for what cannot be met."""
+        if self.form is not None:
+            try:
+                require_schema(self.form, label=f"'{self.tool}'")
+            except DefinitionError as error:
+                raise SetupError(str(error).replace("parameters=", "'schema'")) from None
+        values = {pointer((name,)): {"eq": value} for name, value in self.arguments.items()}
+        return Rule(do="allow", tools=self.tool, where={**values, **self.where})
+
+    def accepts(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        """Return whether checked *arguments* are as expected."""
+        try:
+            is_match = self.rule().matches(spec, arguments, caller)
+        except ToolError:  # which a condition cannot judge
+            return False
+        return is_match and (
+            self.form is None or is_valid(self.form, {**spec.defaults(), **written(arguments, strict=False)})
+        )
+
+
+class Scenario(Strict):
+    """What a model is asked once, and what it must do."""
+
+    name: _Text
+    prompt: str
+    call: list[ExpectedCall] = Field(default_factory=list[ExpectedCall], description="What it must call, in any order.")
+    not_called: Names = Field(default=(), description="What it must not call: globs of names.")
+    results: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="What tools return here, by name: they do not run."
+    )
+
+    @property
+    def forbidden(self) -> Sequence[str]:
+        return [self.not_called] if isinstance(self.not_called, str) else self.not_called
+
+
+class ScenarioFile(Strict):
+    """Scenarios, and what is common to them."""
+
+    instructions: str = Field(default="", description="The system prompt.")
+    currency: str = Field(default="", description="What prices are in.")
+    price: dict[str, Price] = Field(default_factory=dict[str, Price], description="Prices by the name of the model.")
+    results: dict[str, Any] = Field(default_factory=dict[str, Any], description="What tools return, by name.")
+    scenario: Annotated[list[Scenario], MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenarios:
+    """Scenarios that were read. `lines` are of the keys of `file`."""
+
+    values: ScenarioFile
+    file: Path | None
+    lines: Mapping[Keys, int]
+
+    def require_known(self, specs: Sequence[ToolSpec]) -> None:
+        """Raise SettingsError where a scenario names a tool or an argument that there is not."""
+        if problems := [*self._unknown(specs)]:
+            raise _error(self.file, self.lines, problems)
+
+    def _unknown(self, specs: Sequence[ToolSpec]) -> Iterator[tuple[Keys, str]]:
+        names = [spec.name for spec in specs]
+        for keys, globs in self._globs():
+            if sentence := unknown_name(globs, names, partial(is_like, tool=True), way_out=""):
+                yield keys, f"This {sentence}"
+        for number, scenario in enumerate(self.values.scenario):
+            for index, call in enumerate(scenario.call):
+                if mismatches := call.rule().mismatches(specs):
+                    yield _call(number, index), f"This call is never made: {next(iter(mismatches.values()))}"
+
+    def _globs(self) -> Iterator[tuple[Keys, Iterable[str]]]:
+        yield ("results",), self.values.results
+        for number, scenario in enumerate(self.values.scenario):
+            yield ("scenario", number, "not_called"), scenario.forbidden
+            yield ("scenario", number, "results"), scenario.results
+            yield from ((_call(number, index), [call.tool]) for index, call in enumerate(scenario.call))
+
+
+def read_scenarios(source: str | Path | Mapping[str, Any], prices: Mapping[str, Any] | None) -> Scenarios:
+    """Return the scenarios in a TOML file, or in the same data; *prices* go before theirs.
+
+    Raises SettingsError, and LoadError for a file that cannot be read.
+    """
+    file = None if isinstance(source, Mapping) else Path(source)
+    data, lines = (source, {}) if isinstance(source, Mapping) else read_toml(Path(source))
+    try:
+        values = ScenarioFile.model_validate(data)
+        data = {"price": prices or {}, "scenario": values.scenario}
+        values.price.update(ScenarioFile.model_validate(data).price)
+    except ValidationError as error:
+        mistakes = mistakes_in(ScenarioFile, data, error)
+        raise _error(file, lines, [(mistake.keys, mistake.message) for mistake in mistakes]) from None
+    if problems := [*_wrong(values)]:
+        raise _error(file, lines, problems)
+    return Scenarios(values, file, lines)
+
+
+def _wrong(values: ScenarioFile) -> Iterator[tuple[Keys, str]]:
+    names = [scenario.name for scenario in values.scenario]
+    for number, scenario in enumerate(values.scenario):
+        keys = ("scenario", number)
+        if not scenario.prompt.strip():
+            yield (*keys, "prompt"), f"'{scenario.name}' has no prompt. Write what a person would ask."
+        if scenario.name in names[:number]:
+            yield (*keys, "name"), f"There is a scenario '{scenario.name}' already."
+        if not (scenario.call or scenario.not_called):
+            yield keys, f"'{scenario.name}' expects nothing: it needs a [[scenario.call]], or 'not_called'."
+        for index, call in enumerate(scenario.call):
+            try:
+                call.rule()
+            except ToolcribError as error:
+                yield _call(number, index), str(error)
+
+
+def _call(scenario: int, index: int) -> Keys:
+    return "scenario", scenario, "call", index
+
+
+def _error(file: Path | None, lines: Mapping[Keys, int], problems: Iterable[tuple[Keys, str]]) -> SettingsError:
+    places = [(place_in(file, lines, keys) if file else (display_path(keys), None), text) for keys, text in problems]
+    sentences = [SettingsProblem(place, text, line) for (place, line), text in places]
+    return SettingsError(sorted(sentences, key=lambda problem: problem.line or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +342,7 @@ async def evaluate(
     """
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise SetupError('An eval takes sources of tools: evaluate("scenarios.toml", MODEL, [add, "tools.py"]).')
-    content = read_scenarios(scenarios, prices or {})
+    content = read_scenarios(scenarios, prices)
     evaluation = _Eval(content.values, {"max_tokens": max_tokens, "max_calls": max_calls}, cancellation)
     sources: list[Any] = [*tools]
     if not execute:
@@ -175,18 +350,24 @@ async def evaluate(
         options = {**options, **_NOT_RUN, "store": Stores(), "ask": _approve}
     report = on_progress or (lambda _: None)
     async with _clients(models) as clients, Crib(sources, **options) as evaluation.crib:
-        if not clients or runs < 1 or len({client.name for client in clients}) < len(clients):
-            raise SetupError("An eval takes one model or more, each once, and one run or more.")
+        names = [client.name for client in clients]
+        plan = _plan(clients, runs, content.values.scenario)
         if (bench := evaluation.bench()).problems:  # with fewer tools it would be another eval
             raise LoadError("\n".join(map(bench.redacted, map(str, bench.problems))))
         content.require_known([tool.spec for tool in bench.registry])
-        report(estimate := evaluation.estimate([client.name for client in clients], runs, bench.specs()))
-        numbers = range(1, runs + 1)
-        for client, number, scenario in ((c, n, s) for c in clients for n in numbers for s in content.values.scenario):
+        report(estimate := evaluation.estimate(names, runs, bench.specs()))
+        for client, number, scenario in plan:
             if (run := await evaluation.run(client, scenario, number)) is None:
                 break
             report(run)
     return EvalReport(tuple(evaluation.runs), estimate, pass_rate, evaluation.why)
+
+
+def _plan(clients: Sequence[Model], runs: int, scenarios: Sequence[Scenario]) -> Iterator[tuple[Model, int, Scenario]]:
+    """Return what to run, one after the other: there may be more *runs* than memory holds. Raises SetupError."""
+    if not clients or runs < 1 or len({client.name for client in clients}) < len(clients):
+        raise SetupError("An eval takes one model or more, each once, and one run or more.")
+    return ((client, number, case) for client in clients for number in range(1, runs + 1) for case in scenarios)
 
 
 @asynccontextmanager
@@ -250,12 +431,17 @@ class _Eval:
         price = self.values.price.get(model)
         return None if price is None else price.of(usage)
 
-    async def run(self, client: Model, scenario: Scenario, number: int) -> EvalRun | None:
-        """Run *scenario* once, and keep what came of it; None where the eval is over."""
+    def _rest(self) -> dict[str, Any]:
+        """Return what is left of each limit. The eval is over where nothing is left of one."""
         usage = {"max_tokens": sum(run.tokens for run in self.runs), "max_calls": sum(len(r.calls) for r in self.runs)}
-        rest: dict[str, Any] = {name: most - usage[name] for name, most in self.limits.items() if most is not None}
+        rest = {name: most - usage[name] for name, most in self.limits.items() if most is not None}
         if over := next((name for name, number in rest.items() if number <= 0), None):
             self.why = self.why or f"The eval was stopped: {over} is {self.limits[over]}."
+        return rest
+
+    async def run(self, client: Model, scenario: Scenario, number: int) -> EvalRun | None:
+        """Run *scenario* once, and keep what came of it; None where the eval is over."""
+        rest = self._rest()
         if self.why:
             return None
         self.results = {**self.values.results, **scenario.results}
@@ -282,19 +468,13 @@ class _Eval:
 
 async def _problems(scenario: Scenario, outcome: Outcome, bench: Workbench) -> tuple[list[str], list[str]]:
     """Return what is wrong with the tools that were called, and with their arguments."""
-    raw = {call.id: call for turn in outcome.turns if isinstance(turn, Reply) for call in turn.calls}
-    calls = [(raw[trace.call_id], trace) for trace in outcome.trace]
-    of_tools = [
-        f"'{trace.tool}' was called, which must not be."
-        for call, trace in calls
-        if any(is_like(glob, call.tool, tool=True) for glob in scenario.forbidden)
-    ]
-    by_tool = [[pair for pair in calls if is_like(own.tool, pair[0].tool, tool=True)] for own in scenario.call]
+    of_tools = [f"'{trace.tool}' was called, which must not be." for _, trace in _calls_of(scenario.forbidden, outcome)]
+    by_tool = [_calls_of([expected.tool], outcome) for expected in scenario.call]
     exact = [
-        [call.id for call, _ in pairs if await _accepts(expected, call, bench)]
+        [(call, trace) for call, trace in pairs if await _accepts(expected, call, bench)]
         for expected, pairs in zip(scenario.call, by_tool, strict=True)
     ]
-    matches, exact_matches = _assigned([[call.id for call, _ in pairs] for pairs in by_tool]), _assigned(exact)
+    matches, exact_matches = _assigned(by_tool), _assigned(exact)
     of_arguments: list[str] = []
     for index, expected in enumerate(scenario.call):
         arguments = ", ".join(trace.arguments for _, trace in by_tool[index])[:MAX_PROMPT_CHARS]
@@ -305,6 +485,13 @@ async def _problems(scenario: Scenario, outcome: Outcome, bench: Workbench) -> t
     return of_tools, of_arguments
 
 
+def _calls_of(tools: Iterable[str], outcome: Outcome) -> list[_TracedCall]:
+    """Return the calls of *outcome* whose tool is like one of *tools*."""
+    raw = {call.id: call for turn in outcome.turns if isinstance(turn, Reply) for call in turn.calls}
+    calls = [(raw[trace.call_id], trace) for trace in outcome.trace]
+    return [pair for pair in calls if any(is_like(glob, pair[0].tool, tool=True) for glob in tools)]
+
+
 async def _accepts(expected: ExpectedCall, call: Call, bench: Workbench) -> bool:
     """Return whether *call* is valid, if need be once it was repaired, and as *expected*."""
     tool, result = bench.registry.holder(call.tool), await bench.check(call)
@@ -313,16 +500,16 @@ async def _accepts(expected: ExpectedCall, call: Call, bench: Workbench) -> bool
     return expected.accepts(tool.spec, result.unwrap(), bench.caller)
 
 
-def _assigned(matches: Sequence[Sequence[str]]) -> set[int]:
-    """Return which expectations have a call of their own: *matches* are the ids of the calls that fit each."""
+def _assigned(matches: Sequence[Sequence[_TracedCall]]) -> set[int]:
+    """Return which expectations have a call of their own: *matches* are the calls that fit each."""
     owners: dict[str, int] = {}
 
     def assign(index: int, tried: set[str]) -> bool:
-        for call in matches[index]:
-            if call not in tried:
-                tried.add(call)
-                if call not in owners or assign(owners[call], tried):
-                    owners[call] = index
+        for call, _ in matches[index]:
+            if call.id not in tried:
+                tried.add(call.id)
+                if call.id not in owners or assign(owners[call.id], tried):
+                    owners[call.id] = index
                     return True
         return False
 

@@ -8,8 +8,8 @@ OpenAIResponses("gpt-5-mini", options={"reasoning": {"effort": "low"}})
 import inspect
 import os
 import re
-from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core import ToolcribError
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 
 # An answer that has begun has its status; what goes wrong after that has a code.
 _PROBLEMS: Mapping[str, ModelProblem] = {
-    "cut": "unavailable",
-    "server_error": "unavailable",
-    "rate_limit_exceeded": "limited",
-    "insufficient_quota": "limited",
+    **dict.fromkeys(("cut", "server_error"), "unavailable"),
+    **dict.fromkeys(("rate_limit_exceeded", "insufficient_quota"), "limited"),
     "invalid_api_key": "unauthorized",
-    "invalid_prompt": "refused",
-    "invalid_request_error": "refused",
+    **dict.fromkeys(("invalid_prompt", "invalid_request_error"), "refused"),
 }
 _DONE = re.compile(rb"[\r\n]data: ?\[DONE\]")
 _PLACEHOLDER_KEY = "none"
@@ -39,6 +36,7 @@ class _OpenAI(SdkModel["AsyncOpenAI"]):
 
     _package = "openai"
     _key_variables = ("OPENAI_API_KEY",)
+    _method: ClassVar[str]
     _streaming: ClassVar[Mapping[str, Any]]
 
     def _new_client(self) -> "AsyncOpenAI":
@@ -57,13 +55,13 @@ class _OpenAI(SdkModel["AsyncOpenAI"]):
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
         try:
-            return await _send(self._create(self._client()), parameters)
+            return await self._send(parameters)
         except self._sdk.APIError as error:
             return self._failed_call(error)
 
     async def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]:
         try:
-            async with await _send(self._create(self._client()), {**self._streaming, **parameters}) as chunks:
+            async with await self._send({**self._streaming, **parameters}) as chunks:
                 ends = _watch_end(chunks.response)
                 async for chunk in chunks:
                     yield chunk
@@ -81,8 +79,15 @@ class _OpenAI(SdkModel["AsyncOpenAI"]):
         }
         return {"error": {"code": error.code, **fields}}
 
-    @abstractmethod
-    def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]: ...
+    def _send(self, parameters: Mapping[str, Any]) -> Any:
+        """Return the answer to *parameters*; those that this SDK does not know go into the body as they are."""
+        create = attrgetter(self._method)(self._client())
+        parameter_names = inspect.signature(create).parameters
+        arguments = {name: value for name, value in parameters.items() if value is not None}
+        body = {name: arguments.pop(name) for name in [*arguments] if name not in parameter_names}
+        if body:
+            arguments["extra_body"] = {**body, **arguments.get("extra_body", {})}
+        return create(**arguments)
 
     def _to_error(self, error: Any) -> ToolcribError | None:
         sdk = self._sdk
@@ -118,9 +123,7 @@ class OpenAIChat(_OpenAI):
     _format: ClassVar[Any] = openai
     # Without this a stream has no count of its tokens.
     _streaming: ClassVar[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
-
-    def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]:
-        return client.chat.completions.create
+    _method = "chat.completions.create"
 
 
 class OpenAIResponses(_OpenAI):
@@ -135,19 +138,7 @@ class OpenAIResponses(_OpenAI):
     _provider: ClassVar[str] = "responses"
     _format: ClassVar[Any] = openai_responses
     _streaming: ClassVar[Mapping[str, Any]] = {"stream": True}
-
-    def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]:
-        return client.responses.create
-
-
-def _send(create: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
-    """Return what *create* returns for *parameters*; those that this SDK does not know go into the body as they are."""
-    parameter_names = inspect.signature(create).parameters
-    arguments = {name: value for name, value in parameters.items() if value is not None}
-    body = {name: arguments.pop(name) for name in [*arguments] if name not in parameter_names}
-    if body:
-        arguments["extra_body"] = {**body, **arguments.get("extra_body", {})}
-    return create(**arguments)
+    _method = "responses.create"
 
 
 def _watch_end(response: Any) -> list[bytes]:

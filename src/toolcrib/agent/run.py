@@ -88,10 +88,7 @@ class Run:
         return f"{self.id}-{self.steps}-{[own.id for own in self.reply.calls].index(call.id)}"
 
     def room(self, calls: Sequence[Call]) -> int:
-        """Return how many of *calls*, the calls of the last reply, may be made: the first ones.
-
-        None of a refused one.
-        """
+        """Return how many of *calls*, of the last reply, may be made: the first ones, and none of a refused one."""
         if self.reply.stop == "refused":
             return 0
         return max(0, min(len(calls), self.options.max_calls_per_turn, self.options.max_calls - self._calls_before()))
@@ -117,28 +114,37 @@ class Run:
         return await in_thread_if_long(partial(self.outcome, end[0], redact, end[1]), data)
 
     def _end_by_turn(self) -> _End | None:
-        options = self.options
-        turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
-        failure = f"No call succeeded in {turns} (max_errors={options.max_errors})."
         if self.reply.stop == "refused":
             return "failed", "The model refused to answer."
         match self.turns[-1]:
-            case Reply(stop="length"):
-                return "stopped", "The answer was cut off at a token limit."
-            case Reply(stop="other", reason=reason) if reason:
-                return "stopped", f"The model stopped before it was done: {reason}."
-            case Reply() as last if problem := _problem(last):
-                why = f"{failure} The last reply could not be used: {problem}"
-                return ("stopped", why) if self.errors >= options.max_errors else None
-            case Reply(stop="paused"):
-                return None  # it continues when it is sent back
             case Reply() as last:
-                return ("stopped", "The model's reply was empty.") if last.is_empty else ("done", "")
+                return self._end_by_reply(last)
             case Results() as last if pendings := _pendings(last):
                 reasons = (f"'{pending.tool}' waits: {pending.message}" for pending in pendings)
                 return "pending", "; ".join(dict.fromkeys(reasons))
             case _:
-                return ("failed", failure) if self.errors >= options.max_errors else None
+                failure = self._failure()
+                return ("failed", failure) if failure else None
+
+    def _failure(self) -> str:
+        """Return why the run has failed; empty where there are fewer errors than it may have."""
+        most = self.options.max_errors
+        turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
+        return f"No call succeeded in {turns} (max_errors={most})." if self.errors >= most else ""
+
+    def _end_by_reply(self, last: Reply) -> _End | None:
+        match last:
+            case Reply(stop="length"):
+                return "stopped", "The answer was cut off at a token limit."
+            case Reply(stop="other", reason=reason) if reason:
+                return "stopped", f"The model stopped before it was done: {reason}."
+            case _ if problem := _problem(last):
+                failure = self._failure()
+                return ("stopped", f"{failure} The last reply could not be used: {problem}") if failure else None
+            case Reply(stop="paused"):
+                return None  # it continues when it is sent back
+            case _:
+                return ("stopped", "The model's reply was empty.") if last.is_empty else ("done", "")
 
     def _end_by_limit(self) -> _End | None:
         options, calls, tokens = self.options, self._calls_before(), self.usage.input + self.usage.output

@@ -171,10 +171,8 @@ def _checked(kind: type[D], members: Mapping[str, Any], place: str) -> D:
 
 
 def _read(file: Path) -> Any:
-    match file.suffix.lower():
-        case ".json":
-            return json.loads(file.read_text(encoding="utf-8"))
-        case ".toml":
-            return parse_toml(file.read_text(encoding="utf-8"))
-        case _:
-            raise LoadError(f"{file}: a script must be a .json or a .toml file.")
+    parsers: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".toml": parse_toml}
+    parse = parsers.get(file.suffix.lower())
+    if parse is None:
+        raise LoadError(f"{file}: a script must be a .json or a .toml file.")
+    return parse(file.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ..core import SetupError, ToolcribError, ToolError
 from ..formats import IncompleteReply, Reply, TextDelta
 from ..formats import reading as shapes
-from ..machinery import PerLoop, in_thread
+from ..machinery import MIN_SECRET_CHARS, PerLoop, in_thread
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
 
@@ -167,7 +167,7 @@ class SdkModel(ABC, Generic[C]):
     def _add_secrets(self, *secrets: object) -> None:
         """Redact these from now on, too. Values that are not text, or too short for a key, are ignored."""
         for secret in secrets:
-            if isinstance(secret, str) and len(secret) >= 4:
+            if isinstance(secret, str) and len(secret) >= MIN_SECRET_CHARS:
                 self._redactor.add(secret)
 
     @contextmanager
