@@ -258,6 +258,4 @@ def _token(context: Context) -> TheirToken:
 
 
 def _content(part: Any) -> Any:
-    if isinstance(part, ImageResultContent):
-        return png(part.content.image)
-    return part.content
+    return png(part.content.image) if isinstance(part, ImageResultContent) else part.content

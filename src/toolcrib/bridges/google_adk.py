@@ -127,20 +127,6 @@ class ToolsetSource(ListedSource):
             await self._theirs.close()
 
     def _tool(self, theirs: BaseTool) -> CoreTool[..., Any]:
-        declaration = theirs._get_declaration()
-        if declaration is None:
-            raise DefinitionError(f"Tool '{theirs.name}' is one that Gemini runs itself.")
-        schema: Any = declaration.parameters_json_schema
-        if schema is None and declaration.parameters is not None:
-            schema = declaration.parameters.json_schema.model_dump(mode="json", exclude_none=True)
-        annotations = getattr(getattr(theirs, "raw_mcp_tool", None), "annotations", None)
-        spec = ToolSpec(
-            declaration.name or theirs.name,
-            declaration.description or "",
-            closed(schema or {}),
-            hints=replace(hints_of(annotations), long_running=theirs.is_long_running or None),
-        )
-
         # The ADK calls such a function on the event loop, where no deadline holds.
         is_sync = isinstance(theirs, FunctionTool) and isroutine(theirs.func) and not iscoroutinefunction(theirs.func)
 
@@ -162,7 +148,7 @@ class ToolsetSource(ListedSource):
                 raise ToolError(str(value["error"]) or f"Tool '{theirs.name}' failed.")
             return value
 
-        return tool_of(spec, work, self, at_deadline="left_running" if is_sync else "cancelled")
+        return tool_of(_spec(theirs), work, self, at_deadline="left_running" if is_sync else "cancelled")
 
     async def _context(self, context: Context, confirmation: ToolConfirmation | None = None) -> ToolContext:
         caller, app = context.caller, "toolcrib"
@@ -176,3 +162,19 @@ class ToolsetSource(ListedSource):
             session=session,
         )
         return ToolContext(invocation, function_call_id=context.call.id, tool_confirmation=confirmation)
+
+
+def _spec(theirs: BaseTool) -> ToolSpec:
+    declaration = theirs._get_declaration()
+    if declaration is None:
+        raise DefinitionError(f"Tool '{theirs.name}' is one that Gemini runs itself.")
+    schema: Any = declaration.parameters_json_schema
+    if schema is None and declaration.parameters is not None:
+        schema = declaration.parameters.json_schema.model_dump(mode="json", exclude_none=True)
+    annotations = getattr(getattr(theirs, "raw_mcp_tool", None), "annotations", None)
+    return ToolSpec(
+        declaration.name or theirs.name,
+        declaration.description or "",
+        closed(schema or {}),
+        hints=replace(hints_of(annotations), long_running=theirs.is_long_running or None),
+    )

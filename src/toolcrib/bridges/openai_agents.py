@@ -44,15 +44,9 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Fu
 def _function_tool(host: Host, tool: Offered) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         is_approved = context.is_tool_approved(tool.name, context.tool_call_id) is True
-        result = await host.call(
-            context,
-            tool.name,
-            arguments,
-            context.tool_call_id,
-            accepts=RESPONSES,
-            answer=Approve() if is_approved else None,
-        )
-        return _output(result)
+        answer = Approve() if is_approved else None
+        call_id = context.tool_call_id
+        return _output(await host.call(context, tool.name, arguments, call_id, accepts=RESPONSES, answer=answer))
 
     async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
         return await host.needs_approval(context, tool.name, arguments, accepts=RESPONSES)
@@ -73,9 +67,7 @@ def _function_tool(host: Host, tool: Offered) -> FunctionTool:
 
 
 def _output(result: Result[Any]) -> Any:
-    if not result.shown().media:
-        return result.text
-    return [_part(part) for part in result.content]
+    return [_part(part) for part in result.content] if result.shown().media else result.text
 
 
 def _part(part: Any) -> Any:
@@ -152,12 +144,14 @@ def _content_of(output: Any) -> Any:
     if isinstance(output, list):
         return [_content_of(part) for part in output]
     block = output.model_dump() if isinstance(output, BaseModel) else output
-    if isinstance(block, dict) and block.get("type") in ("text", "image", "file"):
-        if block["type"] == "text":
-            return block.get("text")
-        url, name = str(block.get("image_url") or block.get("file_data") or ""), block.get("filename")
-        if block.get("file_data") and not url.startswith("data:"):  # base64 alone, which the name says more of
-            url = f"data:{guess_type(name or '')[0] or 'application/octet-stream'};base64,{url}"
-        media = from_data_url(url)
-        return block if media is None else media_content(*media, name)
-    return output
+    if not isinstance(block, dict) or block.get("type") not in ("text", "image", "file"):
+        return output
+    return block.get("text") if block["type"] == "text" else _media_of(block)
+
+
+def _media_of(block: dict[str, Any]) -> Any:
+    url, name = str(block.get("image_url") or block.get("file_data") or ""), block.get("filename")
+    if block.get("file_data") and not url.startswith("data:"):  # base64 alone, which the name says more of
+        url = f"data:{guess_type(name or '')[0] or 'application/octet-stream'};base64,{url}"
+    media = from_data_url(url)
+    return block if media is None else media_content(*media, name)

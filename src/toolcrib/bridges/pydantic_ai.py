@@ -15,19 +15,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
-from ..core import (
-    Approve,
-    Audio,
-    Context,
-    Data,
-    DefinitionError,
-    File,
-    Image,
-    Source,
-    Text,
-    ToolError,
-    ToolSpec,
-)
+from ..core import Approve, Audio, Context, Data, DefinitionError, File, Image, Source, Text, ToolError, ToolSpec
 from ..formats import json_value, media_content
 from ..machinery import Semaphore
 from ..tools import Tool as CoreTool
@@ -260,19 +248,11 @@ class ToolsetSource(ListedSource):
         is_approved = False
         while True:
             run = _run_context(context, name=of.name, is_approved=is_approved)
-            current = (await self._toolset.get_tools(run)).get(of.name)
-            if current is None:
-                raise ToolError(f"Tool '{of.name}' is not available now.", "unavailable")
-            if current.tool_def.kind == "external":  # which may be so for this caller only, as an approval may be
-                raise ToolError(_LEFT.format(of.name), "unavailable")
+            current = await self._current(of.name, run)
             try:
                 if "unapproved" in (of.kind, current.tool_def.kind) and not is_approved:
                     raise ApprovalRequired
-                values = current.args_validator.validate_json(json.dumps(arguments))
-                if current.args_validator_func is not None:
-                    valid = current.args_validator_func(run, **values)
-                    if hasattr(valid, "__await__"):
-                        await valid
+                values = await _validated(current, arguments, run)
                 return _content_of(await self._toolset.call_tool(of.name, values, run, current))
             except ApprovalRequired:
                 if is_approved:
@@ -287,6 +267,24 @@ class ToolsetSource(ListedSource):
                 raise ToolError(error.message, "failed") from error
             except ValidationError as error:
                 raise ToolError(problems(of.name, error), "invalid_arguments") from None
+
+    async def _current(self, name: str, run: RunContext[Any]) -> ToolsetTool[Any]:
+        """Return the tool *name* as it is now. Raises ToolError where it cannot be called in *run*."""
+        current = (await self._toolset.get_tools(run)).get(name)
+        if current is None:
+            raise ToolError(f"Tool '{name}' is not available now.", "unavailable")
+        if current.tool_def.kind == "external":  # which may be so for this caller only, as an approval may be
+            raise ToolError(_LEFT.format(name), "unavailable")
+        return current
+
+
+async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], run: RunContext[Any]) -> dict[str, Any]:
+    values = tool.args_validator.validate_json(json.dumps(arguments))
+    if tool.args_validator_func is not None:
+        valid = tool.args_validator_func(run, **values)
+        if hasattr(valid, "__await__"):
+            await valid
+    return values
 
 
 def _promise(of: ToolDefinition) -> Mapping[str, Any] | None:

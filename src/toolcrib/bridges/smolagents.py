@@ -5,7 +5,7 @@ An agent that calls a tool expects it to raise: it shows the model what was rais
 
 import json
 import keyword
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,19 +83,25 @@ def _inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
     if "type" in of:
         return dict(of)
-    rest = {key: value for key, value in of.items() if key != "anyOf"}
-    options = of.get("anyOf", ())
+    rest = dict(of)
+    options = rest.pop("anyOf", ())
     branches = [branch for branch in options if branch != {"type": "null"}]
+    nullable = {"nullable": True} if len(branches) < len(options) else {}
     if len(branches) == 1:  # a type or null, or a reference with a description
-        schema = {**_typed(branches[0]), **rest}
-        return schema if len(options) == 1 else {**schema, "nullable": True}
-    types = list(dict.fromkeys(branch.get("type") for branch in branches))
-    if not types or not all(isinstance(kind, str) for kind in types):
+        return {**_typed(branches[0]), **rest, **nullable}
+    types = _types(branches)
+    if not types:
         return {**rest, "type": "any"}
-    rest = {**rest, "nullable": True} if len(branches) < len(options) else rest
+    rest |= nullable
     if "object" in types:  # smolagents would make the members of anyOf types again, each as often as it occurs
         rest["description"] = f"{rest.get('description', '')} One of: {json.dumps(branches)}".strip()
     return {**rest, "type": types if len(types) > 1 else types[0]}
+
+
+def _types(branches: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the types of *branches*, each once; none where one of them has several, or none."""
+    types: list[Any] = [*dict.fromkeys(branch.get("type") for branch in branches)]
+    return types if all(isinstance(kind, str) for kind in types) else []
 
 
 def _value_of(result: Result[Any]) -> Any:
