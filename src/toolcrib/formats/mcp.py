@@ -129,8 +129,8 @@ def _or_stored(schema: Mapping[str, Any]) -> dict[str, Any]:
     left_out = _BY_PATTERN | {"additionalProperties"} if schema.keys() & _BY_PATTERN else frozenset()
     root_words = _AT_ROOT | left_out
     demands = {key: value for key, value in schema.items() if key not in root_words and not is_annotation(key)}
-    moved = demands.keys() | left_out
-    root = {key: value for key, value in schema.items() if key not in moved}
+    other_keys = demands.keys() | left_out
+    root = {key: value for key, value in schema.items() if key not in other_keys}
     root["properties"] = {**properties, "toolcrib": _STORED if own is None else {"anyOf": [own, _STORED]}}
     return root | {"anyOf": [demands, {"required": ["toolcrib"]}]} if demands else root
 

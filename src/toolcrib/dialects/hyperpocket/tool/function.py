@@ -130,13 +130,13 @@ class FunctionTool(Tool):
         variables = self._environment(envs)
         if self.keep_structured_arguments:
             return {"body": dict(values), **host, "envs": variables}
-        named = {name: value for name, value in values.items() if name in self._named}
+        own = {name: value for name, value in values.items() if name in self._named}
         if self._convert is not None:
-            named |= self._convert(named, True)[0]
+            own |= self._convert(own, True)[0]
         if not self._takes_rest:
-            return named
+            return own
         rest = {name: value for name, value in host.items() if name not in self._named}
-        return {**values, **named, **variables, **rest}
+        return {**values, **own, **variables, **rest}
 
     # How one is made
 
