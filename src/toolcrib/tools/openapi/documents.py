@@ -165,6 +165,11 @@ def listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
+def texts(value: Any) -> list[str]:
+    """Return the texts in *value*, if it is a list."""
+    return [item for item in listed(value) if isinstance(item, str)]
+
+
 class Documents:
     """A document, *root*, at the address *where*, and those that its references lead to, which *read* gets."""
 

@@ -7,16 +7,17 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
 
-from ...core import LoadError, Requirement
+from ...core import LoadError, Requirement, ToolcribError
 from ..permissions import Permissions
 from . import swagger
-from .documents import Documents, Unusable, listed, mapping
+from .documents import Documents, Unusable, listed, mapping, texts
 
 Place = Literal["path", "query", "header", "cookie"]
 
@@ -29,9 +30,10 @@ STYLES: Mapping[str, tuple[str, ...]] = {
 """The styles of each place, the default first."""
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")
-_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
+_NO_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MAX_NAME = 64
+_ARGUMENT_NAME = re.compile(rf"[A-Za-z0-9_.-]{{0,{MAX_NAME}}}")
 _MAX_DESCRIPTION = 4000
 
 # Of headers, those that say where a request goes, how long it is or whose it is: `Accept`, `Content-Type` and
@@ -50,8 +52,8 @@ _FLAT = frozenset(
 )
 """What the schema of a body may say whose members are arguments: any other keyword is about them together."""
 
-MALFORMED = (TypeError, AttributeError, LookupError, ValueError, RecursionError)
-"""What reading a part raises that is of another type than it has to be, or too deep."""
+MALFORMED = (Unusable, TypeError, AttributeError, LookupError, ValueError, RecursionError)
+"""What reading a part raises that cannot be used, is of another type than it has to be, or too deep."""
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
 NAMELESS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -169,24 +171,32 @@ def read_operations(
     readings: list[Operation] = []
     problems: list[tuple[str, str]] = []
     for path, item_or_ref in mapping(root.get("paths")).items():
+        if path.startswith("x-"):
+            continue
         if not path.startswith("/"):
-            if not path.startswith("x-"):
-                problems.append((path[:100], "its path does not begin with '/'"))
+            problems.append((path[:100], "its path does not begin with '/'"))
             continue
         try:
             item, file = documents.whole(item_or_ref, documents.where)
         except Unusable as error:
             problems.append((path, str(error)))
             continue
-        methods = {method.upper(): item[method] for method in METHODS if method in item}
-        for method, operation in {**methods, **mapping(item.get("additionalOperations"))}.items():
+        for method, operation in _by_method(item).items():
             try:
                 readings.append(_read(root, path, method, item, operation, file, documents, options))
-            except Unusable as error:
-                problems.append((f"{method} {path}", str(error)))
             except MALFORMED as error:
-                problems.append((f"{method} {path}", f"it does not follow OpenAPI ({type(error).__name__})"))
+                problems.append((f"{method} {path}", reason_of(error)))
     return [of for of in named(readings) if options.methods is None or of.method in options.methods], problems
+
+
+def reason_of(error: Exception) -> str:
+    """Return why the operation that *error* was raised for is not a tool."""
+    return str(error) if isinstance(error, ToolcribError) else f"it does not follow OpenAPI ({type(error).__name__})"
+
+
+def _by_method(item: Mapping[str, Any]) -> dict[str, Any]:
+    methods = {method.upper(): item[method] for method in METHODS if method in item}
+    return {**methods, **mapping(item.get("additionalOperations"))}
 
 
 def _read(
@@ -202,23 +212,14 @@ def _read(
     operation, file = documents.whole(operation_or_ref, item_file)
     if documents.is_swagger and "schemes" in operation:
         operation = {**operation, "servers": swagger.servers_of(root, operation["schemes"], documents.where)}
-    if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
-        raise Unusable(f"its method '{method[:20]}' is not one that is sent")
     # What follows a '#' tells operations apart, and is never sent.
     plain, _, query = path.partition("#")[0].partition("?")
-    if not path.isprintable() or "\\" in path or any(part in (".", "..") for part in plain.split("/")):
-        raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
+    _require_sendable(method, path, plain.split("/"))
     operation_id = operation.get("operationId")
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
-    references = [(reference, item_file) for reference in listed(item.get("parameters"))]
-    references += [(reference, file) for reference in listed(operation.get("parameters"))]
-    parameters, schemas, payload = _parameters(references, documents)
-    body = None
-    if payload:
-        body = _body(*swagger.request_body(payload, operation.get("consumes", root.get("consumes"))), documents)
-    elif "requestBody" in operation and not documents.is_swagger:
-        body = _body(*documents.followed(operation["requestBody"], file), documents)
-    if body is not None:
+    declarations, payload = _declarations(((item, item_file), (operation, file)), documents)
+    parameters, schemas = _parameters(declarations)
+    if (body := _body_of(payload, operation, root, file, documents)) is not None:
         body, body_schemas = _as_arguments(body, schemas, documents)
         schemas |= body_schemas
     fixed_query = _fixed(query, parameters)
@@ -232,7 +233,7 @@ def _read(
         fixed_query=fixed_query,
         server=server_of((operation, item, root), documents.where, options),
         description=_description(operation, item),
-        tags=frozenset(tag for tag in listed(operation.get("tags")) if isinstance(tag, str)),
+        tags=frozenset(texts(operation.get("tags"))),
         parameters=tuple(parameters),
         schemas=schemas,
         body=body,
@@ -241,6 +242,14 @@ def _read(
         security=listed(operation.get("security", root.get("security"))),
         is_named=name is not None,
     )
+
+
+def _require_sendable(method: str, path: str, segments: Sequence[str]) -> None:
+    """Raise Unusable for a *method* that is not sent, and for a *path* that may lead to other places."""
+    if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
+        raise Unusable(f"its method '{method[:20]}' is not one that is sent")
+    if not path.isprintable() or "\\" in path or not {".", ".."}.isdisjoint(segments):
+        raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
 
 
 def _require_in_path(parameters: Sequence[Parameter], names: Sequence[str], names_in_query: Sequence[str]) -> None:
@@ -271,34 +280,52 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 # Parameters
 
 
-def _parameters(
-    references: Sequence[tuple[Any, str]], documents: Documents
-) -> tuple[list[Parameter], dict[str, tuple[Any, str]], list[tuple[Mapping[str, Any], str]]]:
-    """Return the parameters, each with an argument of its own, the schemas of these, and those that are the body."""
-    declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
-    for reference, file in references:
+Declaration = tuple[Mapping[str, Any], str]
+"""A parameter as it is declared, and its file."""
+
+
+def _declarations(
+    holders: Iterable[tuple[Mapping[str, Any], str]], documents: Documents
+) -> tuple[dict[tuple[str, str], Declaration], list[Declaration]]:
+    """Return the parameters of *holders*, by name and place, and those that are the body. The later of two counts."""
+    declarations: dict[tuple[str, str], Declaration] = {}
+    payload: dict[tuple[str, str], Declaration] = {}
+    payload_places = swagger.PAYLOAD if documents.is_swagger else ()
+    for reference, file in ((part, file) for holder, file in holders for part in listed(holder.get("parameters"))):
         data, where = documents.followed(reference, file)
-        name, place = data.get("name"), data.get("in")
-        if not isinstance(name, str) or not name or not isinstance(place, str):
-            raise Unusable("a parameter of it has no name or no place")
-        is_payload = documents.is_swagger and place in swagger.PAYLOAD
-        if place not in STYLES and not is_payload:
-            raise Unusable(f"a parameter of it is in '{place[:40]}', which is not a place for one")
-        data = swagger.parameter(data) if documents.is_swagger and not is_payload else data
-        declarations[name, place] = (data, where)
-    payload = [declarations.pop(key) for key in [*declarations] if key[1] in swagger.PAYLOAD]
+        name, place = _name_and_place(data, (*STYLES, *payload_places))
+        if place in payload_places:
+            payload[name, place] = data, where
+        else:
+            declarations[name, place] = swagger.parameter(data) if documents.is_swagger else data, where
+    return declarations, [*payload.values()]
+
+
+def _name_and_place(data: Mapping[str, Any], places: Collection[str]) -> tuple[str, str]:
+    name, place = data.get("name"), data.get("in")
+    if not isinstance(name, str) or not name or not isinstance(place, str):
+        raise Unusable("a parameter of it has no name or no place")
+    if place not in places:
+        raise Unusable(f"a parameter of it is in '{place[:40]}', which is not a place for one")
+    return name, place
+
+
+def _parameters(
+    declarations: Mapping[tuple[str, str], Declaration],
+) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
+    """Return the parameters, each with an argument of its own, and the schemas of these."""
     parameters: list[Parameter] = []
     schemas: dict[str, tuple[Any, str]] = {}
     order = [*STYLES]
     for (name, place), (data, where) in sorted(declarations.items(), key=lambda entry: order.index(entry[0][1])):
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
-        plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
+        plain = _NO_ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
         argument = plain if plain not in schemas else spare_name(f"{plain[:50]}_{place}", schemas)
         parameter, schema = _parameter(name, data, place, argument)
         schemas[argument] = _described(schema, data), where
         parameters.append(parameter)
-    return parameters, schemas, payload
+    return parameters, schemas
 
 
 def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) -> tuple[Parameter, Any]:
@@ -337,37 +364,64 @@ def spare_name(name: str, taken: Collection[str]) -> str:
 # Bodies and responses
 
 
-def _rank(media_type: str) -> tuple[int, bool]:
-    return _KINDS.index(kind_of(media_type)), plain_type(media_type) != "application/json"
+def _body_of(
+    payload: Sequence[Declaration],
+    operation: Mapping[str, Any],
+    root: Mapping[str, Any],
+    file: str,
+    documents: Documents,
+) -> Body | None:
+    """Return the body, which is the parameters *payload* in Swagger; None where *operation* has none."""
+    if payload:
+        return _body(*swagger.request_body(payload, operation.get("consumes", root.get("consumes"))), documents)
+    if "requestBody" not in operation or documents.is_swagger:
+        return None
+    return _body(*documents.followed(operation["requestBody"], file), documents)
 
 
 def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     content = mapping(data.get("content"))
-    media_types = [name for name in content if _MEDIA_TYPE.fullmatch(plain_type(name))]
-    if not media_types:
-        raise Unusable("its body has no content")
-    media_type = min(media_types, key=_rank)
-    if not media_type.isascii() or not media_type.isprintable():
-        raise Unusable("its body has a media type that cannot be sent")
+    media_type = _best_of(content)
     media = mapping(content[media_type])
     schema, required = media.get("schema", {}), data.get("required") is True
-    kind = kind_of(media_type)
-    if kind in ("form", "parts"):
-        parts = {name: of for name, of in mapping(media.get("encoding")).items() if isinstance(of, dict)}
-        shape, place = documents.followed(schema, where)
-        if not isinstance(shape.get("properties", {}), dict):
-            raise Unusable("the properties of its form are not an object")
-        bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if kind == "parts" else ())
-        if bytes_in:
-            schema, where = _with_base64(shape, bytes_in), place
-        return Body(media_type, schema, where, required, parts=parts, bytes_in=bytes_in)
-    if kind == "json":
-        return Body(media_type, schema, where, required)
-    if kind == "text":
-        return Body(media_type, schema or {"type": "string"}, where, required)
+    match kind_of(media_type):
+        case "form" | "parts":
+            return _form(Body(media_type, schema, where, required), mapping(media.get("encoding")), documents)
+        case "json":
+            return Body(media_type, schema, where, required)
+        case "text":
+            return Body(media_type, schema or {"type": "string"}, where, required)
     media_type = "application/octet-stream" if "*" in plain_type(media_type) else media_type
     schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
     return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
+
+
+def _best_of(content: Mapping[str, Any]) -> str:
+    """Return which media type of *content* a body is sent as. Raises Unusable where none can be."""
+
+    def rank(media_type: str) -> tuple[int, bool]:
+        return _KINDS.index(kind_of(media_type)), plain_type(media_type) != "application/json"
+
+    media_types = [name for name in content if _MEDIA_TYPE.fullmatch(plain_type(name))]
+    if not media_types:
+        raise Unusable("its body has no content")
+    media_type = min(media_types, key=rank)
+    if not media_type.isascii() or not media_type.isprintable():
+        raise Unusable("its body has a media type that cannot be sent")
+    return media_type
+
+
+def _form(body: Body, encodings: Mapping[str, Any], documents: Documents) -> Body:
+    """Return *body*, a form, with how its fields are written, and its schema with base64 for those that are bytes."""
+    parts = {name: encoding for name, encoding in encodings.items() if isinstance(encoding, dict)}
+    shape, place = documents.followed(body.schema, body.file)
+    if not isinstance(shape.get("properties", {}), dict):
+        raise Unusable("the properties of its form are not an object")
+    is_multipart = kind_of(body.media_type) == "parts"
+    bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if is_multipart else ())
+    if not bytes_in:
+        return replace(body, parts=parts)
+    return replace(body, schema=_with_base64(shape, bytes_in), file=place, parts=parts, bytes_in=bytes_in)
 
 
 def _as_arguments(
@@ -389,19 +443,29 @@ def _members(body: Body, taken: Collection[str], documents: Documents) -> dict[s
     if not isinstance(body.schema, dict) or kind_of(body.media_type) not in ("json", "form", "parts"):
         return {}
     shape, file = documents.followed(body.schema, body.file)
-    properties, required = shape.get("properties"), listed(shape.get("required"))
-    says_more = any(key not in _FLAT and not key.startswith("x-") for key in shape)
-    if says_more or shape.get("type") != "object" or shape.get("additionalProperties", False) is not False:
+    if not _is_flat(shape, is_required=body.required):
         return {}
-    if not isinstance(properties, dict) or (required and not body.required) or not {*required} <= properties.keys():
-        return {}
-    if any(name in taken or len(name) > MAX_NAME or _ARGUMENT.search(name) for name in properties):
+    properties = shape["properties"]
+    if any(name in taken or not _ARGUMENT_NAME.fullmatch(name) for name in properties):
         return {}
     return {
         name: (schema, file)
         for name, schema in properties.items()
         if not isinstance(schema, dict) or "readOnly" not in documents.one_way(schema, file)
     }
+
+
+def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
+    """Return whether *shape*, of a body, says nothing but what its members are, and which of them have to be there."""
+    properties, required = shape.get("properties"), listed(shape.get("required"))
+    return (
+        all(key in _FLAT or key.startswith("x-") for key in shape)
+        and shape.get("type") == "object"
+        and shape.get("additionalProperties", False) is False
+        and isinstance(properties, dict)
+        and (is_required or not required)
+        and properties.keys() >= {*required}
+    )
 
 
 def _byte_fields(
@@ -435,27 +499,39 @@ def _responses(
     operation: Mapping[str, Any], root: Mapping[str, Any], file: str, documents: Documents
 ) -> tuple[tuple[tuple[Any, str], ...], Mapping[str, frozenset[str]]]:
     """Return what each success brings, where all bring JSON with a schema, and the headers that each code lists."""
-    schemas: list[tuple[Any, str]] = []
+    promises: list[tuple[Any, str]] = []
     headers: dict[str, frozenset[str]] = {}
-    is_promised = True
     for code, reference in mapping(operation.get("responses")).items():
         if (code := str(code).lower())[:1] != "2" and code != "default":
             continue
         try:
             response, where = documents.followed(reference, file)
         except Unusable:
-            is_promised = False
+            promises.append((None, file))
             continue
         if documents.is_swagger:
             response = swagger.response(response, operation.get("produces", root.get("produces")))
         headers[code] = frozenset(str(name).lower() for name in mapping(response.get("headers"))) - _NOT_PARAMETERS
-        for kind, media in (mapping(response.get("content")) or {"": None}).items() if code != "default" else ():
-            schema = mapping(media).get("schema") if is_json(kind) else None
-            if not isinstance(schema, dict) or not schema:
-                is_promised = False
-            elif all(schema != other for other, _ in schemas):
-                schemas.append((schema, where))
-    return tuple(schemas) if is_promised else (), headers if any(headers.values()) else {}
+        if code != "default":
+            promises += [(schema, where) for schema in _schemas_in(response)]
+    return _without_repeats(promises), headers if any(headers.values()) else {}
+
+
+def _schemas_in(response: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the schema of each content that *response* may have; None for what is not JSON."""
+    for kind, media in (mapping(response.get("content")) or {"": None}).items():
+        yield mapping(media).get("schema") if is_json(kind) else None
+
+
+def _without_repeats(promises: Sequence[tuple[Any, str]]) -> tuple[tuple[Any, str], ...]:
+    """Return the schemas, with their files, each once; none of them if one promises nothing."""
+    schemas: list[tuple[Any, str]] = []
+    for schema, file in promises:
+        if not isinstance(schema, dict) or not schema:
+            return ()
+        if all(schema != other for other, _ in schemas):
+            schemas.append((schema, file))
+    return tuple(schemas)
 
 
 # Names
@@ -539,11 +615,9 @@ def _absolute(where: str, written: str) -> str:
             f"the document does not name the address of its server ('{written[:80]}'). Name it: "
             '`openapi = { server = "https://..." }` in its [[source]], or openapi_source(..., server=...)'
         )
-    try:
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        has_port = False
-    is_plain = has_port and url.isprintable() and "\\" not in url and not {*"@*"} & {*parts.netloc}
+    is_plain = False
+    with suppress(ValueError):  # of a port that is none
+        is_plain = parts.port != 0 and url.isprintable() and "\\" not in url and {*"@*"}.isdisjoint(parts.netloc)
     if not is_plain or parts.query or parts.fragment or {".", ".."} & {*parts.path.split("/")}:
         raise Unusable(f"'{written[:80]}' is not the address of a server")
     return url.rstrip("/")

@@ -25,7 +25,7 @@ from ..git import DOCUMENT
 from ..modules import LoadProblem
 from ..permissions import Permissions
 from .documents import Documents, Read, Unusable, is_openapi, read_text
-from .operations import MALFORMED, Operation, Options, read_operations, require_version
+from .operations import MALFORMED, Operation, Options, read_operations, reason_of, require_version
 from .schemas import Schemas
 from .security import Applied, Security, read_mapping
 from .send import call, http_client
@@ -160,11 +160,9 @@ class OpenAPISource(Source):
         for operation in operations:
             try:
                 tools.append(tool_of(operation))
-            except (Unusable, DefinitionError) as error:
-                why = str(error).removeprefix(f"Tool '{operation.name}': ")
+            except (DefinitionError, *MALFORMED) as error:
+                why = reason_of(error).removeprefix(f"Tool '{operation.name}': ")
                 unusable.append((operation.label, why.replace("parameters=", "its arguments' schema")))
-            except MALFORMED as error:
-                unusable.append((operation.label, f"it does not follow OpenAPI ({type(error).__name__})"))
         problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
         if not tools:
             raise LoadError("\n".join(map(str, problems[:20])) or f"{self.address} has no operations.")
@@ -320,11 +318,16 @@ def _tool(
         fn=stand_in(operation.name, _identity(operation, applied)),
         home=__name__,
     )
+    tool.requires = _needs(operation, applied)
+    return tool
+
+
+def _needs(operation: Operation, applied: Sequence[Applied]) -> dict[str, Any]:
+    """Return what *operation* reaches, sends, and sends with it."""
     request = f"{operation.method} {operation.server}{operation.path}"
     credentials = [f"{scheme.kind} in {scheme.where} {scheme.name}" for scheme in applied]
-    requires = {"hosts": [_netloc(operation.server)], "request": request, "credentials": credentials}
-    tool.requires = {name: need for name, need in requires.items() if need}
-    return tool
+    needs = {"hosts": [_netloc(operation.server)], "request": request, "credentials": credentials}
+    return {name: need for name, need in needs.items() if need}
 
 
 def _identity(operation: Operation, applied: Sequence[Applied]) -> str:

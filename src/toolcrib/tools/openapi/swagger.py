@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .documents import Unusable, listed, mapping
+from .documents import Unusable, listed, mapping, texts
 
 PAYLOAD = ("body", "formData")
 """The places of parameters that are the body."""
@@ -51,33 +51,41 @@ def parameter(data: Mapping[str, Any]) -> dict[str, Any]:
 def request_body(payload: Sequence[tuple[Mapping[str, Any], str]], consumes: Any) -> tuple[dict[str, Any], str]:
     """Return the body that the parameters *payload* are, each with its file, and the file of that. Raises Unusable."""
     data, file = payload[0]
-    kinds = [kind for kind in listed(consumes) if isinstance(kind, str)]
-    if data["in"] == "body":
-        if len(payload) > 1:
-            raise Unusable("it has a body beside other parameters that are one")
-        media = {"schema": data.get("schema", {})}
-        return {"content": dict.fromkeys(kinds or ["application/json"], media), "required": data.get("required")}, file
-    has_files = any(field.get("type") == "file" for field, _ in payload)
-    kind = next((kind for kind in _FORMS[has_files:] if kind in kinds), _FORMS[has_files])
+    kinds = texts(consumes)
+    if data["in"] != "body":
+        return _form([field for field, _ in payload], kinds), file
+    if len(payload) > 1:
+        raise Unusable("it has a body beside other parameters that are one")
+    media = {"schema": data.get("schema", {})}
+    return {"content": dict.fromkeys(kinds or ["application/json"], media), "required": data.get("required")}, file
+
+
+def _form(fields: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> dict[str, Any]:
+    """Return the body that the *fields* of a form are, of one of the media types *kinds* if it can be."""
+    forms = _FORMS[any(field.get("type") == "file" for field in fields) :]
+    kind = next((kind for kind in forms if kind in kinds), forms[0])
     properties: dict[str, Any] = {}
     encoding: dict[str, Any] = {}
-    for field, _ in payload:
-        converted = parameter({key: value for key, value in field.items() if key != "schema"})
-        name, notes = field["name"], {key: field[key] for key in ("description",) if key in field}
-        properties[name] = {**converted["schema"], **notes}
+    required: list[str] = []
+    for field in fields:
+        converted, name = parameter({**field, "schema": None}), field["name"]
+        properties[name] = converted["schema"]
+        if "description" in field:
+            properties[name]["description"] = field["description"]
+        if field.get("required") is True:
+            required.append(name)
         if "explode" in converted:
             if kind == _FORMS[1] and not converted["explode"]:
                 raise Unusable(f"its form has a list in one part, '{name[:60]}', which is not supported")
             encoding[name] = {"style": converted.get("style", "form"), "explode": converted["explode"]}
-    required = [field["name"] for field, _ in payload if field.get("required") is True]
     schema = {"type": "object", "properties": properties, "required": required}
-    return {"content": {kind: {"schema": schema, "encoding": encoding}}, "required": bool(required)}, file
+    return {"content": {kind: {"schema": schema, "encoding": encoding}}, "required": bool(required)}
 
 
 def response(data: Mapping[str, Any], produces: Any) -> dict[str, Any]:
     """Return the response *data* with the content that it may have."""
     schema = data.get("schema")
-    kinds = [kind for kind in listed(produces) if isinstance(kind, str)] or ["application/json"]
+    kinds = texts(produces) or ["application/json"]
     if schema is None or mapping(schema).get("type") == "file":
         kinds = []
     return {**data, "content": {kind: {"schema": schema} for kind in kinds}}
