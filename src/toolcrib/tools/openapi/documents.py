@@ -175,6 +175,7 @@ class Documents:
 
     def __init__(self, root: Mapping[str, Any], where: str, read: Read) -> None:
         self.where = where
+        self.root = root
         self.is_swagger = "swagger" in root
         self._read = read
         self._files: dict[str, Any] = {where: root}

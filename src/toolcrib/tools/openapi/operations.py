@@ -164,13 +164,11 @@ def is_json(media_type: str) -> bool:
     return kind_of(media_type) == "json"
 
 
-def read_operations(
-    root: Mapping[str, Any], documents: Documents, options: Options
-) -> tuple[list[Operation], list[tuple[str, str]]]:
-    """Return the operations of *root*, and for each that cannot be a tool its method and path, and why."""
+def read_operations(documents: Documents, options: Options) -> tuple[list[Operation], list[tuple[str, str]]]:
+    """Return the operations of a document, and for each that cannot be a tool its method and path, and why."""
     readings: list[Operation] = []
     problems: list[tuple[str, str]] = []
-    for path, item_or_ref in mapping(root.get("paths")).items():
+    for path, item_or_ref in mapping(documents.root.get("paths")).items():
         if path.startswith("x-"):
             continue
         if not path.startswith("/"):
@@ -183,7 +181,7 @@ def read_operations(
             continue
         for method, operation in _by_method(item).items():
             try:
-                readings.append(_read(root, path, method, item, operation, file, documents, options))
+                readings.append(_read(path, method, (item, file), operation, documents, options))
             except MALFORMED as error:
                 problems.append((f"{method} {path}", reason_of(error)))
     return [of for of in named(readings) if options.methods is None or of.method in options.methods], problems
@@ -200,30 +198,25 @@ def _by_method(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(
-    root: Mapping[str, Any],
-    path: str,
-    method: str,
-    item: Mapping[str, Any],
-    operation_or_ref: Any,
-    item_file: str,
-    documents: Documents,
-    options: Options,
+    path: str, method: str, whole: tuple[Mapping[str, Any], str], entry: Any, documents: Documents, options: Options
 ) -> Operation:
-    operation, file = documents.whole(operation_or_ref, item_file)
-    if documents.is_swagger and "schemes" in operation:
-        operation = {**operation, "servers": swagger.servers_of(root, operation["schemes"], documents.where)}
+    """Return the operation that *entry* is, by *method* of the *whole* of *path*: what is there, and in which file."""
+    root, (item, item_file) = documents.root, whole
+    operation, file = documents.whole(entry, item_file)
+    if documents.is_swagger:
+        operation = swagger.operation_of(operation, root, documents.where)
     # What follows a '#' tells operations apart, and is never sent.
     plain, _, query = path.partition("#")[0].partition("?")
     _require_sendable(method, path, plain.split("/"))
     operation_id = operation.get("operationId")
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
-    declarations, payload = _declarations(((item, item_file), (operation, file)), documents)
+    declarations, payload = _declarations((whole, (operation, file)), documents)
     parameters, schemas = _parameters(declarations)
-    if (body := _body_of(payload, operation, root, file, documents)) is not None:
+    if (body := _body_of(payload, operation, file, documents)) is not None:
         body, body_schemas = _as_arguments(body, schemas, documents)
         schemas |= body_schemas
     fixed_query = _fixed(query, parameters)
-    responses, headers = ((), {}) if method == "HEAD" else _responses(operation, root, file, documents)
+    responses, headers = ((), {}) if method == "HEAD" else _responses(operation, file, documents)
     _require_in_path(parameters, TEMPLATE.findall(plain), TEMPLATE.findall(fixed_query))
     return Operation(
         name=name or f"{method.lower()}{path.replace('{', '').replace('}', '')}",
@@ -365,15 +358,11 @@ def spare_name(name: str, taken: Collection[str]) -> str:
 
 
 def _body_of(
-    payload: Sequence[Declaration],
-    operation: Mapping[str, Any],
-    root: Mapping[str, Any],
-    file: str,
-    documents: Documents,
+    payload: Sequence[Declaration], operation: Mapping[str, Any], file: str, documents: Documents
 ) -> Body | None:
     """Return the body, which is the parameters *payload* in Swagger; None where *operation* has none."""
     if payload:
-        return _body(*swagger.request_body(payload, operation.get("consumes", root.get("consumes"))), documents)
+        return _body(*swagger.request_body(payload, operation.get("consumes")), documents)
     if "requestBody" not in operation or documents.is_swagger:
         return None
     return _body(*documents.followed(operation["requestBody"], file), documents)
@@ -496,7 +485,7 @@ def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str
 
 
 def _responses(
-    operation: Mapping[str, Any], root: Mapping[str, Any], file: str, documents: Documents
+    operation: Mapping[str, Any], file: str, documents: Documents
 ) -> tuple[tuple[tuple[Any, str], ...], Mapping[str, frozenset[str]]]:
     """Return what each success brings, where all bring JSON with a schema, and the headers that each code lists."""
     promises: list[tuple[Any, str]] = []
@@ -510,7 +499,7 @@ def _responses(
             promises.append((None, file))
             continue
         if documents.is_swagger:
-            response = swagger.response(response, operation.get("produces", root.get("produces")))
+            response = swagger.response(response, operation.get("produces"))
         headers[code] = frozenset(str(name).lower() for name in mapping(response.get("headers"))) - _NOT_PARAMETERS
         if code != "default":
             promises += [(schema, where) for schema in _schemas_in(response)]

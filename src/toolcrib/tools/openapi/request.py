@@ -77,16 +77,10 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
                 case "query":
                     request.query += _own(operation, parameter, query_pairs(parameter, value))
         request.path = quote(server.path, safe=_PATH) + _path(operation.plain_path, in_path)
-        if (body := operation.body) is not None and body.members:
-            members = {name: arguments[name] for name in body.members if name in arguments}
-            if members or body.required:
-                _put_body(request, body, members)
-        elif body is not None and body.argument in arguments:
-            _put_body(request, body, arguments[body.argument])
+        if operation.body is not None:
+            _put_body(request, operation.body, arguments)
     except UnicodeEncodeError:
         raise ToolError("An argument has half of a surrogate pair in it.", "invalid_arguments") from None
-    if request.content is not None and len(request.content) > MAX_BYTES:
-        raise ToolError(f"The body would have more than {MAX_BYTES} bytes.", "invalid_arguments")
     return request
 
 
@@ -114,24 +108,35 @@ def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, 
 # Bodies
 
 
-def _put_body(request: Prepared, body: Body, value: Any) -> None:
+def _put_body(request: Prepared, body: Body, arguments: Mapping[str, Any]) -> None:
+    """Put *body* into *request*, if the *arguments* have it, or it has to be there."""
+    if body.members:
+        value: Any = {name: arguments[name] for name in body.members if name in arguments}
+        is_there = bool(value) or body.required
+    else:
+        value, is_there = arguments.get(body.argument), body.argument in arguments
+    if is_there:
+        request.content, request.headers["content-type"] = _content(body, value)
+        if len(request.content) > MAX_BYTES:
+            raise ToolError(f"The body would have more than {MAX_BYTES} bytes.", "invalid_arguments")
+
+
+def _content(body: Body, value: Any) -> tuple[bytes, str]:
+    """Return *value* as *body* is written, and the media type of that."""
     media_type = body.media_type
     match kind_of(media_type):
         case "form":
-            content = _form(body, value).encode()
+            return _form(body, value).encode(), media_type
         case "parts":
             boundary = token_hex(16)
-            content = _multipart(body, value, boundary)
-            media_type = f"multipart/form-data; boundary={boundary}"
+            return _multipart(body, value, boundary), f"multipart/form-data; boundary={boundary}"
         case "json":
-            content = pydantic_core.to_json(value)
+            return pydantic_core.to_json(value), media_type
         case "text":
-            content = text_of(value).encode()
-            media_type = media_type if "charset" in media_type.lower() else f"{media_type}; charset=utf-8"
+            content_type = media_type if "charset" in media_type.lower() else f"{media_type}; charset=utf-8"
+            return text_of(value).encode(), content_type
         case _:
-            content = _bytes(body.argument, value)
-    request.content = content
-    request.headers["content-type"] = media_type
+            return _bytes(body.argument, value), media_type
 
 
 def _form(body: Body, value: Any) -> str:

@@ -7,7 +7,7 @@ narrower.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -99,7 +99,8 @@ class Schemas:
         chars, is_valid, is_cut = 0, True, False
         for part in out.values():
             size, is_valid_part = self._measured(part, references)
-            chars, is_valid = chars + size, is_valid and is_valid_part
+            chars += size
+            is_valid &= is_valid_part
         definitions: dict[str, Any] = {}
         keys = references.keys
         waiting = list(keys)
@@ -114,11 +115,11 @@ class Schemas:
                 is_valid, is_cut = False, True
                 continue
             definitions[self._name(key)] = definition.schema
-            is_valid = is_valid and definition.is_valid
+            is_valid &= definition.is_valid
             waiting += [entry for entry in definition.keys if entry not in keys]
             keys |= dict.fromkeys(definition.keys)
         if is_cut:
-            out, definitions = ({name: _wider(entry) for name, entry in part.items()} for part in (out, definitions))
+            out, definitions = _all_wider(out), _all_wider(definitions)
         return Closed(out, definitions, is_valid)
 
     def _cut(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> Closed:
@@ -176,7 +177,7 @@ class Schemas:
             return schema
         if not isinstance(schema, dict):
             raise Unusable(f"a schema in it is not an object but {type(schema).__name__}")
-        if _PLAIN.issuperset(schema) and schema.get("format") not in ("binary", "byte"):
+        if _PLAIN.issuperset(schema) and not _is_bytes(schema):
             return schema
         if level > MAX_NESTING:
             raise Unusable(f"a schema in it is nested more than {MAX_NESTING} levels deep")
@@ -189,32 +190,45 @@ class Schemas:
             if self._is_old:  # what stands beside a reference does not count there
                 return out
 
+        out |= self._keywords(schema, file, direction, found, level)
+        self._drop_one_way(out, schema, file, direction, found)
+        if _is_bytes(out):
+            out = as_base64(out)
+        return out if _OLD.isdisjoint(schema) else _modern(out, schema)
+
+    def _keywords(
+        self, schema: Mapping[str, Any], file: str, direction: Direction, found: _Found, level: int
+    ) -> dict[str, Any]:
+        """Return the keywords of *schema* beside its reference, with the schemas in them converted."""
         keywords = {key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")}
+        if "example" in schema:
+            keywords.setdefault("examples", [schema["example"]])
         try:
-            out |= SchemaView(keywords).rebuilt(
+            return SchemaView(keywords).rebuilt(
                 lambda view: self._convert(view.schema, file, direction, found, level + 1)
             )
         except (AttributeError, TypeError):
             raise Unusable("a schema in it does not follow JSON Schema") from None
-        if "example" in schema:
-            out.setdefault("examples", [schema["example"]])
-        if "properties" in schema or "required" in schema:
-            self._without_one_way(out, schema, file, direction, found)
-        if out.get("type") == "string" and out.get("format") in ("binary", "byte"):
-            out = as_base64(out)
-        return out if _OLD.isdisjoint(schema) else _modern(out, schema)
 
-    def _without_one_way(
+    def _drop_one_way(
         self, out: dict[str, Any], schema: Mapping[str, Any], file: str, direction: Direction, found: _Found
     ) -> None:
         """Take from *out* the fields that go the other way only."""
-        properties = schema.get("properties")
-        required = schema.get("required")
+        properties, required = schema.get("properties"), schema.get("required")
         if not isinstance(required, list):
             out.pop("required", None)
             required = []
-        if not isinstance(properties, dict):
+        names = self._other_way(properties, file, direction, found) if isinstance(properties, dict) else ()
+        if not names:
             return
+        if direction == "sent":
+            out["properties"] = {name: member for name, member in out["properties"].items() if name not in names}
+        out["required"] = [name for name in required if isinstance(name, str) and name not in names]
+
+    def _other_way(
+        self, properties: Mapping[str, Any], file: str, direction: Direction, found: _Found
+    ) -> Collection[str]:
+        """Return the names of *properties* that go the other way only, and note whether any goes one way only."""
         marks = {
             name: self._documents.one_way(member, file)
             for name, member in properties.items()
@@ -222,12 +236,15 @@ class Schemas:
         }
         found.has_one_way = found.has_one_way or any(marks.values())
         mark = "readOnly" if direction == "sent" else "writeOnly"
-        names = {name for name, kinds in marks.items() if mark in kinds}
-        if not names:
-            return
-        if direction == "sent":
-            out["properties"] = {name: member for name, member in out["properties"].items() if name not in names}
-        out["required"] = [name for name in required if isinstance(name, str) and name not in names]
+        return {name for name, kinds in marks.items() if mark in kinds}
+
+
+def _is_bytes(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "string" and schema.get("format") in ("binary", "byte")
+
+
+def _all_wider(schemas: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _wider(schema) for name, schema in schemas.items()}
 
 
 def _wider(schema: Any) -> Any:
@@ -257,8 +274,12 @@ def _modern(out: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
             del out[keyword]
             if is_exclusive and limit in out:
                 out[keyword] = out.pop(limit)
-    if schema.get("nullable") is not True and schema.get("x-nullable") is not True:  # the latter in Swagger 2.0
-        return out
+    is_nullable = schema.get("nullable") is True or schema.get("x-nullable") is True  # the latter in Swagger 2.0
+    return _or_null(out) if is_nullable else out
+
+
+def _or_null(out: dict[str, Any]) -> dict[str, Any]:
+    """Return a converted schema, which is taken over, as one that admits null, too."""
     if isinstance(kind := out.get("type"), str):
         out["type"] = [kind, "null"]
         if isinstance(choices := out.get("enum"), list) and None not in choices:

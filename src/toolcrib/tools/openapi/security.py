@@ -7,12 +7,13 @@ a scheme, or one of a provider of the catalogue, which goes to that provider's h
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from ...core import Credential, Requirement, Secret, SetupError, ToolAuth, ToolError
-from .documents import Documents, Unusable, listed, mapping
+from .documents import Documents, Unusable, mapping, texts
 from .request import Prepared
 
 Where = Literal["header", "query", "cookie"]
@@ -50,8 +51,8 @@ def read_mapping(written: Mapping[str, Any]) -> Mapping[str, Requirement | None]
 class Security:
     """The security schemes of a document."""
 
-    def __init__(self, root: Mapping[str, Any], documents: Documents, mapped: Mapping[str, Requirement | None]) -> None:
-        self._schemes = mapping(mapping(root.get("components")).get("securitySchemes"))
+    def __init__(self, documents: Documents, mapped: Mapping[str, Requirement | None]) -> None:
+        self._schemes = mapping(mapping(documents.root.get("components")).get("securitySchemes"))
         self._documents = documents
         self._mapped = mapped
         if unknown := [name for name in mapped if name not in self._schemes]:
@@ -71,7 +72,7 @@ class Security:
             except Unusable as error:
                 problems.append(str(error))
                 continue
-            is_mapped = bool(alternative) and all(name in self._mapped for name in alternative)
+            is_mapped = bool(alternative) and self._mapped.keys() >= {*alternative}
             required = tuple(scheme for scheme in schemes if scheme is not None)
             # Where nothing is mapped, and none is needed, no caller is asked.
             usable.append((not is_mapped, bool(required), number, required))
@@ -87,7 +88,7 @@ class Security:
         if required is None:
             return None
         if scheme.get("type") == "oauth2":
-            asked_scopes = tuple(scope for scope in listed(scopes) if isinstance(scope, str))
+            asked_scopes = tuple(texts(scopes))
             if name not in self._mapped:
                 required = _known_provider(scheme, server, asked_scopes) or required
             elif isinstance(required, ToolAuth) and required.handler in (None, "oauth2"):
@@ -131,22 +132,31 @@ def apply(applied: Applied, credential: Credential | None, url: str, request: Pr
             "no 'hosts'.",
             "denied",
         )
-    secret = credential.secret
-    if credential.kind == "basic" or applied.kind == "basic":
-        secret = base64.b64encode(secret.encode()).decode()
-    if not (secret.isascii() and secret.isprintable()):
-        raise ToolError(f"The credentials of '{applied.provider}' have characters that cannot be sent.", "unauthorized")
+    secret = _as_sent(credential, applied)
     if credential.kind != "secret":
         _set(request.headers, credential.header, credential.header_value)
     elif applied.where == "query":
-        name = quote(applied.name, safe="")
-        request.query = [*(member for member in request.query if member[0] != name), (name, quote(secret, safe=""))]
+        request.query = _replaced(request.query, quote(applied.name, safe=""), quote(secret, safe=""))
     elif applied.where == "cookie":
         value = quote(secret, safe="!#$&'()*+/:<=>?@[]^_`{|}~-.")
-        request.cookies = [*(cookie for cookie in request.cookies if cookie[0] != applied.name), (applied.name, value)]
+        request.cookies = _replaced(request.cookies, applied.name, value)
     else:
         prefix = {"key": "", "bearer": "Bearer ", "basic": "Basic "}[applied.kind]
         _set(request.headers, applied.name, prefix + secret)
+
+
+def _replaced(members: Sequence[tuple[str, str]], name: str, value: str) -> list[tuple[str, str]]:
+    """Return *members* with *value* in the place of those of that *name*, which arguments may have given."""
+    return [*(member for member in members if member[0] != name), (name, value)]
+
+
+def _as_sent(credential: Credential, applied: Applied) -> str:
+    secret = credential.secret
+    if "basic" in (credential.kind, applied.kind):
+        secret = base64.b64encode(secret.encode()).decode()
+    if not (secret.isascii() and secret.isprintable()):
+        raise ToolError(f"The credentials of '{applied.provider}' have characters that cannot be sent.", "unauthorized")
+    return secret
 
 
 def _set(headers: dict[str, str], name: str, value: str) -> None:
@@ -163,18 +173,16 @@ def _known_provider(scheme: Mapping[str, Any], server: str, scopes: tuple[str, .
         from ...net import Guard
     except (ImportError, SetupError):
         return None
-    flows = [mapping(flow) for flow in mapping(scheme.get("flows")).values()]
+    flows = map(mapping, mapping(scheme.get("flows")).values())
     urls = {flow.get(key) for flow in flows for key in ("tokenUrl", "authorizationUrl")} - {None}
     for provider, table in builtin_catalogue().items():
         oauth2 = table.oauth2
         if oauth2 is None or not urls & {oauth2.token_url, oauth2.authorize_url}:
             continue
         hosts = [host for host in table.hosts if "{" not in host]
-        try:
+        with suppress(ToolError):
             Guard(hosts=hosts).check(server)
-        except ToolError:
-            continue
-        return ToolAuth(provider, "oauth2", scopes if oauth2.scoped else ())
+            return ToolAuth(provider, "oauth2", scopes if oauth2.scoped else ())
     return None
 
 

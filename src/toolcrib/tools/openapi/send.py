@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import pydantic_core
 
@@ -81,22 +81,32 @@ async def _followed(
         status = response.status_code
         if location is None or status not in (301, 302, 303, 307, 308):
             return response
-        try:
-            parts = urlsplit(urljoin(request.origin + target, location))
-        except ValueError:
-            raise _not_followed("redirects to something that is not an address", status) from None
-        if f"{parts.scheme}://{parts.netloc}" != request.origin:
-            raise _not_followed(f"redirects to '{parts.netloc[:100]}', which is not followed", status)
+        parts = _next_address(request.origin, target, location, status)
         if status == 303 and method != "HEAD":
             method, content = "GET", None
         elif method not in _SAFE:
             raise _not_followed(f"redirects to another address, and a {method} is not repeated", status)
-        members = [parts.query, *(f"{name}={text}" for name, text in secrets if f"{name}=" not in parts.query)]
-        query = "&".join(filter(None, members))
-        target = (parts.path or "/") + (f"?{query}" if query else "")
+        target = _target_with(secrets, parts)
         if not (target.isascii() and target.isprintable()) or " " in target:
             break
     raise _not_followed("redirects again and again", status)
+
+
+def _next_address(origin: str, target: str, location: str, status: int) -> SplitResult:
+    """Return where *location*, in the answer to a request of *target*, leads to. Raises ToolError if elsewhere."""
+    try:
+        parts = urlsplit(urljoin(origin + target, location))
+    except ValueError:
+        raise _not_followed("redirects to something that is not an address", status) from None
+    if f"{parts.scheme}://{parts.netloc}" != origin:
+        raise _not_followed(f"redirects to '{parts.netloc[:100]}', which is not followed", status)
+    return parts
+
+
+def _target_with(secrets: Sequence[tuple[str, str]], parts: SplitResult) -> str:
+    members = [parts.query, *(f"{name}={text}" for name, text in secrets if f"{name}=" not in parts.query)]
+    query = "&".join(filter(None, members))
+    return (parts.path or "/") + (f"?{query}" if query else "")
 
 
 def _not_followed(why: str, status: int) -> ToolError:
@@ -174,7 +184,7 @@ _WORDS: Mapping[int, str] = {
 def value_of(status: int, headers: Mapping[str, str], content: bytes, method: str) -> Any:
     """Return what a successful response brought: JSON as its value, text, or an image, sound or file."""
     if method == "HEAD":
-        return shown_headers(headers, {name.lower() for name in headers})
+        return shown_headers(headers, {*map(str.lower, headers)})
     if not content:
         return None
     kind = _field("content-type", headers)
@@ -182,11 +192,7 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
         return _untyped(content)
     media_type = kind.get_content_type()
     if is_json(media_type):
-        try:
-            return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
-        except ValueError:
-            reason = "The server's answer is labelled as JSON, but is not valid JSON."
-            raise ToolError(reason, "invalid_result") from None
+        return _json(content)
     if media_type.startswith("image/") and media_type != "image/svg+xml":
         return Image(content, media_type)
     if media_type.startswith("audio/"):
@@ -196,10 +202,18 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
     return File(content, media_type, _name(headers))
 
 
+def _json(content: bytes) -> Any:
+    try:
+        return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+    except ValueError:
+        reason = "The server's answer is labelled as JSON, but is not valid JSON."
+        raise ToolError(reason, "invalid_result") from None
+
+
 def _untyped(content: bytes) -> Any:
     """Return what an answer without a content type is: JSON, else text, else bytes."""
-    with suppress(ValueError):
-        return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+    with suppress(ToolError):
+        return _json(content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -135,15 +135,16 @@ class OpenAPISource(Source):
         version = require_version(root, self.address)
         with ExitStack() as stack:
             documents = Documents(root, where, self._reader(where, stack))
-            root = root_of(root, where) if documents.is_swagger else root
-            self._load(root, version, documents)
+            if documents.is_swagger:
+                documents.root = root_of(root, where)
+            self._load(version, documents)
         self._digest = digest
         return True
 
-    def _load(self, root: Mapping[str, Any], version: str, documents: Documents) -> None:
+    def _load(self, version: str, documents: Documents) -> None:
         options, where = self._options, documents.where
-        operations, unusable = read_operations(root, documents, options)
-        security = Security(root, documents, options.auth)
+        operations, unusable = read_operations(documents, options)
+        security = Security(documents, options.auth)
         schemas = Schemas(documents, is_old=version in ("2.0", "3.0"))
         allow = self._allowed(where)
         refusals = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}

@@ -21,11 +21,18 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
 def root_of(root: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return *root* with its servers and security schemes as OpenAPI 3.0 has them."""
     schemes = {name: _scheme(mapping(scheme)) for name, scheme in mapping(root.get("securityDefinitions")).items()}
-    servers = servers_of(root, root.get("schemes"), where)
+    servers = _servers(root, root.get("schemes"), where)
     return {**root, "servers": servers, "components": {"securitySchemes": schemes}}
 
 
-def servers_of(root: Mapping[str, Any], schemes: Any, where: str) -> Sequence[Mapping[str, str]]:
+def operation_of(operation: Mapping[str, Any], root: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return *operation* with the media types that it has of *root*, and with servers if it has schemes of its own."""
+    media_types = {key: root[key] for key in ("consumes", "produces") if key in root}
+    servers = {"servers": _servers(root, operation["schemes"], where)} if "schemes" in operation else {}
+    return {**media_types, **operation, **servers}
+
+
+def _servers(root: Mapping[str, Any], schemes: Any, where: str) -> Sequence[Mapping[str, str]]:
     """Return the server of an operation with *schemes*, by https if it may be; else that of the document, *where*."""
     base, host = root.get("basePath") or "/", root.get("host")
     usual = "http" if where.startswith("http:") else "https"
