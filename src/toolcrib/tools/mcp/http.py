@@ -122,12 +122,8 @@ class _Transport(httpx2.AsyncBaseTransport):
         within_s: float | None = None
         if request.method == "GET":
             await exchange.pause()
-        elif request.method == "POST" and (own := _REQUEST.match(request.content)) is not None:
-            exchange.is_request = True
-            self._requests[own[1]] = exchange
-            if own[1] in self._given_up:
-                self._given_up.remove(own[1])
-                exchange.give_up()
+        elif (own := _REQUEST.match(request.content)) is not None:
+            self._note(own[1], exchange)
         elif _INITIALIZED not in request.content:
             within_s = _ACCEPT_TIMEOUT_S
         try:
@@ -136,17 +132,26 @@ class _Transport(httpx2.AsyncBaseTransport):
         except (httpx2.TransportError, OSError) as error:  # of which TimeoutError is one
             reason = error.message if isinstance(error, ToolError) else f"it cannot be reached ({type(error).__name__})"
             return _failed(request, 503, reason)
-        status = response.status_code
-        is_json = response.headers.get("content-type", "").lower().startswith("application/json")  # it may say more
-        if request.method == "POST" and (status in _REFUSED or (status in _BUSY and not is_json)):
-            challenge = response.headers.get("www-authenticate", "")[:2000]
-            await response.aclose()
-            if status in _REFUSED:
-                self._on_refused(status, challenge)
-            return _failed(request, status, f"it answered with status {status}", challenge=challenge, answered="yes")
+        if request.method == "POST" and _is_refusal(response):
+            return await self._refused(request, response)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Body(response.stream, exchange)
         return response
+
+    def _note(self, key: bytes, exchange: _Exchange) -> None:
+        """Note that *exchange* is that of our request with the id *key*, which may have been given up before."""
+        exchange.is_request = True
+        self._requests[key] = exchange
+        if key in self._given_up:
+            self._given_up.remove(key)
+            exchange.give_up()
+
+    async def _refused(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        status, challenge = response.status_code, response.headers.get("www-authenticate", "")[:2000]
+        await response.aclose()
+        if status in _REFUSED:
+            self._on_refused(status, challenge)
+        return _failed(request, status, f"it answered with status {status}", challenge=challenge, answered="yes")
 
     def give_up(self, request_id: RequestId) -> None:
         """End the request whose answer is not awaited any more: its connection is for others, in the older era, too."""
@@ -182,6 +187,11 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _is_refusal(response: httpx2.Response) -> bool:
+    is_json = response.headers.get("content-type", "").lower().startswith("application/json")  # it may say more
+    return response.status_code in _REFUSED or (response.status_code in _BUSY and not is_json)
 
 
 def _failed(request: httpx2.Request, status: int, reason: str, **data: str) -> httpx2.Response:

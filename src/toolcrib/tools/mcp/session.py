@@ -137,22 +137,8 @@ class Session:
 
     async def _live(self, opened: "asyncio.Future[None]") -> None:
         """Hold the session open until `close`, or until it breaks."""
-        if self._target.command:
-            streams = process(self._target, self._note_end, self._stderr)
-        else:
-            streams = http(self._target, self._authorization, self._note_refusal)
-        client = Client(
-            streams,
-            mode="auto",
-            cache=None,
-            elicitation_callback=self._elicit,
-            sampling_callback=self._sample if self._target.sampling else None,
-            list_roots_callback=self._list_roots if self._target.roots else None,
-            message_handler=self._receive,
-            client_info=wire.Implementation(name="toolcrib", version=version("toolcrib")),
-        )
         try:
-            async with client:
+            async with self._new_client() as client:
                 self._client = client
                 opened.set_result(None)
                 self._listen_to_lists(client)
@@ -173,6 +159,22 @@ class Session:
                 raise
         if not self._closing.is_set():
             self._on_lost()
+
+    def _new_client(self) -> Client:
+        if self._target.command:
+            streams = process(self._target, self._note_end, self._stderr)
+        else:
+            streams = http(self._target, self._authorization, self._note_refusal)
+        return Client(
+            streams,
+            mode="auto",
+            cache=None,
+            elicitation_callback=self._elicit,
+            sampling_callback=self._sample if self._target.sampling else None,
+            list_roots_callback=self._list_roots if self._target.roots else None,
+            message_handler=self._receive,
+            client_info=wire.Implementation(name="toolcrib", version=version("toolcrib")),
+        )
 
     def _note_refusal(self, status: int, challenge: str) -> None:
         self._refusal = status, challenge
@@ -278,16 +280,7 @@ class Session:
                     wire.CallToolRequest(params=params), _CALL_RESULT, progress_callback=running.progress
                 )
             except MCPError as error:
-                if error.code == wire.HEADER_MISMATCH and state is None and not running.has_listed:
-                    running.has_listed = True
-                    await self.tools()  # its schema says which arguments are sent as headers
-                elif error.code == wire.URL_ELICITATION_REQUIRED and not running.has_visited:
-                    running.has_visited = True
-                    await running.visit(error.error.data)
-                else:
-                    if error.code == wire.MISSING_REQUIRED_CLIENT_CAPABILITY:
-                        running.note_lacking(error.error.data)
-                    raise self._failure(error) from None
+                await self._mend(error, running, is_first=state is None)
                 continue
             except ValidationError:
                 raise self._failure(MCPError(wire.PARSE_ERROR, "")) from None
@@ -298,6 +291,19 @@ class Session:
             responses = {key: await running.answer(f"{asked_before}:{key}", of) for key, of in requests.items()}
             state, asked_before = result.request_state, asked_before + 1
         raise ToolError(f"'{self}' asks again and again, and never answers.", "failed")
+
+    async def _mend(self, error: MCPError, running: RunningCall, *, is_first: bool) -> None:
+        """Do what *error* needs done before the call is made again. Raises ToolError where nothing helps, or did."""
+        if error.code == wire.HEADER_MISMATCH and is_first and not running.has_listed:
+            running.has_listed = True
+            await self.tools()  # its schema says which arguments are sent as headers
+        elif error.code == wire.URL_ELICITATION_REQUIRED and not running.has_visited:
+            running.has_visited = True
+            await running.visit(error.error.data)
+        else:
+            if error.code == wire.MISSING_REQUIRED_CLIENT_CAPABILITY:
+                running.note_lacking(error.error.data)
+            raise self._failure(error) from None
 
     async def _list(self, of: List) -> list[Any]:
         ask = getattr(self._open.session, f"list_{of.name}")

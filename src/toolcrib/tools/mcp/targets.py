@@ -74,13 +74,10 @@ class Target:
         """Raise LoadError for what is not the URL of a server, and for http to another computer."""
         label = display_name(self.label)
         try:
-            parts = urlsplit(self.url)
-            host = parts.hostname or ""
-            if not host or not self.url.isprintable() or " " in self.url or parts.username or parts.password:
-                raise ValueError
+            scheme, host = _scheme_and_host(self.url)
         except ValueError:
             raise LoadError(f"'{label}' is not the URL of a server. It has no name or password in it.") from None
-        if parts.scheme.lower() == "http" and not (_is_private(host) or host in self.allow):
+        if scheme == "http" and not (_is_private(host) or host in self.allow):
             raise LoadError(
                 f"'{label}': over http it could be read and changed on the way. Use https; for a host of "
                 f'your own network, allow it in the settings: [net] allow = ["{host}"].'
@@ -88,6 +85,14 @@ class Target:
         for key, value in self.headers.items():
             if not (_HEADER.fullmatch(key) and value.isascii() and value.isprintable()):
                 raise LoadError(f"'{label}': '{display_name(key)}' is not a header that can be sent.")
+
+
+def _scheme_and_host(url: str) -> tuple[str, str]:
+    """Return them, in lower case. Raises ValueError where *url* is not that of a server, or says who asks."""
+    parts = urlsplit(url)
+    if not parts.hostname or not url.isprintable() or " " in url or parts.username or parts.password:
+        raise ValueError
+    return parts.scheme, parts.hostname
 
 
 def _is_private(host: str) -> bool:

@@ -54,19 +54,15 @@ RemoteCall = Callable[[str, dict[str, Any], Context], Any]
 
 def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = None) -> Tool[..., Any]:
     """Return the Tool that *definition* describes, whose work is *call*. Raises LoadError where it cannot be one."""
-    name = definition.name
-    if not name or len(name) > _MAX_NAME or not name.isprintable():
-        raise LoadError(f"A name of a tool has 1 to {_MAX_NAME} characters that are printed; {name[:64]!r} has not.")
-    for schema in (definition.input_schema, definition.output_schema):
-        if schema is not None and len(json.dumps(schema)) > _MAX_SCHEMA:
-            raise LoadError(f"Tool '{name}': its schema is too large.")
-    output = definition.output_schema
-    is_wrapped = _is_wrapped(output)
+    _require_bounds(definition)
+    name, output = definition.name, definition.output_schema
+    value_schema = _of_wrapped_value(output)
+    is_wrapped = value_schema is not None
     spec = ToolSpec(
         name=name,
         description=bounded(definition.description or ""),
         input_schema=definition.input_schema,
-        output_schema=_of_value(output) if output is not None and is_wrapped else output,
+        output_schema=output if value_schema is None else value_schema,
         title=bounded(definition.title or "", MAX_TITLE) or None,
         hints=_hints(definition.annotations),
         auth=auth,
@@ -84,6 +80,16 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
         raise LoadError(f"Tool '{name}': its output schema is not a JSON Schema ({type(error).__name__}).") from None
 
 
+def _require_bounds(definition: wire.Tool) -> None:
+    """Raise LoadError for a name that is empty, too long or not printed, and for a schema that is too large."""
+    name = definition.name
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise LoadError(f"A name of a tool has 1 to {_MAX_NAME} characters that are printed; {name[:64]!r} has not.")
+    for schema in (definition.input_schema, definition.output_schema):
+        if schema is not None and len(json.dumps(schema)) > _MAX_SCHEMA:
+            raise LoadError(f"Tool '{name}': its schema is too large.")
+
+
 def without_secrets(item: M, redaction: Redaction | None) -> M:
     """Return *item*, which a server lists, with the known secrets redacted."""
     text = item.model_dump_json(by_alias=True, exclude_unset=True)
@@ -91,23 +97,18 @@ def without_secrets(item: M, redaction: Redaction | None) -> M:
     return item if shown_text is text else type(item).model_validate_json(shown_text, by_name=False)
 
 
-def _is_wrapped(output: Mapping[str, Any] | None) -> bool:
-    """Return whether *output* is of an object into which the server's library has put a value of another type.
+def _of_wrapped_value(output: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the schema of the value that the server's library has put into an object of *output*; None if none.
 
     FastMCP marks such a schema; the official Python SDK only names it for the function.
     """
-    if output is None or not (
-        output.get("x-fastmcp-wrap-result") is True or str(output.get("title")).endswith("Output")
-    ):
-        return False
-    properties = output.get("properties")
-    return isinstance(properties, dict) and [*properties] == ["result"] and isinstance(properties["result"], dict)
-
-
-def _of_value(output: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of the value that the object of *output* has."""
-    definitions = {key: output[key] for key in ("$schema", "$defs", "definitions") if key in output}
-    return {**definitions, **output["properties"]["result"]}
+    output = output or {}
+    match output:
+        case {"properties": {"result": dict() as value, **others}} if not others:
+            is_marked = output.get("x-fastmcp-wrap-result") is True or str(output.get("title")).endswith("Output")
+            definitions = {key: output[key] for key in ("$schema", "$defs", "definitions") if key in output}
+            return {**definitions, **value} if is_marked else None
+    return None
 
 
 def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None", *, is_wrapped: bool = False) -> Any:
@@ -115,30 +116,47 @@ def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None"
 
     Structured content comes alone where the rest is text, which repeats it; where it *is_wrapped*, what is in it.
     """
+    parts = _parts_of(name, result)
+    if accepts is None:
+        structured, is_wrapped = result.structured_content, _says_wrapped(result)
+        if structured is None:
+            return parts[0] if len(parts) == 1 else parts or None
+    elif (structured := _promised(name, result, accepts)) is None:
+        return parts
+    if is_wrapped:
+        structured = _unwrapped(structured)
+    attachments = [part for part in parts if not isinstance(part, Text)]
+    return [Data(_encode(name)(structured)), *attachments] if attachments else structured
+
+
+def _parts_of(name: str, result: wire.CallToolResult) -> list[Content]:
+    """Return the content of *result*. Raises ToolError with it if the call failed."""
     parts = [content_of_block(name, block) for block in result.content]
     if result.is_error:
         text = "\n".join(part.text for part in parts) or f"Tool '{name}' failed, and did not say why."
         raise ToolError(text, "failed")
+    return parts
+
+
+def _promised(name: str, result: wire.CallToolResult, accepts: "Validator") -> Any:
+    """Return the structured content of *result*; None where it is stored elsewhere, and was not read whole."""
     meta: Mapping[str, Any] = result.meta or {}
-    structured: Any = result.structured_content
-    if accepts is not None:
-        if HANDLE in meta or WHOLE in meta:
-            structured = None if HANDLE in meta else _reading(result.content, accepts)
-            if structured is None:
-                return parts
-        if structured is None:
-            raise ToolError(
-                f"The result of tool '{name}' lacks the structured content that it promises.", "invalid_result"
-            )
-        if not accepts.is_valid(structured):
-            raise ToolError(f"The result of tool '{name}' does not match its output schema.", "invalid_result")
-    if structured is None:
-        return parts[0] if len(parts) == 1 else parts or None
-    is_wrapped = is_wrapped or (accepts is None and _says_wrapped(result))
-    if is_wrapped and isinstance(structured, dict) and [*structured] == ["result"]:
-        structured = structured["result"]
-    attachments = [part for part in parts if not isinstance(part, Text)]
-    return [Data(_encode(name)(structured)), *attachments] if attachments else structured
+    if HANDLE in meta:
+        return None
+    if WHOLE in meta:
+        return _reading(result.content, accepts)
+    if result.structured_content is None:
+        raise ToolError(f"The result of tool '{name}' lacks the structured content that it promises.", "invalid_result")
+    if not accepts.is_valid(result.structured_content):
+        raise ToolError(f"The result of tool '{name}' does not match its output schema.", "invalid_result")
+    return result.structured_content
+
+
+def _unwrapped(structured: Any) -> Any:
+    match structured:
+        case {"result": value, **others} if not others:
+            return value
+    return structured
 
 
 def _reading(content: Sequence[wire.ContentBlock], accepts: "Validator") -> Any:
