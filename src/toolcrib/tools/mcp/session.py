@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from time import monotonic
 from typing import Any, TypeVar
@@ -169,9 +170,9 @@ class Session:
             streams,
             mode="auto",
             cache=None,
-            elicitation_callback=self._elicit,
-            sampling_callback=self._sample if self._target.sampling else None,
-            list_roots_callback=self._list_roots if self._target.roots else None,
+            elicitation_callback=partial(self._asked, wire.ElicitRequest),
+            sampling_callback=partial(self._asked, wire.CreateMessageRequest) if self._target.sampling else None,
+            list_roots_callback=partial(self._asked, wire.ListRootsRequest) if self._target.roots else None,
             message_handler=self._receive,
             client_info=wire.Implementation(name="toolcrib", version=version("toolcrib")),
         )
@@ -418,21 +419,14 @@ class Session:
         if (client := self._client) is not None and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await client.session.send_ping()
 
-    async def _elicit(self, context: ClientRequestContext, params: wire.ElicitRequestParams) -> Any:
-        return await self._asked(wire.ElicitRequest(params=params))
-
-    async def _sample(self, context: ClientRequestContext, params: wire.CreateMessageRequestParams) -> Any:
-        return await self._asked(wire.CreateMessageRequest(params=params))
-
-    async def _list_roots(self, context: ClientRequestContext) -> Any:
-        return await self._asked(wire.ListRootsRequest())
-
-    async def _asked(self, question: wire.InputRequest) -> Any:
-        """Answer a question of the older era, or one of a resource or a prompt."""
+    async def _asked(
+        self, question: Callable[..., wire.InputRequest], context: ClientRequestContext, params: Any = None
+    ) -> Any:
+        """Answer a *question* of the older era, or one of a resource or a prompt."""
         if (running := self._running.asking()) is None:
             reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
-        return await running.asked(question)
+        return await running.asked(question(params=params))
 
 
 def _has_ended(error: MCPError) -> bool:

@@ -217,8 +217,7 @@ def bounded(text: str, limit: int = _MAX_DESCRIPTION) -> str:
 
 
 def _hints(annotations: wire.ToolAnnotations | None) -> Hints:
-    if annotations is None:
-        return Hints()
+    annotations = annotations or wire.ToolAnnotations()
     return Hints(
         read_only=annotations.read_only_hint,
         destructive=annotations.destructive_hint,

@@ -212,7 +212,12 @@ def _read(
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
     declarations, payload = _declarations((whole, (operation, file)), documents)
     parameters, schemas = _parameters(declarations)
-    if (body := _body_of(payload, operation, file, documents)) is not None:
+    body = None
+    if payload:
+        body = _body(*swagger.request_body(payload, operation.get("consumes")), documents)
+    elif "requestBody" in operation and not documents.is_swagger:
+        body = _body(*documents.followed(operation["requestBody"], file), documents)
+    if body is not None:
         body, body_schemas = _as_arguments(body, schemas, documents)
         schemas |= body_schemas
     fixed_query = _fixed(query, parameters)
@@ -357,17 +362,6 @@ def spare_name(name: str, taken: Collection[str]) -> str:
 # Bodies and responses
 
 
-def _body_of(
-    payload: Sequence[Declaration], operation: Mapping[str, Any], file: str, documents: Documents
-) -> Body | None:
-    """Return the body, which is the parameters *payload* in Swagger; None where *operation* has none."""
-    if payload:
-        return _body(*swagger.request_body(payload, operation.get("consumes")), documents)
-    if "requestBody" not in operation or documents.is_swagger:
-        return None
-    return _body(*documents.followed(operation["requestBody"], file), documents)
-
-
 def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     content = mapping(data.get("content"))
     media_type = _best_of(content)
@@ -488,7 +482,7 @@ def _responses(
     operation: Mapping[str, Any], file: str, documents: Documents
 ) -> tuple[tuple[tuple[Any, str], ...], Mapping[str, frozenset[str]]]:
     """Return what each success brings, where all bring JSON with a schema, and the headers that each code lists."""
-    promises: list[tuple[Any, str]] = []
+    responses: list[tuple[Mapping[str, Any], str]] = []
     headers: dict[str, frozenset[str]] = {}
     for code, reference in mapping(operation.get("responses")).items():
         if (code := str(code).lower())[:1] != "2" and code != "default":
@@ -496,30 +490,26 @@ def _responses(
         try:
             response, where = documents.followed(reference, file)
         except Unusable:
-            promises.append((None, file))
+            responses.append(({}, file))
             continue
         if documents.is_swagger:
             response = swagger.response(response, operation.get("produces"))
         headers[code] = frozenset(str(name).lower() for name in mapping(response.get("headers"))) - _NOT_PARAMETERS
         if code != "default":
-            promises += [(schema, where) for schema in _schemas_in(response)]
-    return _without_repeats(promises), headers if any(headers.values()) else {}
+            responses.append((response, where))
+    return _promised(responses), headers if any(headers.values()) else {}
 
 
-def _schemas_in(response: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the schema of each content that *response* may have; None for what is not JSON."""
-    for kind, media in (mapping(response.get("content")) or {"": None}).items():
-        yield mapping(media).get("schema") if is_json(kind) else None
-
-
-def _without_repeats(promises: Sequence[tuple[Any, str]]) -> tuple[tuple[Any, str], ...]:
-    """Return the schemas, with their files, each once; none of them if one promises nothing."""
+def _promised(responses: Sequence[tuple[Mapping[str, Any], str]]) -> tuple[tuple[Any, str], ...]:
+    """Return the schemas of *responses*, with their files, each once; none where one may bring something else."""
     schemas: list[tuple[Any, str]] = []
-    for schema, file in promises:
-        if not isinstance(schema, dict) or not schema:
-            return ()
-        if all(schema != other for other, _ in schemas):
-            schemas.append((schema, file))
+    for response, file in responses:
+        for kind, media in (mapping(response.get("content")) or {"": None}).items():
+            schema = mapping(media).get("schema") if is_json(kind) else None
+            if not isinstance(schema, dict) or not schema:
+                return ()
+            if all(schema != other for other, _ in schemas):
+                schemas.append((schema, file))
     return tuple(schemas)
 
 

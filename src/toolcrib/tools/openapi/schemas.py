@@ -68,9 +68,10 @@ class _Converted:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What was found while schemas were converted: the *keys* that they refer to, and fields that go one way only."""
+class _Conversion:
+    """What schemas are converted for, and what was found: the *keys* that they refer to, and fields of one way only."""
 
+    direction: Direction
     keys: dict[Key, None] = field(default_factory=dict[Key, None])
     has_one_way: bool = False
 
@@ -94,8 +95,8 @@ class Schemas:
 
         More than *max_chars* of JSON is cut; by default too much of it, to a part that is checked soon.
         """
-        references = _Found()
-        out = {name: self._convert(schema, file, direction, references, 0) for name, (schema, file) in schemas.items()}
+        references = _Conversion(direction)
+        out = {name: self._convert(schema, file, references, 0) for name, (schema, file) in schemas.items()}
         chars, is_valid, is_cut = 0, True, False
         for part in out.values():
             size, is_valid_part = self._measured(part, references)
@@ -141,14 +142,14 @@ class Schemas:
         if cached is None:
             file, pointer = key
             schema = self._documents.at(file, pointer)
-            references = _Found()
-            schema_there = self._convert(schema, file, direction, references, 0)
+            references = _Conversion(direction)
+            schema_there = self._convert(schema, file, references, 0)
             cached = _Converted(schema_there, tuple(references.keys), *self._measured(schema_there, references))
             for way in (direction,) if references.has_one_way else ("sent", "received"):
                 self._converted[key, way] = cached
         return cached
 
-    def _measured(self, schema: Any, found: _Found) -> tuple[int, bool]:
+    def _measured(self, schema: Any, found: _Conversion) -> tuple[int, bool]:
         """Return how much JSON a converted *schema* is, and whether it is valid if all that it refers to is."""
         text = pydantic_core.to_json(schema)
         is_valid = self._valid.get(text)
@@ -156,7 +157,7 @@ class Schemas:
             is_valid = self._valid[text] = b"Infinity" not in text and self._is_valid(schema, found)
         return len(text), is_valid
 
-    def _is_valid(self, schema: Any, found: _Found) -> bool:
+    def _is_valid(self, schema: Any, found: _Conversion) -> bool:
         whole = {"items": schema, "$defs": {self._name(key): True for key in found.keys}}
         try:
             jsonschema_rs.meta.validate(whole)
@@ -172,7 +173,7 @@ class Schemas:
             self._taken.add(self._names[key])
         return self._names[key]
 
-    def _convert(self, schema: Any, file: str, direction: Direction, found: _Found, level: int) -> Any:
+    def _convert(self, schema: Any, file: str, found: _Conversion, level: int) -> Any:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
@@ -190,44 +191,36 @@ class Schemas:
             if self._is_old:  # what stands beside a reference does not count there
                 return out
 
-        out |= self._keywords(schema, file, direction, found, level)
-        self._drop_one_way(out, schema, file, direction, found)
+        out |= self._keywords(schema, file, found, level)
+        self._drop_one_way(out, schema, file, found)
         if _is_bytes(out):
             out = as_base64(out)
         return out if _OLD.isdisjoint(schema) else _modern(out, schema)
 
-    def _keywords(
-        self, schema: Mapping[str, Any], file: str, direction: Direction, found: _Found, level: int
-    ) -> dict[str, Any]:
+    def _keywords(self, schema: Mapping[str, Any], file: str, found: _Conversion, level: int) -> dict[str, Any]:
         """Return the keywords of *schema* beside its reference, with the schemas in them converted."""
         keywords = {key: value for key, value in schema.items() if key not in _DROPPED and not key.startswith("x-")}
         if "example" in schema:
             keywords.setdefault("examples", [schema["example"]])
         try:
-            return SchemaView(keywords).rebuilt(
-                lambda view: self._convert(view.schema, file, direction, found, level + 1)
-            )
+            return SchemaView(keywords).rebuilt(lambda view: self._convert(view.schema, file, found, level + 1))
         except (AttributeError, TypeError):
             raise Unusable("a schema in it does not follow JSON Schema") from None
 
-    def _drop_one_way(
-        self, out: dict[str, Any], schema: Mapping[str, Any], file: str, direction: Direction, found: _Found
-    ) -> None:
+    def _drop_one_way(self, out: dict[str, Any], schema: Mapping[str, Any], file: str, found: _Conversion) -> None:
         """Take from *out* the fields that go the other way only."""
         properties, required = schema.get("properties"), schema.get("required")
         if not isinstance(required, list):
             out.pop("required", None)
             required = []
-        names = self._other_way(properties, file, direction, found) if isinstance(properties, dict) else ()
+        names = self._other_way(properties, file, found) if isinstance(properties, dict) else ()
         if not names:
             return
-        if direction == "sent":
+        if found.direction == "sent":
             out["properties"] = {name: member for name, member in out["properties"].items() if name not in names}
         out["required"] = [name for name in required if isinstance(name, str) and name not in names]
 
-    def _other_way(
-        self, properties: Mapping[str, Any], file: str, direction: Direction, found: _Found
-    ) -> Collection[str]:
+    def _other_way(self, properties: Mapping[str, Any], file: str, found: _Conversion) -> Collection[str]:
         """Return the names of *properties* that go the other way only, and note whether any goes one way only."""
         marks = {
             name: self._documents.one_way(member, file)
@@ -235,7 +228,7 @@ class Schemas:
             if isinstance(member, dict) and not _MAY_BE_ONE_WAY.isdisjoint(member)
         }
         found.has_one_way = found.has_one_way or any(marks.values())
-        mark = "readOnly" if direction == "sent" else "writeOnly"
+        mark = "readOnly" if found.direction == "sent" else "writeOnly"
         return {name for name, kinds in marks.items() if mark in kinds}
 
 
