@@ -14,7 +14,7 @@ from toolcrib import Call, Input, Text, Workbench, tool
 from toolcrib.core import LoadError
 from toolcrib.core.source import OffersChange
 from toolcrib.tools import load
-from toolcrib.tools.mcp.process import StderrTail, process
+from toolcrib.tools.mcp.transports import StderrTail, process
 from toolcrib.tools.remote import MCPSource, remote_source
 from toolcrib.workbench import filtered, prefixed, renamed
 
@@ -32,7 +32,7 @@ def server(mode: str = "well", state: str = "", **options: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not end by itself is ended soon."""
-    monkeypatch.setattr("toolcrib.tools.mcp.process._GRACE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("toolcrib.tools.mcp.transports._GRACE_TIMEOUT_S", 0.2)
 
 
 @tool

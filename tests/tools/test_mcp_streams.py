@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from toolcrib import Call, Caller, CancellationToken, Crib, Workbench
-from toolcrib.tools.mcp import http, session
+from toolcrib.tools.mcp import session, transports
 from toolcrib.tools.remote import MCPSource
 
 from .raw_upstream import (
@@ -49,7 +49,7 @@ async def code_of(bench: Workbench, name: str, timeout_s: float = 60) -> str:
 async def test_calls_that_were_given_up_hold_no_connection(
     era: Mapping[str, Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(transports, "MAX_CONNECTIONS", 20)
     monkeypatch.setattr(session, "MAX_CONNECTIONS", 20)
     async with connected({**era, "tools/call hangs": endless, "tools/call good": text("fine")}) as (upstream, bench):
         given_up = CancellationToken()
@@ -68,7 +68,7 @@ async def test_the_connections_of_a_server_are_shared_by_principals(
 ) -> None:
     """One caller's calls that hang held all 200; so did their reads of resources, the case that was found beside."""
     most = 200 if (era, by) == (NEW, "calls") else 20  # as many as there are, once
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", most)
+    monkeypatch.setattr(transports, "MAX_CONNECTIONS", most)
     monkeypatch.setattr(session, "MAX_CONNECTIONS", most)
     says = {**era, "tools/call hangs": endless, "tools/call good": text("fine"), "resources/read r:bad": endless}
     says["resources/read r:good"] = {"contents": [{"uri": "r:good", "text": "fine"}]}
@@ -108,7 +108,7 @@ async def test_a_stream_that_ends_at_once_is_not_asked_for_without_a_pause() -> 
 
 
 async def test_the_answer_to_a_request_is_fetched_again_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_RESUMED", 5)
+    monkeypatch.setattr(transports, "MAX_RESUMED", 5)
     async with connected({**NEW, "tools/call again": again_and_again, "GET": again_and_again}) as (upstream, bench):
         assert await code_of(bench, "again") == "lost"
         assert len(upstream.seen("GET")) == 5

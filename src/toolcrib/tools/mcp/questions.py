@@ -139,13 +139,20 @@ class RunningCall:
         return wire.CreateMessageRequest(params=passed)
 
     async def _ask(self, key: str, params: wire.ElicitRequestParams) -> wire.ElicitResult:
+        message, url = f"{self._server} asks: {one_line(params.message, _MAX_TEXT)}", None
         schema: Any = {"type": "object", "properties": {}}
         if isinstance(params, wire.ElicitRequestURLParams):
-            message, url = self._page(params), params.url
+            if not _is_web_address(url := params.url):
+                raise self._failure("names an address that is not one of the web")
+            text = one_line(params.message.replace("\n", " "), _MAX_TEXT)
+            host = urlsplit(url).hostname
+            message = f"{self._server} asks to open a page at {host}: {text}\nOpen this address: {url}"
         else:
-            message, url = f"{self._server} asks: {one_line(params.message, _MAX_TEXT)}", None
-            if not _is_form(schema := params.requested_schema):
-                raise self._failure("asks for what no form can ask for")
+            schema = params.requested_schema
+        properties: Any = schema.get("properties", {})
+        is_form = isinstance(properties, dict) and all(isinstance(member, dict) for member in properties.values())
+        if not is_form or len(json.dumps(schema)) > _MAX_FORM:
+            raise self._failure("asks for what no form can ask for")
         try:
             value: Any = await self._port.ask(f"mcp:{key}", schema, message, url=url)
         except DefinitionError:
@@ -154,29 +161,13 @@ class RunningCall:
             if error.code != "denied":
                 raise
             return wire.ElicitResult(action="decline")
-        if url is not None:
+        if isinstance(params, wire.ElicitRequestURLParams):
             return wire.ElicitResult(action="accept")
-        members = schema.get("properties", {})
-        defaults = {name: member["default"] for name, member in members.items() if "default" in member}
+        defaults = {name: member["default"] for name, member in properties.items() if "default" in member}
         return wire.ElicitResult(action="accept", content={**defaults, **value})
-
-    def _page(self, params: wire.ElicitRequestURLParams) -> str:
-        """Return the text by which a person is asked to open a page. Raises ToolError for no address of the web."""
-        if not _is_web_address(params.url):
-            raise self._failure("names an address that is not one of the web")
-        text = one_line(params.message.replace("\n", " "), _MAX_TEXT)
-        host = urlsplit(params.url).hostname
-        return f"{self._server} asks to open a page at {host}: {text}\nOpen this address: {params.url}"
 
     def _failure(self, what: str) -> ToolError:
         return ToolError(f"'{self._server}' {what}.", "failed")
-
-
-def _is_form(schema: Any) -> bool:
-    """Return whether a form of a size that a person can fill in may have *schema*."""
-    members = schema.get("properties", {})
-    is_form = isinstance(members, dict) and all(isinstance(member, dict) for member in members.values())
-    return is_form and len(json.dumps(schema)) <= _MAX_FORM
 
 
 def _is_web_address(url: str) -> bool:

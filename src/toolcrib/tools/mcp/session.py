@@ -30,12 +30,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...core import Context, LoadError, ToolError
 from ...machinery import Semaphore, create_lasting_task, current_caller
-from .http import HTTP_FAILED, MAX_CONNECTIONS, http
-from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
 from .streams import TOOLS, List, Malformed
 from .targets import MAX_BYTES, Target
 from .tools import HANDLE, READER, WHOLE
+from .transports import HTTP_FAILED, MAX_CONNECTIONS, StderrTail, http, process
 
 R = TypeVar("R")
 
@@ -355,14 +354,13 @@ class Session:
             if last is not None:
                 last.cancel()  # only now, so that nothing is missed between
         elif (capability := self.capabilities.resources) is not None and capability.subscribe:
-            request: wire.SubscribeRequest | wire.UnsubscribeRequest
             for uri in before - uris:
                 self._followed -= {uri}
-                request = wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri))
-                await self._answer(client.session.send_request(request, wire.EmptyResult))
+                end = wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri))
+                await self._answer(client.session.send_request(end, wire.EmptyResult))
             for uri in uris - before:
-                request = wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri))
-                await self._answer(client.session.send_request(request, wire.EmptyResult))
+                start = wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri))
+                await self._answer(client.session.send_request(start, wire.EmptyResult))
                 self._followed |= {uri}
 
     def _listen_to_lists(self, client: Client) -> None:
@@ -419,14 +417,12 @@ class Session:
         if (client := self._client) is not None and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await client.session.send_ping()
 
-    async def _asked(
-        self, question: Callable[..., wire.InputRequest], context: ClientRequestContext, params: Any = None
-    ) -> Any:
-        """Answer a *question* of the older era, or one of a resource or a prompt."""
+    async def _asked(self, kind: Callable[..., Any], context: ClientRequestContext, params: Any = None) -> Any:
+        """Answer a question of the older era, or one of a resource or a prompt: of *kind*, with *params*."""
         if (running := self._running.asking()) is None:
             reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
-        return await running.asked(question(params=params))
+        return await running.asked(kind(params=params))
 
 
 def _has_ended(error: MCPError) -> bool:

@@ -31,6 +31,7 @@ _RESERVED_QUERY = "!$'()*,/:;?@"
 _RESERVED_PATH = "!$&'()*+,:;=@"
 _TRIPLE = re.compile(r"(%[0-9A-Fa-f]{2})")
 _HEADER = re.compile(r"[\x20-\x7e\t]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DELIMITED = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}
 """What stands between the items of a list, in the styles where that is no comma."""
 
@@ -304,12 +305,8 @@ def _require_inside(parameter: Parameter, value: Any, written: str) -> None:
         if any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", text)):
             raise _invalid(parameter, "is a part of the path, which has no '.' or '..' in it")
         text = unquote(text)
-    if any(not _is_visible(item) for item in map(text_of, _flat(value))):
+    if any(map(_CONTROL.search, map(text_of, _flat(value)))):
         raise _invalid(parameter, "is a part of the path, which takes no control characters")
-
-
-def _is_visible(text: str) -> bool:
-    return not any(ord(character) < 32 or ord(character) == 127 for character in text)
 
 
 def _invalid(parameter: Parameter, why: str) -> ToolError:

@@ -22,8 +22,6 @@ from .security import Applied, apply
 if TYPE_CHECKING:
     import httpx2
 
-_MAX_BYTES = 10 * 1024**2
-"""How much a response may have."""
 _MAX_REDIRECTS = 5
 _REQUEST_TIMEOUT_S = 3600.0
 """Of a request whose call has no deadline, in seconds."""
@@ -37,7 +35,6 @@ def http_client(hosts: Sequence[str], allow: Sequence[str]) -> "httpx2.AsyncClie
     return client(
         hosts=hosts,
         allow=allow,
-        max_bytes=_MAX_BYTES,
         timeout_s=_REQUEST_TIMEOUT_S,
         # What one caller's response sets is not sent with the next caller's request.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -261,9 +258,8 @@ def _retry_after_s(text: str | None, now: datetime) -> float | None:
 def _message(headers: Mapping[str, str], content: bytes) -> str:
     """Return what the server has to say, in one line, shortened."""
     kind = _field("content-type", headers)
-    if not content or not (is_json(kind.get_content_type()) or kind.get_content_maintype() == "text"):
-        return ""
-    if kind.get_content_type() == "text/html":
+    media_type = kind.get_content_type()
+    if not (is_json(media_type) or media_type.startswith("text/")) or media_type == "text/html":
         return ""
     text = " ".join(_text(content[: 8 * _SHOWN_CHARS], kind.get_content_charset()).split())
     text = "".join(character for character in text if character.isprintable())

@@ -376,10 +376,10 @@ def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
             data = pydantic_core.from_json(text)
             if checker.is_valid(data):
                 return text
-            error = next(iter(checker.iter_errors(data)), None)
-            place = "" if error is None else "/".join(("", *map(str, error.instance_path)))
-            detail = "" if error is None else f": {error.message[:200]} (at '{place[:100]}')"
-            why = f"the server's answer is not what its OpenAPI document promises{detail}"
+            error = next(iter(checker.iter_errors(data)))
+            place = "/".join(("", *map(str, error.instance_path)))
+            detail = f"{error.message[:200]} (at '{place[:100]}')"
+            why = f"the server's answer is not what its OpenAPI document promises: {detail}"
         raise ToolError(
             f"'{tool}' was carried out, but {why}. The operator can set `output_schemas = false` for this source.",
             "invalid_result",
