@@ -132,15 +132,12 @@ def _merged(members: Iterable[tuple[tuple[Any, Any], Any]]) -> dict[str, Any]:
     for (key, _), value in members:
         if key.id != "scalar":
             raise ValueError("a key is not text")
-        if key.value == "<<" and (isinstance(value, dict) or _are_mappings(value)):
-            bases += [value] if isinstance(value, dict) else value
+        mappings = value if isinstance(value, list) else [value]
+        if key.value == "<<" and all(isinstance(base, dict) for base in mappings):
+            bases += mappings
         else:
             own[key.value] = value
     return {name: value for base in (*reversed(bases), own) for name, value in base.items()}
-
-
-def _are_mappings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 # References

@@ -30,10 +30,9 @@ STYLES: Mapping[str, tuple[str, ...]] = {
 """The styles of each place, the default first."""
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")
-_NO_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
+_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MAX_NAME = 64
-_ARGUMENT_NAME = re.compile(rf"[A-Za-z0-9_.-]{{0,{MAX_NAME}}}")
 _MAX_DESCRIPTION = 4000
 
 # Of headers, those that say where a request goes, how long it is or whose it is: `Accept`, `Content-Type` and
@@ -160,10 +159,6 @@ def kind_of(media_type: str) -> str:
     return kinds.get(plain, "text" if plain.startswith("text/") else "bytes")
 
 
-def is_json(media_type: str) -> bool:
-    return kind_of(media_type) == "json"
-
-
 def read_operations(documents: Documents, options: Options) -> tuple[list[Operation], list[tuple[str, str]]]:
     """Return the operations of a document, and for each that cannot be a tool its method and path, and why."""
     readings: list[Operation] = []
@@ -179,7 +174,8 @@ def read_operations(documents: Documents, options: Options) -> tuple[list[Operat
         except Unusable as error:
             problems.append((path, str(error)))
             continue
-        for method, operation in _by_method(item).items():
+        methods = {method.upper(): item[method] for method in METHODS if method in item}
+        for method, operation in {**methods, **mapping(item.get("additionalOperations"))}.items():
             try:
                 readings.append(_read(path, method, (item, file), operation, documents, options))
             except MALFORMED as error:
@@ -190,11 +186,6 @@ def read_operations(documents: Documents, options: Options) -> tuple[list[Operat
 def reason_of(error: Exception) -> str:
     """Return why the operation that *error* was raised for is not a tool."""
     return str(error) if isinstance(error, ToolcribError) else f"it does not follow OpenAPI ({type(error).__name__})"
-
-
-def _by_method(item: Mapping[str, Any]) -> dict[str, Any]:
-    methods = {method.upper(): item[method] for method in METHODS if method in item}
-    return {**methods, **mapping(item.get("additionalOperations"))}
 
 
 def _read(
@@ -210,8 +201,7 @@ def _read(
     _require_sendable(method, path, plain.split("/"))
     operation_id = operation.get("operationId")
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
-    declarations, payload = _declarations((whole, (operation, file)), documents)
-    parameters, schemas = _parameters(declarations)
+    parameters, schemas, payload = _parameters((whole, (operation, file)), documents)
     body = None
     if payload:
         body = _body(*swagger.request_body(payload, operation.get("consumes")), documents)
@@ -278,52 +268,34 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 # Parameters
 
 
-Declaration = tuple[Mapping[str, Any], str]
-"""A parameter as it is declared, and its file."""
-
-
-def _declarations(
+def _parameters(
     holders: Iterable[tuple[Mapping[str, Any], str]], documents: Documents
-) -> tuple[dict[tuple[str, str], Declaration], list[Declaration]]:
-    """Return the parameters of *holders*, by name and place, and those that are the body. The later of two counts."""
-    declarations: dict[tuple[str, str], Declaration] = {}
-    payload: dict[tuple[str, str], Declaration] = {}
-    payload_places = swagger.PAYLOAD if documents.is_swagger else ()
+) -> tuple[list[Parameter], dict[str, tuple[Any, str]], list[tuple[Mapping[str, Any], str]]]:
+    """Return the parameters of *holders*, each with its argument, the schemas of these, and those that are the body."""
+    declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
     for reference, file in ((part, file) for holder, file in holders for part in listed(holder.get("parameters"))):
         data, where = documents.followed(reference, file)
-        name, place = _name_and_place(data, (*STYLES, *payload_places))
-        if place in payload_places:
-            payload[name, place] = data, where
-        else:
-            declarations[name, place] = swagger.parameter(data) if documents.is_swagger else data, where
-    return declarations, [*payload.values()]
-
-
-def _name_and_place(data: Mapping[str, Any], places: Collection[str]) -> tuple[str, str]:
-    name, place = data.get("name"), data.get("in")
-    if not isinstance(name, str) or not name or not isinstance(place, str):
-        raise Unusable("a parameter of it has no name or no place")
-    if place not in places:
-        raise Unusable(f"a parameter of it is in '{place[:40]}', which is not a place for one")
-    return name, place
-
-
-def _parameters(
-    declarations: Mapping[tuple[str, str], Declaration],
-) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
-    """Return the parameters, each with an argument of its own, and the schemas of these."""
+        name, place = data.get("name"), data.get("in")
+        if not isinstance(name, str) or not name or not isinstance(place, str):
+            raise Unusable("a parameter of it has no name or no place")
+        is_payload = documents.is_swagger and place in swagger.PAYLOAD
+        if place not in STYLES and not is_payload:
+            raise Unusable(f"a parameter of it is in '{place[:40]}', which is not a place for one")
+        data = swagger.parameter(data) if documents.is_swagger and not is_payload else data
+        declarations[name, place] = (data, where)
+    payload = [declarations.pop(key) for key in [*declarations] if key[1] in swagger.PAYLOAD]
     parameters: list[Parameter] = []
     schemas: dict[str, tuple[Any, str]] = {}
     order = [*STYLES]
     for (name, place), (data, where) in sorted(declarations.items(), key=lambda entry: order.index(entry[0][1])):
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
-        plain = _NO_ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
+        plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
         argument = plain if plain not in schemas else spare_name(f"{plain[:50]}_{place}", schemas)
         parameter, schema = _parameter(name, data, place, argument)
         schemas[argument] = _described(schema, data), where
         parameters.append(parameter)
-    return parameters, schemas
+    return parameters, schemas, payload
 
 
 def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) -> tuple[Parameter, Any]:
@@ -362,49 +334,37 @@ def spare_name(name: str, taken: Collection[str]) -> str:
 # Bodies and responses
 
 
+def _rank(media_type: str) -> tuple[int, bool]:
+    return _KINDS.index(kind_of(media_type)), plain_type(media_type) != "application/json"
+
+
 def _body(data: Mapping[str, Any], where: str, documents: Documents) -> Body:
     content = mapping(data.get("content"))
-    media_type = _best_of(content)
-    media = mapping(content[media_type])
-    schema, required = media.get("schema", {}), data.get("required") is True
-    match kind_of(media_type):
-        case "form" | "parts":
-            return _form(Body(media_type, schema, where, required), mapping(media.get("encoding")), documents)
-        case "json":
-            return Body(media_type, schema, where, required)
-        case "text":
-            return Body(media_type, schema or {"type": "string"}, where, required)
-    media_type = "application/octet-stream" if "*" in plain_type(media_type) else media_type
-    schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
-    return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
-
-
-def _best_of(content: Mapping[str, Any]) -> str:
-    """Return which media type of *content* a body is sent as. Raises Unusable where none can be."""
-
-    def rank(media_type: str) -> tuple[int, bool]:
-        return _KINDS.index(kind_of(media_type)), plain_type(media_type) != "application/json"
-
     media_types = [name for name in content if _MEDIA_TYPE.fullmatch(plain_type(name))]
     if not media_types:
         raise Unusable("its body has no content")
-    media_type = min(media_types, key=rank)
+    media_type = min(media_types, key=_rank)
     if not media_type.isascii() or not media_type.isprintable():
         raise Unusable("its body has a media type that cannot be sent")
-    return media_type
-
-
-def _form(body: Body, encodings: Mapping[str, Any], documents: Documents) -> Body:
-    """Return *body*, a form, with how its fields are written, and its schema with base64 for those that are bytes."""
-    parts = {name: encoding for name, encoding in encodings.items() if isinstance(encoding, dict)}
-    shape, place = documents.followed(body.schema, body.file)
-    if not isinstance(shape.get("properties", {}), dict):
-        raise Unusable("the properties of its form are not an object")
-    is_multipart = kind_of(body.media_type) == "parts"
-    bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if is_multipart else ())
-    if not bytes_in:
-        return replace(body, parts=parts)
-    return replace(body, schema=_with_base64(shape, bytes_in), file=place, parts=parts, bytes_in=bytes_in)
+    media = mapping(content[media_type])
+    schema, required = media.get("schema", {}), data.get("required") is True
+    kind = kind_of(media_type)
+    if kind in ("form", "parts"):
+        parts = {name: of for name, of in mapping(media.get("encoding")).items() if isinstance(of, dict)}
+        shape, place = documents.followed(schema, where)
+        if not isinstance(shape.get("properties", {}), dict):
+            raise Unusable("the properties of its form are not an object")
+        bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if kind == "parts" else ())
+        if bytes_in:
+            schema, where = _with_base64(shape, bytes_in), place
+        return Body(media_type, schema, where, required, parts=parts, bytes_in=bytes_in)
+    if kind == "json":
+        return Body(media_type, schema, where, required)
+    if kind == "text":
+        return Body(media_type, schema or {"type": "string"}, where, required)
+    media_type = "application/octet-stream" if "*" in plain_type(media_type) else media_type
+    schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
+    return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
 
 
 def _as_arguments(
@@ -426,29 +386,19 @@ def _members(body: Body, taken: Collection[str], documents: Documents) -> dict[s
     if not isinstance(body.schema, dict) or kind_of(body.media_type) not in ("json", "form", "parts"):
         return {}
     shape, file = documents.followed(body.schema, body.file)
-    if not _is_flat(shape, is_required=body.required):
+    properties, required = shape.get("properties"), listed(shape.get("required"))
+    says_more = any(key not in _FLAT and not key.startswith("x-") for key in shape)
+    if says_more or shape.get("type") != "object" or shape.get("additionalProperties", False) is not False:
         return {}
-    properties = shape["properties"]
-    if any(name in taken or not _ARGUMENT_NAME.fullmatch(name) for name in properties):
+    if not isinstance(properties, dict) or (required and not body.required) or not {*required} <= properties.keys():
+        return {}
+    if any(name in taken or len(name) > MAX_NAME or _ARGUMENT.search(name) for name in properties):
         return {}
     return {
         name: (schema, file)
         for name, schema in properties.items()
         if not isinstance(schema, dict) or "readOnly" not in documents.one_way(schema, file)
     }
-
-
-def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
-    """Return whether *shape*, of a body, says nothing but what its members are, and which of them have to be there."""
-    properties, required = shape.get("properties"), listed(shape.get("required"))
-    return (
-        all(key in _FLAT or key.startswith("x-") for key in shape)
-        and shape.get("type") == "object"
-        and shape.get("additionalProperties", False) is False
-        and isinstance(properties, dict)
-        and (is_required or not required)
-        and properties.keys() >= {*required}
-    )
 
 
 def _byte_fields(
@@ -505,7 +455,7 @@ def _promised(responses: Sequence[tuple[Mapping[str, Any], str]]) -> tuple[tuple
     schemas: list[tuple[Any, str]] = []
     for response, file in responses:
         for kind, media in (mapping(response.get("content")) or {"": None}).items():
-            schema = mapping(media).get("schema") if is_json(kind) else None
+            schema = mapping(media).get("schema") if kind_of(kind) == "json" else None
             if not isinstance(schema, dict) or not schema:
                 return ()
             if all(schema != other for other, _ in schemas):
@@ -529,12 +479,12 @@ def named(readings: Sequence[Operation]) -> list[Operation]:
     operations: dict[int, Operation] = {}
     taken_names: set[str] = set()
     for index in sorted(range(len(readings)), key=rank):
-        operation, plain = readings[index], _plain(choices[index])
-        name = plain if len(plain) <= MAX_NAME else f"{plain[: MAX_NAME - 7]}_{_mark(operation, 6)}"
-        length = 6
+        operation, plain, length = readings[index], _plain(choices[index]), 6
+        mark = hashlib.sha256(operation.label.encode()).hexdigest()
+        name = plain if len(plain) <= MAX_NAME else f"{plain[: MAX_NAME - 7]}_{mark[:6]}"
         # A registry takes `-` and `_` as one.
         while name.replace("-", "_") in taken_names:
-            name, length = f"{plain[: MAX_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
+            name, length = f"{plain[: MAX_NAME - 1 - length]}_{mark[:length]}", length + 2
         taken_names.add(name.replace("-", "_"))
         operations[index] = replace(operation, name=name)
     return [operations[index] for index in range(len(readings))]
@@ -548,10 +498,6 @@ def _candidates(operation: Operation) -> Sequence[str]:
         return (operation.name,)
     function = head.removesuffix(path)
     return function, f"{function}_{operation.method.lower()}", operation.name
-
-
-def _mark(operation: Operation, length: int) -> str:
-    return hashlib.sha256(operation.label.encode()).hexdigest()[:length]
 
 
 def _plain(name: str) -> str:

@@ -99,10 +99,7 @@ def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, 
         reserved |= {name for name, _ in parse_qsl(operation.fixed_query, keep_blank_values=True)}
     for name, text in pairs:
         if unquote(name) != parameter.name and unquote(name) in reserved:
-            raise ToolError(
-                f"'{parameter.argument}' has the member '{unquote(name)}', which is a parameter of its own.",
-                "invalid_arguments",
-            )
+            raise _invalid(parameter, f"has the member '{unquote(name)}', which is a parameter of its own")
         yield name, text
 
 
@@ -168,14 +165,11 @@ def _is_one_text(encoding: Mapping[str, Any], value: Any) -> bool:
 def _multipart(body: Body, value: Any, boundary: str) -> bytes:
     parts: list[bytes] = []
     for name, field_value in _fields(body, value):
-        encoding = body.parts.get(name, {})
+        encoding, is_bytes, part_name = body.parts.get(name, {}), name in body.bytes_in, _quoted(name)
+        filename = f'; filename="{part_name}"' if is_bytes else ""
         for part in field_value if isinstance(field_value, list) else [field_value]:
-            content_type = _part_type(encoding, part, is_bytes=name in body.bytes_in)
-            content = (
-                _bytes(f"{body.argument}.{name}".lstrip("."), part) if name in body.bytes_in else text_of(part).encode()
-            )
-            part_name = _quoted(name)
-            filename = f'; filename="{part_name}"' if name in body.bytes_in else ""
+            content_type = _part_type(encoding, part, is_bytes=is_bytes)
+            content = _bytes(f"{body.argument}.{name}".lstrip("."), part) if is_bytes else text_of(part).encode()
             head = f'--{boundary}\r\nContent-Disposition: form-data; name="{part_name}"{filename}\r\n'
             kind = "" if content_type is None else f"Content-Type: {content_type}\r\n"
             parts.append(f"{head}{kind}\r\n".encode() + content + b"\r\n")

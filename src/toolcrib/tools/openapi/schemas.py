@@ -93,11 +93,11 @@ class Schemas:
     ) -> Closed:
         """Return *schemas*, each a schema and its file by name, converted, and the definitions they refer to.
 
-        More than *max_chars* of JSON is cut; by default too much of it, to a part that is checked soon.
+        What more than *max_chars* of JSON refers to is `{}`; by default, too much is cut to what is checked soon.
         """
         references = _Conversion(direction)
         out = {name: self._convert(schema, file, references, 0) for name, (schema, file) in schemas.items()}
-        chars, is_valid, is_cut = 0, True, False
+        chars, is_valid = 0, True
         for part in out.values():
             size, is_valid_part = self._measured(part, references)
             chars += size
@@ -113,14 +113,12 @@ class Schemas:
                     return self._cut(schemas, direction)
                 definitions[self._name(key)] = {}
                 chars -= definition.chars
-                is_valid, is_cut = False, True
+                is_valid = False
                 continue
             definitions[self._name(key)] = definition.schema
             is_valid &= definition.is_valid
             waiting += [entry for entry in definition.keys if entry not in keys]
             keys |= dict.fromkeys(definition.keys)
-        if is_cut:
-            out, definitions = _all_wider(out), _all_wider(definitions)
         return Closed(out, definitions, is_valid)
 
     def _cut(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> Closed:
@@ -128,9 +126,9 @@ class Schemas:
         max_chars = _CUT_CHARS
         while True:
             part = self.closed(schemas, direction, max_chars)
-            whole = {"properties": part.schemas, "$defs": part.definitions}
+            whole = _wider({"properties": part.schemas, "$defs": part.definitions})
             if max_chars < 100 or is_bounded(whole):
-                return part
+                return Closed(whole["properties"], whole["$defs"], is_valid=False)
             max_chars //= 2
 
     def is_bounded(self, schema: Mapping[str, Any]) -> bool:
@@ -152,10 +150,9 @@ class Schemas:
     def _measured(self, schema: Any, found: _Conversion) -> tuple[int, bool]:
         """Return how much JSON a converted *schema* is, and whether it is valid if all that it refers to is."""
         text = pydantic_core.to_json(schema)
-        is_valid = self._valid.get(text)
-        if is_valid is None:  # the same parameters recur with operation after operation
-            is_valid = self._valid[text] = b"Infinity" not in text and self._is_valid(schema, found)
-        return len(text), is_valid
+        if text not in self._valid:  # the same parameters recur with operation after operation
+            self._valid[text] = b"Infinity" not in text and self._is_valid(schema, found)
+        return len(text), self._valid[text]
 
     def _is_valid(self, schema: Any, found: _Conversion) -> bool:
         whole = {"items": schema, "$defs": {self._name(key): True for key in found.keys}}
@@ -234,10 +231,6 @@ class Schemas:
 
 def _is_bytes(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "string" and schema.get("format") in ("binary", "byte")
-
-
-def _all_wider(schemas: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _wider(schema) for name, schema in schemas.items()}
 
 
 def _wider(schema: Any) -> Any:

@@ -16,8 +16,6 @@ from ...core import Credential, Requirement, Secret, SetupError, ToolAuth, ToolE
 from .documents import Documents, Unusable, mapping, texts
 from .request import Prepared
 
-Where = Literal["header", "query", "cookie"]
-
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -25,7 +23,7 @@ class Applied:
 
     required: Requirement
     kind: Literal["key", "bearer", "basic"]
-    where: Where = "header"
+    where: Literal["header", "query", "cookie"] = "header"
     name: str = "Authorization"
 
     @property
@@ -132,31 +130,22 @@ def apply(applied: Applied, credential: Credential | None, url: str, request: Pr
             "no 'hosts'.",
             "denied",
         )
-    secret = _as_sent(credential, applied)
-    if credential.kind != "secret":
-        _set(request.headers, credential.header, credential.header_value)
-    elif applied.where == "query":
-        request.query = _replaced(request.query, quote(applied.name, safe=""), quote(secret, safe=""))
-    elif applied.where == "cookie":
-        value = quote(secret, safe="!#$&'()*+/:<=>?@[]^_`{|}~-.")
-        request.cookies = _replaced(request.cookies, applied.name, value)
-    else:
-        prefix = {"key": "", "bearer": "Bearer ", "basic": "Basic "}[applied.kind]
-        _set(request.headers, applied.name, prefix + secret)
-
-
-def _replaced(members: Sequence[tuple[str, str]], name: str, value: str) -> list[tuple[str, str]]:
-    """Return *members* with *value* in the place of those of that *name*, which arguments may have given."""
-    return [*(member for member in members if member[0] != name), (name, value)]
-
-
-def _as_sent(credential: Credential, applied: Applied) -> str:
     secret = credential.secret
-    if "basic" in (credential.kind, applied.kind):
+    if credential.kind == "basic" or applied.kind == "basic":
         secret = base64.b64encode(secret.encode()).decode()
     if not (secret.isascii() and secret.isprintable()):
         raise ToolError(f"The credentials of '{applied.provider}' have characters that cannot be sent.", "unauthorized")
-    return secret
+    if credential.kind != "secret":
+        _set(request.headers, credential.header, credential.header_value)
+    elif applied.where == "query":
+        name = quote(applied.name, safe="")
+        request.query = [*(member for member in request.query if member[0] != name), (name, quote(secret, safe=""))]
+    elif applied.where == "cookie":
+        value = quote(secret, safe="!#$&'()*+/:<=>?@[]^_`{|}~-.")
+        request.cookies = [*(cookie for cookie in request.cookies if cookie[0] != applied.name), (applied.name, value)]
+    else:
+        prefix = {"key": "", "bearer": "Bearer ", "basic": "Basic "}[applied.kind]
+        _set(request.headers, applied.name, prefix + secret)
 
 
 def _set(headers: dict[str, str], name: str, value: str) -> None:

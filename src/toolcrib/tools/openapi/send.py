@@ -9,13 +9,13 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pydantic_core
 
 from ...core import Audio, Context, File, Image, Result, RetryAdvice, ToolError
 from ...machinery import PerLoop, in_thread_if_long
-from .operations import Operation, is_json
+from .operations import Operation, kind_of
 from .request import Prepared, prepare
 from .security import Applied, apply
 
@@ -78,32 +78,22 @@ async def _followed(
         status = response.status_code
         if location is None or status not in (301, 302, 303, 307, 308):
             return response
-        parts = _next_address(request.origin, target, location, status)
+        try:
+            parts = urlsplit(urljoin(request.origin + target, location))
+        except ValueError:
+            raise _not_followed("redirects to something that is not an address", status) from None
+        if f"{parts.scheme}://{parts.netloc}" != request.origin:
+            raise _not_followed(f"redirects to '{parts.netloc[:100]}', which is not followed", status)
         if status == 303 and method != "HEAD":
             method, content = "GET", None
         elif method not in _SAFE:
             raise _not_followed(f"redirects to another address, and a {method} is not repeated", status)
-        target = _target_with(secrets, parts)
+        members = [parts.query, *(f"{name}={text}" for name, text in secrets if f"{name}=" not in parts.query)]
+        query = "&".join(filter(None, members))
+        target = (parts.path or "/") + (f"?{query}" if query else "")
         if not (target.isascii() and target.isprintable()) or " " in target:
             break
     raise _not_followed("redirects again and again", status)
-
-
-def _next_address(origin: str, target: str, location: str, status: int) -> SplitResult:
-    """Return where *location*, in the answer to a request of *target*, leads to. Raises ToolError if elsewhere."""
-    try:
-        parts = urlsplit(urljoin(origin + target, location))
-    except ValueError:
-        raise _not_followed("redirects to something that is not an address", status) from None
-    if f"{parts.scheme}://{parts.netloc}" != origin:
-        raise _not_followed(f"redirects to '{parts.netloc[:100]}', which is not followed", status)
-    return parts
-
-
-def _target_with(secrets: Sequence[tuple[str, str]], parts: SplitResult) -> str:
-    members = [parts.query, *(f"{name}={text}" for name, text in secrets if f"{name}=" not in parts.query)]
-    query = "&".join(filter(None, members))
-    return (parts.path or "/") + (f"?{query}" if query else "")
 
 
 def _not_followed(why: str, status: int) -> ToolError:
@@ -188,7 +178,7 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
     if not kind["content-type"].strip():
         return _untyped(content)
     media_type = kind.get_content_type()
-    if is_json(media_type):
+    if kind_of(media_type) == "json":
         return _json(content)
     if media_type.startswith("image/") and media_type != "image/svg+xml":
         return Image(content, media_type)
@@ -211,11 +201,10 @@ def _untyped(content: bytes) -> Any:
     """Return what an answer without a content type is: JSON, else text, else bytes."""
     with suppress(ToolError):
         return _json(content)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return File(content, "application/octet-stream")
-    return File(content, "application/octet-stream") if "\0" in text else text
+    with suppress(UnicodeDecodeError):
+        if "\0" not in (text := content.decode("utf-8-sig")):
+            return text
+    return File(content, "application/octet-stream")
 
 
 def shown_headers(headers: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
@@ -228,7 +217,7 @@ def raise_for_status(status: int, headers: Mapping[str, str], content: bytes, no
     """Raise the ToolError that *status* is."""
     code, retry = _ERRORS.get(status, ("unavailable", None) if status >= 500 else ("failed", "never"))
     details: dict[str, Any] = {"status": status}
-    wait_s = _retry_after_s(headers.get("retry-after"), now)
+    wait_s = _retry_after_s(headers.get("retry-after", ""), now)
     if wait_s is not None and status in (429, 503):
         code, retry = "limited", None
         details["retry_after_s"] = wait_s
@@ -240,10 +229,8 @@ def raise_for_status(status: int, headers: Mapping[str, str], content: bytes, no
     )
 
 
-def _retry_after_s(text: str | None, now: datetime) -> float | None:
+def _retry_after_s(text: str, now: datetime) -> float | None:
     """Return the seconds in a `Retry-After` (RFC 9110, section 10.2.3): a number of them, or a date."""
-    if text is None:
-        return None
     with suppress(ValueError, OverflowError):
         if text.strip().isdecimal():
             seconds = float(text[:20])
@@ -259,7 +246,7 @@ def _message(headers: Mapping[str, str], content: bytes) -> str:
     """Return what the server has to say, in one line, shortened."""
     kind = _field("content-type", headers)
     media_type = kind.get_content_type()
-    if not (is_json(media_type) or media_type.startswith("text/")) or media_type == "text/html":
+    if not (kind_of(media_type) == "json" or media_type.startswith("text/")) or media_type == "text/html":
         return ""
     text = " ".join(_text(content[: 8 * _SHOWN_CHARS], kind.get_content_charset()).split())
     text = "".join(character for character in text if character.isprintable())
@@ -273,10 +260,10 @@ def _text(content: bytes, charset: str | None) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _field(name: str, headers: Mapping[str, str], default: str = "") -> Message:
+def _field(name: str, headers: Mapping[str, str]) -> Message:
     """Return the header *name*, which `email` reads: as far as that takes no long time."""
     read = Message()
-    read[name] = headers.get(name, default)[: 2 * _SHOWN_CHARS]
+    read[name] = headers.get(name, "")[: 2 * _SHOWN_CHARS]
     return read
 
 

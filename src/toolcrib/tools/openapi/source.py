@@ -4,7 +4,7 @@ import asyncio
 import functools
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
@@ -126,10 +126,9 @@ class OpenAPISource(Source):
 
     def reload(self) -> bool:
         """Read the document. Return whether it is another one than before. Raises LoadError and SetupError."""
-        options = self._options
         data, where = self._read(self.address)
         self._read_at = monotonic()
-        if (digest := hashlib.sha256(data).digest()) == self._digest and not options.external_refs:
+        if (digest := hashlib.sha256(data).digest()) == self._digest and not self._options.external_refs:
             return False
         root = read_text(data, self.address)
         version = require_version(root, self.address)
@@ -230,12 +229,10 @@ class OpenAPISource(Source):
 
 def has_document(url: str) -> bool:
     """Return whether an OpenAPI document is at *url*, as far as that is known within a few seconds."""
-    try:
-        with _fetcher(_loopback(url), _ASK_TIMEOUT_S) as fetch:
-            data, _ = fetch(url)
-    except (LoadError, TimeoutError):
-        return False
-    return is_openapi(data)
+    with suppress(LoadError, TimeoutError), _fetcher(_loopback(url), _ASK_TIMEOUT_S) as fetch:
+        data, _ = fetch(url)
+        return is_openapi(data)
+    return False
 
 
 @contextmanager
@@ -269,11 +266,10 @@ async def _get(http: "httpx2.AsyncClient", url: str, timeout_s: float | None) ->
 def _loopback(where: str) -> tuple[str, ...]:
     """Return the private hosts that a document at *where* may name: those of this computer, if it is here."""
     host = urlsplit(where).hostname
-    try:
-        is_here = where.startswith("file:") or host == "localhost" or ip_address(host or "").is_loopback
-    except ValueError:
-        is_here = False
-    return LOOPBACK if is_here else ()
+    with suppress(ValueError):  # of a name
+        if where.startswith("file:") or host == "localhost" or ip_address(host or "").is_loopback:
+            return LOOPBACK
+    return ()
 
 
 def _path_of(url: str) -> Path:
@@ -327,8 +323,8 @@ def _needs(operation: Operation, applied: Sequence[Applied]) -> dict[str, Any]:
     """Return what *operation* reaches, sends, and sends with it."""
     request = f"{operation.method} {operation.server}{operation.path}"
     credentials = [f"{scheme.kind} in {scheme.where} {scheme.name}" for scheme in applied]
-    needs = {"hosts": [_netloc(operation.server)], "request": request, "credentials": credentials}
-    return {name: need for name, need in needs.items() if need}
+    needs = {"hosts": [_netloc(operation.server)], "request": request}
+    return {**needs, "credentials": credentials} if credentials else needs
 
 
 def _identity(operation: Operation, applied: Sequence[Applied]) -> str:

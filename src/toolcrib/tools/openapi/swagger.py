@@ -27,9 +27,8 @@ def root_of(root: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def operation_of(operation: Mapping[str, Any], root: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return *operation* with the media types that it has of *root*, and with servers if it has schemes of its own."""
-    media_types = {key: root[key] for key in ("consumes", "produces") if key in root}
     servers = {"servers": _servers(root, operation["schemes"], where)} if "schemes" in operation else {}
-    return {**media_types, **operation, **servers}
+    return {"consumes": root.get("consumes"), "produces": root.get("produces"), **operation, **servers}
 
 
 def _servers(root: Mapping[str, Any], schemes: Any, where: str) -> Sequence[Mapping[str, str]]:
@@ -50,9 +49,8 @@ def parameter(data: Mapping[str, Any]) -> dict[str, Any]:
         written = str(data.get("collectionFormat", "csv"))
         if (style := _STYLES.get(written, {})) == {}:
             raise Unusable(f"its parameter '{data['name'][:60]}' has the collectionFormat '{written[:40]}'")
-    return {**{key: data[key] for key in ("name", "in", "description", "required") if key in data}, **style} | {
-        "schema": schema
-    }
+    about = {key: data[key] for key in ("name", "in", "description", "required") if key in data}
+    return {**about, **style, "schema": schema}
 
 
 def request_body(payload: Sequence[tuple[Mapping[str, Any], str]], consumes: Any) -> tuple[dict[str, Any], str]:
@@ -92,9 +90,8 @@ def _form(fields: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> dict[str
 def response(data: Mapping[str, Any], produces: Any) -> dict[str, Any]:
     """Return the response *data* with the content that it may have."""
     schema = data.get("schema")
-    kinds = texts(produces) or ["application/json"]
-    if schema is None or mapping(schema).get("type") == "file":
-        kinds = []
+    is_value = schema is not None and mapping(schema).get("type") != "file"
+    kinds = (texts(produces) or ["application/json"]) if is_value else ()
     return {**data, "content": {kind: {"schema": schema} for kind in kinds}}
 
 
