@@ -180,8 +180,7 @@ class Schemas:
         if level > MAX_NESTING:
             raise Unusable(f"a schema in it is nested more than {MAX_NESTING} levels deep")
         out: dict[str, Any] = {}
-        ref = schema.get("$ref")
-        if ref is not None:
+        if (ref := schema.get("$ref")) is not None:
             _, where, pointer = self._documents.find(ref, file)
             found.keys[where, pointer] = None
             out["$ref"] = f"#/$defs/{self._name((where, pointer))}"

@@ -134,7 +134,7 @@ async def _sent(
 _SHOWN_CHARS = 1000
 # Python has others, of which some take very long.
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
-_TEXTS = ("/xml", "+xml", "/yaml", "+yaml", "/x-ndjson", "/jsonl")
+_TEXT_TYPE = re.compile(r"text/.*|.*([/+](xml|yaml)|/x-ndjson|/jsonl)")
 _MAX_WAIT_S = 24 * 3600.0
 # Where an answer brings a credential: `X-Subject-Token` is Keystone's. The tokens of pages are for the next request.
 _SECRET = re.compile(
@@ -179,28 +179,24 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
         return _untyped(content)
     media_type = kind.get_content_type()
     if kind_of(media_type) == "json":
-        return _json(content)
+        try:
+            return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+        except ValueError:
+            reason = "The server's answer is labelled as JSON, but is not valid JSON."
+            raise ToolError(reason, "invalid_result") from None
     if media_type.startswith("image/") and media_type != "image/svg+xml":
         return Image(content, media_type)
     if media_type.startswith("audio/"):
         return Audio(content, media_type)
-    if media_type.startswith("text/") or media_type.endswith(_TEXTS):
+    if _TEXT_TYPE.fullmatch(media_type):
         return _text(content, kind.get_content_charset())
     return File(content, media_type, _name(headers))
 
 
-def _json(content: bytes) -> Any:
-    try:
-        return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
-    except ValueError:
-        reason = "The server's answer is labelled as JSON, but is not valid JSON."
-        raise ToolError(reason, "invalid_result") from None
-
-
 def _untyped(content: bytes) -> Any:
     """Return what an answer without a content type is: JSON, else text, else bytes."""
-    with suppress(ToolError):
-        return _json(content)
+    with suppress(ValueError):
+        return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
     with suppress(UnicodeDecodeError):
         if "\0" not in (text := content.decode("utf-8-sig")):
             return text
@@ -269,10 +265,8 @@ def _field(name: str, headers: Mapping[str, str]) -> Message:
 
 def _name(headers: Mapping[str, str]) -> str | None:
     """Return the name of the file, without folders."""
-    name = None
+    name = ""
     with suppress(UnicodeError):  # some encodings of Python raise it whatever they are given
-        name = _field("content-disposition", headers).get_filename()
-    if name is None:
-        return None
+        name = _field("content-disposition", headers).get_filename("")
     name = "".join(char for char in name.replace("\\", "/").rpartition("/")[2] if char.isprintable())[:200]
     return name if name.strip(". ") else None

@@ -315,16 +315,11 @@ def _tool(
         fn=stand_in(operation.name, _identity(operation, applied)),
         home=__name__,
     )
-    tool.requires = _needs(operation, applied)
-    return tool
-
-
-def _needs(operation: Operation, applied: Sequence[Applied]) -> dict[str, Any]:
-    """Return what *operation* reaches, sends, and sends with it."""
     request = f"{operation.method} {operation.server}{operation.path}"
-    credentials = [f"{scheme.kind} in {scheme.where} {scheme.name}" for scheme in applied]
-    needs = {"hosts": [_netloc(operation.server)], "request": request}
-    return {**needs, "credentials": credentials} if credentials else needs
+    tool.requires = {"hosts": [_netloc(operation.server)], "request": request}
+    if applied:
+        tool.requires["credentials"] = [f"{scheme.kind} in {scheme.where} {scheme.name}" for scheme in applied]
+    return tool
 
 
 def _identity(operation: Operation, applied: Sequence[Applied]) -> str:
