@@ -16,7 +16,7 @@ Where no fields can show a value exactly, its JSON is shown. This file does no I
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -32,6 +32,7 @@ from ...schema.json_text import JSONError, canonical_json, parse_exact, parse_js
 from ...schema.view import pointer
 
 Form = Mapping[str, str | bytes]
+Steps = tuple[str | int, ...]
 Kind = Literal["text", "line", "number", "choice", "const", "date", "time", "datetime-local", "file", "json"]
 Parts = Literal["object", "list", "union"]
 
@@ -68,7 +69,7 @@ class Field:
     """One place of a form. Its parts are in `fields`: members, items, or what was chosen of several alternatives."""
 
     view: SchemaView
-    steps: tuple[str | int, ...] = ()
+    steps: Steps = ()
     is_required: bool = True
     is_spare: bool = False
     kind: Kind | Parts = "json"
@@ -183,19 +184,17 @@ def value_of(of: Field) -> Any:
     """Return the value that was filled in; MISSING where it is to be left out, or is not valid JSON."""
     match of.kind:
         case "object":
-            if not of.is_touched and of.state != "value":
-                return _of_state(of, {})
-            members = {str(inner.steps[-1]): value_of(inner) for inner in of.fields}
-            return {name: value for name, value in members.items() if value is not MISSING}
+            return _parts(of) if of.is_touched or of.state == "value" else _of_state(of, {})
         case "list":
-            items = [item for inner in of.fields if (item := value_of(inner)) is not MISSING]
-            return items or _of_state(of, [])
+            return [*_parts(of).values()] or _of_state(of, [])
         case "const":
             return (_constants(of.view) or [None])[0]
+        case "union" if of.fields:
+            return value_of(of.fields[0])
         case "union":
-            return value_of(of.fields[0]) if of.fields else None if of.alternative == "null" else MISSING
+            return {"null": None}.get(of.alternative, MISSING)
         case _:
-            return _of_state(of, "") if of.text == "" else _read(of)
+            return _read(of)
 
 
 def to_form(view: SchemaView, value: Any) -> dict[str, str]:
@@ -205,11 +204,12 @@ def to_form(view: SchemaView, value: Any) -> dict[str, str]:
 
 def changed(form: Form, action: str) -> Form:
     """Return *form* after a list has one more item (*action* is `add/rows`), or one less (`remove/rows/2`)."""
-    verb, slash, path = action.partition("/")
-    place, _, last = f"/{path}".rpartition("/") if verb == "remove" else (f"{slash}{path}", "", "")
-    size, indexes = _size(form, place), _filled(form, place)
-    keep = [index for index in range(max([size, *(at + 1 for at in indexes)])) if index < size or index in indexes]
-    keep = [index for index in keep if str(index) != last]
+    verb, _, _ = action.partition("/")
+    place, last = action.removeprefix(verb), ""
+    if verb == "remove":
+        place, _, last = place.rpartition("/")
+    indexes = {*range(_size(form, place)), *_filled(form, place)}
+    keep = [index for index in sorted(indexes) if str(index) != last]
     renumbered: dict[str, str | bytes] = {}
     for name, text in form.items():
         inner = name[1:].removeprefix(f"{place}/")
@@ -281,7 +281,7 @@ def invalid(root: Field) -> bool:
 def _field(
     view: SchemaView,
     form: Form,
-    steps: tuple[str | int, ...],
+    steps: Steps,
     *,
     depth: int,
     is_required: bool = True,
@@ -290,13 +290,11 @@ def _field(
 ) -> Field:
     place, plain = _place(steps), _Without(view)
     of = Field(view, steps, is_required, is_spare)
-    of.is_touched = any(name[:1] in _FILLED and text for name, text in form.items() if _is_within(name[1:], place))
+    of.is_touched = next(_filled_steps(form, place), None) is not None
     if f"j{place}" in form:
         of.text = _text(form, f"j{place}")
     elif (constants := plain.constants) is not None:
-        is_fixed = len(constants) == 1 and is_required
-        of.kind, of.text = "const" if is_fixed else "choice", "" if is_fixed else _text(form, f"v{place}")
-        of.choices = [(text := json.dumps(value), value if isinstance(value, str) else text) for value in constants]
+        _list_constants(of, constants, form)
     elif len(plain.forms) > 1:
         _choose(of, plain, form, depth, above)
         return of
@@ -323,6 +321,15 @@ def _states(of: Field, *, takes_null: bool) -> list[str]:
     return states if is_first_left_out else [*states[1:], "out"]
 
 
+def _list_constants(of: Field, constants: list[Any], form: Form) -> None:
+    """Give *of* the only values that there are, and which was chosen."""
+    of.choices = [(text := json.dumps(value), value if isinstance(value, str) else text) for value in constants]
+    if len(constants) == 1 and of.is_required:
+        of.kind = "const"
+    else:
+        of.kind, of.text = "choice", _text(form, f"v{of.place}")
+
+
 def _choose(of: Field, plain: _Without, form: Form, depth: int, above: frozenset[SchemaView]) -> None:
     """Give *of* the field of the alternative that was chosen."""
     of.kind = "union"
@@ -342,54 +349,66 @@ def _fill(of: Field, form_view: SchemaView, form: Form, depth: int, above: froze
     if of.kind in ("object", "list") and (depth <= 0 or form_view in above):
         of.kind = "json"
     within = above | {form_view}
-    if of.kind == "object":
-        part, required = partial(_field, depth=depth - 1, above=within), form_view.required
-        of.fields = [
-            part(inner, form, (*of.steps, name), is_required=name in required)
-            for name, inner in form_view.members.items()
-        ]
-    elif of.kind == "list":
-        item, indexes = form_view.at("items"), _filled(form, of.place)
-        of.size = _size(form, of.place)
-        is_plain = len(item.alternatives) == 1 and _kind(item.resolved) not in ("object", "list", "json")
-        end = max([of.size, *(index + 1 for index in indexes)]) + (_SPARE_ITEMS if is_plain else 0)
-        of.fields = [
-            _field(item, form, (*of.steps, index), depth=depth - 1, is_spare=index >= of.size, above=within)
-            for index in range(min(end, MAX_ITEMS + _SPARE_ITEMS))
-        ]
+    match of.kind:
+        case "object":
+            part, required = partial(_field, depth=depth - 1, above=within), form_view.required
+            of.fields = [
+                part(inner, form, (*of.steps, name), is_required=name in required)
+                for name, inner in form_view.members.items()
+            ]
+        case "list":
+            _fill_items(of, form_view.at("items"), form, depth - 1, within)
+        case _:
+            _fill_text(of, form_view.schema, form)
+
+
+def _fill_items(of: Field, item: SchemaView, form: Form, depth: int, above: frozenset[SchemaView]) -> None:
+    """Give *of* the fields of its items, and of some more to fill in where they are plain."""
+    of.size = _size(form, of.place)
+    is_plain = len(item.alternatives) == 1 and _kind(item.resolved) not in ("object", "list", "json")
+    end = max([of.size, *(index + 1 for index in _filled(form, of.place))]) + (_SPARE_ITEMS if is_plain else 0)
+    of.fields = [
+        _field(item, form, (*of.steps, index), depth=depth, is_spare=index >= of.size, above=above)
+        for index in range(min(end, MAX_ITEMS + _SPARE_ITEMS))
+    ]
+
+
+def _fill_text(of: Field, schema: Mapping[str, Any], form: Form) -> None:
+    """Give *of* the text or the file that was filled in, and of a choice what there is."""
+    if of.kind == "choice":
+        of.choices = [(text, text) for text in ("true", "false")]
+        of.choices += [("null", "nothing (null)")] if _Without(of.view).takes_null else []
+    upload = form.get(f"f{of.place}")
+    if isinstance(upload, bytes) and upload:
+        is_for_urls = "base64url" in (schema.get("format"), schema.get("contentEncoding"))
+        of.text = (base64.urlsafe_b64encode if is_for_urls else base64.b64encode)(upload).decode()
     else:
-        if of.kind == "choice":
-            of.choices = [(text, text) for text in ("true", "false")]
-            of.choices += [("null", "nothing (null)")] if _Without(of.view).takes_null else []
-        upload = form.get(f"f{of.place}")
-        if isinstance(upload, bytes) and upload:
-            is_for_urls = "base64url" in (form_view.schema.get("format"), form_view.schema.get("contentEncoding"))
-            of.text = (base64.urlsafe_b64encode if is_for_urls else base64.b64encode)(upload).decode()
-        else:
-            of.text = _text(form, f"v{of.place}")
+        of.text = _text(form, f"v{of.place}")
 
 
 def _kind(form: SchemaView) -> Kind | Parts:
     """Return how a value is filled in of which the kind is clear; as JSON where it is not."""
-    schema, kinds = form.schema, form.kinds - {"null"}
-    if kinds <= {"integer", "number"} and kinds:
-        return "number"
-    if len(kinds) != 1:
-        return "json"
-    match next(iter(kinds)):
-        case "boolean":
+    schema = form.schema
+    match sorted(form.kinds - {"null"}):
+        case ["integer"] | ["number"] | ["integer", "number"]:
+            return "number"
+        case ["boolean"]:
             return "choice"
-        case "string":
-            if schema.get("contentEncoding") in ("base64", "base64url"):
-                return "file"
-            is_short = "pattern" in schema or schema.get("maxLength", _MAX_LINE_CHARS + 1) <= _MAX_LINE_CHARS
-            return _KINDS.get(str(schema.get("format")), "line" if is_short else "text")
-        case "array":
-            return "list" if "items" in schema and "prefixItems" not in schema else "json"
+        case ["string"]:
+            return _kind_of_text(schema)
+        case ["array"] if "items" in schema and "prefixItems" not in schema:
+            return "list"
+        case ["object"] if {*form.names.members} == {*form.members}:
+            return "object" if form.members or schema.get("additionalProperties") is False else "json"
         case _:
-            is_whole = {*form.names.members} == {*form.members}
-            is_empty = not form.members and schema.get("additionalProperties") is False
-            return "object" if is_whole and (form.members or is_empty) else "json"
+            return "json"
+
+
+def _kind_of_text(schema: Mapping[str, Any]) -> Kind:
+    if schema.get("contentEncoding") in ("base64", "base64url"):
+        return "file"
+    is_short = "pattern" in schema or schema.get("maxLength", _MAX_LINE_CHARS + 1) <= _MAX_LINE_CHARS
+    return _KINDS.get(str(schema.get("format")), "line" if is_short else "text")
 
 
 def _constants(form: SchemaView) -> list[Any] | None:
@@ -408,9 +427,16 @@ def _of_state(of: Field, empty: Any) -> Any:
     return {"value": empty, "null": None}.get(of.state, MISSING)
 
 
+def _parts(of: Field) -> dict[str, Any]:
+    """Return the values of the members or items of *of*, without those that are left out."""
+    values = {str(inner.steps[-1]): value_of(inner) for inner in of.fields}
+    return {step: value for step, value in values.items() if value is not MISSING}
+
+
 def _read(of: Field) -> Any:
-    """Return the value of a text that is not empty. What is not as it should be stays text, for the check to refuse."""
-    text = of.text
+    """Return the value of a text. What is not as it should be stays text, for the check to refuse."""
+    if not (text := of.text):
+        return _of_state(of, "")
     match of.kind:
         case "json" | "choice":
             try:
@@ -435,57 +461,93 @@ def _read(of: Field) -> Any:
 def _to_form(
     view: SchemaView,
     value: Any,
-    steps: tuple[str | int, ...],
+    steps: Steps,
     *,
     depth: int,
     is_required: bool = True,
     above: frozenset[SchemaView] = frozenset(),
 ) -> dict[str, str]:
     """Return the part of a form with *value* at *steps*: fields if they give exactly this value again, else JSON."""
-    place, plain = _place(steps), _Without(view)
-    form: dict[str, str] = {}
+    plain = _Without(view)
     inner = plain.forms[0] if plain.forms else view
-    below = above | {inner}
+    place = _place(steps)
     if plain.constants is not None or _kind(inner) == "choice":
-        form[f"v{place}"] = json.dumps(value)
+        form = {f"v{place}": json.dumps(value)}
     elif len(plain.forms) > 1:
-        matches = (number for number, form_view in enumerate(plain.forms) if form_view.is_valid(value))
-        number = None if value is None else next(matches, None)
-        form[f"k{place}"] = "null" if value is None else str(number)
-        if number is not None:
-            form |= _to_form(plain.forms[number], value, steps, depth=depth, above=above)
-    elif value is None:
-        form[f"e{place}"] = "null"
-    elif isinstance(value, dict):
-        for name in (name for name in inner.required if name not in value):
-            form |= dict.fromkeys((f"{sign}{_place((*steps, name))}" for sign in "ek"), "out")
-        for name in (name for name in inner.members if name in value):
-            part = partial(_to_form, inner.members[name], value[name], (*steps, name))
-            form |= part(depth=depth - 1, is_required=name in inner.required, above=below)
-        form |= {} if any(text for name, text in form.items() if name[0] in _FILLED) else {f"e{place}": "value"}
-    elif isinstance(value, list):
-        form |= {f"n{place}": str(len(value)), **({} if value else {f"e{place}": "value"})}
-        for index, item in enumerate(value[:MAX_ITEMS]):
-            form |= _to_form(inner.at("items"), item, (*steps, index), depth=depth - 1, above=below)
+        form = _alternative_to_form(plain.forms, value, steps, depth, above)
     else:
-        text = value if isinstance(value, str) else write_json(value)
-        form[f"v{place}"] = text[: -1 if _kind(inner) == "datetime-local" else None]
-        form |= {} if text else {f"e{place}": "value"}
+        form = _parts_to_form(inner, value, steps, depth - 1, above | {inner})
     if _shows(form, _field(view, form, steps, depth=depth, is_required=is_required, above=above), value):
         return form
     return {f"j{place}": visible_json(value)}
 
 
+def _alternative_to_form(
+    forms: Sequence[SchemaView], value: Any, steps: Steps, depth: int, above: frozenset[SchemaView]
+) -> dict[str, str]:
+    """Return which of *forms* has *value*, the first that takes it, with the part of the form for that."""
+    name = f"k{_place(steps)}"
+    if value is None:
+        return {name: "null"}
+    for number, form_view in enumerate(forms):
+        if form_view.is_valid(value):
+            return {name: str(number), **_to_form(form_view, value, steps, depth=depth, above=above)}
+    return {}
+
+
+def _parts_to_form(
+    inner: SchemaView, value: Any, steps: Steps, depth: int, above: frozenset[SchemaView]
+) -> dict[str, str]:
+    """Return the form for the members of *value*, its items, or its text."""
+    place, part = _place(steps), partial(_to_form, depth=depth, above=above)
+    match value:
+        case None:
+            return {f"e{place}": "null"}
+        case dict():
+            form = _members_to_form(inner, value, steps, part)
+            is_empty = next(_filled_steps(form, place), None) is None
+        case list():
+            form = {f"n{place}": str(len(value))}
+            for index, item in enumerate(value[:MAX_ITEMS]):
+                form |= part(inner.at("items"), item, (*steps, index))
+            is_empty = not value
+        case _:
+            text = value if isinstance(value, str) else write_json(value)
+            form = {f"v{place}": text[: -1 if _kind(inner) == "datetime-local" else None]}
+            is_empty = not text
+    return {**form, f"e{place}": "value"} if is_empty else form
+
+
+def _members_to_form(
+    inner: SchemaView, value: Mapping[str, Any], steps: Steps, part: Callable[..., Mapping[str, str]]
+) -> dict[str, str]:
+    absent = [_place((*steps, name)) for name in inner.required if name not in value]
+    form = {f"{sign}{place}": "out" for place in absent for sign in "ek"}
+    for name, member in inner.members.items():
+        if name in value:
+            form |= part(member, value[name], (*steps, name), is_required=name in inner.required)
+    return form
+
+
 def _shows(form: Form, root: Field, value: Any) -> bool:
     """Return whether a browser that shows *form* sends *value* again."""
-    if len(form) > MAX_FIELDS or not all(map(_survives, form.values())):
+    if len(form) > MAX_FIELDS or not all(map(_survives, form.values())) or not all(map(_is_shown, root.all())):
         return False
-    for of in root.all():
-        is_odd = (of.kind == "line" and "\n" in of.text) or (of.kind == "choice" and of.text not in dict(of.choices))
-        if of.text and (is_odd or (of.kind in _NATIVE and not _NATIVE[of.kind](of.text))):
-            return False
     again = value_of(root)
     return again is not MISSING and canonical_json(again) == canonical_json(value)
+
+
+def _is_shown(of: Field) -> bool:
+    """Return whether the input of *of* has its text as it is."""
+    if not of.text:
+        return True
+    match of.kind:
+        case "line":
+            return "\n" not in of.text
+        case "choice":
+            return of.text in dict(of.choices)
+        case kind:
+            return kind not in _NATIVE or _NATIVE[kind](of.text)
 
 
 def _survives(text: str | bytes) -> bool:
@@ -514,10 +576,6 @@ def _place(steps: Iterable[str | int]) -> str:
     return "".join(f"/{quote(str(step), safe='')}" for step in steps)
 
 
-def _is_within(place: str, outer: str) -> bool:
-    return place.startswith(f"{outer}/")
-
-
 def _text(form: Form, name: str) -> str:
     text = form.get(name, "")
     return text.replace("\r\n", "\n") if isinstance(text, str) else ""
@@ -530,9 +588,12 @@ def _size(form: Form, place: str) -> int:
 
 def _filled(form: Form, place: str) -> set[int]:
     """Return the indexes of the items of a list in which something is filled in."""
-    steps = (
-        unquote(name[1:].removeprefix(f"{place}/").partition("/")[0])
-        for name, text in form.items()
-        if text and name[:1] in _FILLED and _is_within(name[1:], place)
-    )
+    steps = map(unquote, _filled_steps(form, place))
     return {int(step) for step in steps if step.isdecimal() and len(step) < 6 and int(step) < MAX_ITEMS}
+
+
+def _filled_steps(form: Form, place: str) -> Iterator[str]:
+    """Yield in which steps below *place* something is filled in."""
+    for name, text in form.items():
+        if text and name[:1] in _FILLED and name.startswith(f"{place}/", 1):
+            yield name[len(place) + 2 :].partition("/")[0]
