@@ -4,7 +4,8 @@ What it lets in has a Caller in its scope, as what `Authentication` lets in. It 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from secrets import token_urlsafe
 from urllib.parse import unquote
 
@@ -103,29 +104,20 @@ class Console:
             return _static(path.removeprefix("/static/"))
         if method == "POST" and not is_own_request(visit):
             raise Problem(403, "Not from this page", "This was not sent by a page of this console. Open it again.")
-        try:
+        with _refusals():
             require_local(scope, self._callers.identify)
             if path == "/login":
                 return await self._login.answer(visit)
             if path == CALLBACK:
                 return await self._login.come_back(visit)
             visit.session = await self._login.session(visit)
-        except AuthenticationError as refused:
-            raise Problem(refused.status, "Not let in", str(refused)) from None
-        except TooManyTries as tries:
-            detail = f"Too many wrong keys or logins came from this address. Try again in {tries.wait_s} seconds."
-            raise Problem(429, "Too many tries", detail) from None
-        except StoreError as error:
-            raise Problem(503, "Not available", str(error)) from None
         if visit.session is None:
             return await self._login.enter(visit)
         scope[CALLER] = visit.session.caller
         if method == "POST":
-            await visit.read_form()
-            if not visit.has_token():
-                raise Problem(403, "Not from this page", "This form is of another login. Open its page again.")
-        if path == "/logout" and method == "POST":
-            return await self._login.end(visit)
+            await visit.read_own_form()
+            if path == "/logout":
+                return await self._login.end(visit)
         return await self._page(visit, method, path)
 
     async def _page(self, visit: Visit, method: str, path: str) -> Answer:
@@ -144,6 +136,20 @@ class Console:
             return await self._login.session(visit) is not None
         except ToolcribError as error:
             return isinstance(error, StoreError)
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Raise Problem where the block finds that a browser is not let in."""
+    try:
+        yield
+    except AuthenticationError as refused:
+        raise Problem(refused.status, "Not let in", str(refused)) from None
+    except TooManyTries as tries:
+        detail = f"Too many wrong keys or logins came from this address. Try again in {tries.wait_s} seconds."
+        raise Problem(429, "Too many tries", detail) from None
+    except StoreError as error:
+        raise Problem(503, "Not available", str(error)) from None
 
 
 def _find(method: str, path: str) -> tuple[Page | None, Sequence[str]]:

@@ -62,12 +62,7 @@ class Issuers:
     async def finish(self, visit: Visit) -> tuple[Caller, str, str]:
         """Return who comes back from an issuer, from which, and where they wanted to go. Raises AuthenticationError."""
         query = visit.request.query_params
-        login = self._sessions.unsealed(visit.request.cookies.get(_cookie(visit), ""), visit.base_url) or {}
-        tokens, state = self._tokens.get(login.get("issuer", "")), query.get("state", "")
-        is_begun = hmac.compare_digest(state.encode(errors="replace"), login.get("state", "").encode())
-        if tokens is None or not is_begun or not await self._sessions.use(state):
-            message = "This login is of another browser, was used, or is over ten minutes old. Log in again."
-            raise AuthenticationError(message, status=400)
+        login, tokens = await self._begun(visit)
         answers: list[Mapping[str, Any]] = []
         flow, scopes = await _flow(tokens, login["nonce"], answers)
         try:
@@ -89,6 +84,16 @@ class Issuers:
                 raise
             message = f"The ID token of {flow.name} is not of this login, or not for 'client_id' of [server]."
             raise AuthenticationError(f"{message} Log in again.") from None
+
+    async def _begun(self, visit: Visit) -> tuple[Mapping[str, str], "AccessTokens"]:
+        """Return the login that this browser has begun and nothing has ended yet, and whose tokens it brings."""
+        login = self._sessions.unsealed(visit.request.cookies.get(_cookie(visit), ""), visit.base_url) or {}
+        tokens, state = self._tokens.get(login.get("issuer", "")), visit.request.query_params.get("state", "")
+        is_its = hmac.compare_digest(state.encode(errors="replace"), login.get("state", "").encode())
+        if tokens is None or not is_its or not await self._sessions.use(state):
+            message = "This login is of another browser, was used, or is over ten minutes old. Log in again."
+            raise AuthenticationError(message, status=400)
+        return login, tokens
 
     def forget(self, visit: Visit, answer: Response) -> None:
         """Have the browser forget the login that is over."""

@@ -40,8 +40,11 @@ class Login:
             return session if session is not None and session.caller == caller else None
         if session is None or session.by is None or session.by in self._issuers:
             return session
-        key = None if self._keys is None else await self._keys.get(session.by)
-        return None if key is None or key.principal != session.caller.principal else session
+        return session if await self._is_key_of(session.caller, session.by) else None
+
+    async def _is_key_of(self, caller: Caller, key_id: str) -> bool:
+        key = None if self._keys is None else await self._keys.get(key_id)
+        return key is not None and key.principal == caller.principal
 
     async def enter(self, visit: Visit) -> Answer:
         """Return the answer to a browser without a session: a login; or a session, where the host knows who it is."""

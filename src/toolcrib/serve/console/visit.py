@@ -129,10 +129,6 @@ class Visit:
             words += ["-H", "Authorization: Bearer YOUR-KEY"]
         return shlex.join([*words, "-d", arguments])
 
-    def has_token(self) -> bool:
-        token = self.form.get("token") or self.request.headers.get("toolcrib-token", "")
-        return isinstance(token, str) and hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
-
     async def read_form(self) -> None:
         """Read the body as a form. Raises Problem where it is none, or too large."""
         try:
@@ -145,6 +141,14 @@ class Visit:
             # Also what starlette lets through.
             detail = f"The body is not a form, or has more than {_MAX_FIELDS} fields."
             raise Problem(400, "Not a form", detail) from None
+
+    async def read_own_form(self) -> None:
+        """Read the body as a form of one of this session's pages. Raises Problem where it is none."""
+        await self.read_form()
+        token = self.form.get("token") or self.request.headers.get("toolcrib-token", "")
+        proof = token.encode(errors="replace") if isinstance(token, str) else b""
+        if not hmac.compare_digest(proof, self.token.encode()):
+            raise Problem(403, "Not from this page", "This form is of another login. Open its page again.")
 
     async def posted(self) -> dict[str, str | bytes]:
         """Return the form with the bytes of its files."""

@@ -44,10 +44,10 @@ async def add_key(visit: Visit) -> Answer:
     """Make a key, and show it this once."""
     entered = {name: str(visit.form.get(name, "")).strip() for name in ("name", "groups", "days")}
     groups = [group.strip() for group in entered["groups"].split(",") if group.strip()]
-    key, problem = None, None
+    key, problem, expires_at = None, None, None
     try:
-        days = int(entered["days"]) if entered["days"] else None
-        expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+        if entered["days"]:
+            expires_at = (datetime.now(UTC) + timedelta(days=int(entered["days"]))).isoformat()
         key = await visit.post("/api/keys", {"name": entered["name"], "groups": groups, "expires_at": expires_at})
     except Problem as refusal:
         if refusal.status != 422:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -26,10 +26,7 @@ async def show_list(visit: Visit) -> Answer:
     words, start = filters.get("q", "").lower().split(), visit.request.query_params.get("first", "")
     tools = sorted((await visit.get("/api/tools"))["tools"], key=_source)
     matches = [
-        tool
-        for tool in tools
-        if all(word in f"{tool['name']} {tool.get('title')} {tool['description']}".lower() for word in words)
-        and filters.get("source", _source(tool)) == _source(tool)
+        tool for tool in tools if _has_words(tool, words) and filters.get("source", _source(tool)) == _source(tool)
     ]
     first = int(start) if start.isdecimal() and len(start) < 9 else 0
     sources = Counter(_source(tool) for tool in tools)
@@ -41,6 +38,11 @@ async def show_list(visit: Visit) -> Answer:
         "sources": {source: number for source, number in sources.items() if source},
     }
     return render(visit, "tools.html", **values, filters=filters, address=address, first=first, MAX_TOOLS=MAX_TOOLS)
+
+
+def _has_words(tool: Mapping[str, Any], words: Sequence[str]) -> bool:
+    text = f"{tool['name']} {tool.get('title')} {tool['description']}".lower()
+    return all(word in text for word in words)
 
 
 def _source(tool: Mapping[str, Any]) -> str:
