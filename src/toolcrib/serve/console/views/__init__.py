@@ -4,9 +4,8 @@ from .approvals import PAGES as _APPROVALS
 from .calls import PAGES as _CALLS
 from .home import PAGES as _HOME
 from .operation import PAGES as _OPERATION
-from .tasks import PAGES as _TASKS
 from .tools import PAGES as _TOOLS
 
-PAGES = (*_HOME, *_APPROVALS, *_TOOLS, *_CALLS, *_TASKS, *_OPERATION)
+PAGES = (*_HOME, *_APPROVALS, *_TOOLS, *_CALLS, *_OPERATION)
 
 __all__ = ["PAGES"]

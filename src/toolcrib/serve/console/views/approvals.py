@@ -16,7 +16,6 @@ from ....schema.view import pointer
 from ..forms import MISSING, Draft, draft_of, mark, value_of, visible_json
 from ..visit import Answer, Page, Problem, Visit, redirect, render
 
-_PER_PAGE = 50
 _GRANTS_BESIDE = 10
 _MAX_BOXES, _MAX_BOX_CHARS = 20, 200
 """So many arguments have a box by which a grant is for their value alone, and so long are these."""
@@ -39,7 +38,7 @@ class Row:
 
 async def show_list(visit: Visit) -> Answer:
     after = visit.request.query_params.get("after", "")
-    page = await visit.get("/api/pending", limit=_PER_PAGE, after=after)
+    page = await visit.get("/api/pending", after=after)
     if (mark := mark_of(page["pending"])) == visit.request.query_params.get("seen"):
         return Response(status_code=204)
     grants = await visit.get("/api/grants", limit=_GRANTS_BESIDE)
@@ -52,7 +51,7 @@ def mark_of(pendings: Sequence[Mapping[str, Any]]) -> str:
 
 
 async def show_grants(visit: Visit) -> Answer:
-    grants = await visit.get("/api/grants", limit=_PER_PAGE, after=visit.request.query_params.get("after"))
+    grants = await visit.get("/api/grants", after=visit.request.query_params.get("after"))
     return render(visit, "grants.html", grants=grants)
 
 

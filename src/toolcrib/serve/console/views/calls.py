@@ -1,4 +1,4 @@
-"""`/calls`: the log of calls, which goes on by itself; `/calls/ID`: one call; `/stats`: figures of many."""
+"""What was called: `/calls`, the log, which goes on by itself; `/stats`, its figures; `/tasks`, what runs as tasks."""
 
 import json
 from collections import Counter
@@ -9,9 +9,9 @@ from ..visit import Answer, Page, Visit, filters_of, redirect, render
 
 _FILTERS = ("tool", "principal", "status", "rule", "since", "until")
 _STATUSES = ("started", "success", "error", "pending", "lost")
+_TASK_STATES = ("queued", "running", "waiting", "ended", "lost")
 _GOOD = ("success", "started", "pending")
 _AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
-_PARTS = 24
 
 
 async def show_list(visit: Visit) -> Answer:
@@ -56,7 +56,7 @@ async def show_statistics(visit: Visit) -> Answer:
     age = filters.get("age", "day")
     until = datetime.now(UTC)
     since = until - _AGES.get(age, _AGES["day"])
-    figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat(), parts=_PARTS)
+    figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat())
     about: dict[str, Any] = {
         "columns": _columns(figures["parts"]),
         "limits": (await visit.get("/api/limits"))["limits"],
@@ -95,9 +95,40 @@ def _test(call: dict[str, Any]) -> str:
     )
 
 
+# Tasks
+
+
+async def show_tasks(visit: Visit) -> Answer:
+    filters, address = filters_of(visit, ["of", "state"])
+    after, sees_all = visit.request.query_params.get("after"), visit.may("tasks")
+    query = {"of": "all" if sees_all else "me", **filters}
+    page = await visit.get("/api/tasks", **query, after=after, limit=50)
+    lists: dict[str, Any] = {"tasks": page["tasks"], "following": page["next"], "after": after, "states": _TASK_STATES}
+    return render(visit, "tasks.html", **lists, filters=filters, address=address, sees_all=sees_all)
+
+
+async def show_task(visit: Visit, id: str) -> Answer:  # noqa: A002
+    return render(visit, "task.html", task=await visit.get(f"/api/tasks/{id}"))
+
+
+async def cancel(visit: Visit, id: str) -> Answer:  # noqa: A002
+    await visit.post(f"/api/tasks/{id}/cancel")
+    return redirect(visit, f"/tasks/{id}")
+
+
+async def settle(visit: Visit, id: str) -> Answer:  # noqa: A002
+    """Say whether a lost task took effect."""
+    await visit.post(f"/api/calls/{id}/settle", {"done": visit.form.get("done") == "yes"})
+    return redirect(visit, f"/tasks/{id}")
+
+
 PAGES = (
     Page("/calls", show_list, api="/api/calls"),
     Page("/calls/*", show_call, api="/api/calls/{}"),
     Page("/calls/*/again", call_again, method="POST"),
     Page("/stats", show_statistics, api="/api/stats"),
+    Page("/tasks", show_tasks, api="/api/tasks"),
+    Page("/tasks/*", show_task, api="/api/tasks/{}"),
+    Page("/tasks/*/cancel", cancel, method="POST"),
+    Page("/tasks/*/settle", settle, method="POST"),
 )
