@@ -109,28 +109,9 @@ class Authenticator:
 def configured_identify(settings: "Settings", store: "Store | None") -> Identify:
     """Return who may enter as `[server]` of *settings* has it; the keys are in *store*. Raises SetupError."""
     at = settings.values.server
-    tokens: list[AccessTokens] = []
-    if at.issuer is not None:
-        from ...auth import Client
-        from .tokens import AccessTokens as Tokens
-
-        audience = at.audience or (at.public_base_url and f"{at.public_base_url.rstrip('/')}/mcp")
-        if not audience:
-            raise SetupError(
-                "'issuer' needs what its tokens are for: set 'audience' in [server], or 'public_base_url', whose "
-                "'/mcp' it then is."
-            )
-        claims = {name for rule in settings.rules for name in rule.claims}
-        allow = settings.values.net.allow
-        client = Client(at.client_id, at.client_secret or "") if at.client_id else None
-        groups = at.groups_claim
-        tokens.append(
-            Tokens(
-                at.issuer, audience, scopes=at.scopes, groups_claim=groups, claims=claims, allow=allow, client=client
-            )
-        )
-    elif at.audience or at.scopes or at.client_id:
+    if at.issuer is None and (at.audience or at.scopes or at.client_id):
         raise SetupError("'audience', 'scopes' and 'client_id' in [server] are of an 'issuer', which is not set.")
+    tokens = [] if at.issuer is None else [_configured_tokens(settings, at.issuer)]
     if not at.keys:
         return Authenticator(tokens=tokens) if tokens else local_caller
     if store is None:
@@ -138,6 +119,28 @@ def configured_identify(settings: "Settings", store: "Store | None") -> Identify
     from .keys import AccessKeys
 
     return Authenticator(AccessKeys(store), tokens)
+
+
+def _configured_tokens(settings: "Settings", issuer: str) -> "AccessTokens":
+    from ...auth import Client
+    from .tokens import AccessTokens
+
+    at = settings.values.server
+    audience = at.audience or (at.public_base_url and f"{at.public_base_url.rstrip('/')}/mcp")
+    if not audience:
+        raise SetupError(
+            "'issuer' needs what its tokens are for: set 'audience' in [server], or 'public_base_url', whose "
+            "'/mcp' it then is."
+        )
+    return AccessTokens(
+        issuer,
+        audience,
+        scopes=at.scopes,
+        groups_claim=at.groups_claim,
+        claims={name for rule in settings.rules for name in rule.claims},
+        allow=settings.values.net.allow,
+        client=Client(at.client_id, at.client_secret or "") if at.client_id else None,
+    )
 
 
 class Authentication:
@@ -163,6 +166,7 @@ class Authentication:
         self._app = app
         self._identify = identify
         self._public = frozenset(public)
+        self._public_folders = frozenset(path.removesuffix("/*") for path in public if path.endswith("/*"))
         self._base_url = None if base_url is None else base_url.rstrip("/")
         self._path = path
         self._issuers = identify.issuers if isinstance(identify, Authenticator) else {}
@@ -176,9 +180,7 @@ class Authentication:
             return
         if scope["type"] == "http":
             path = get_route_path(scope)
-            above, _, last = path.rpartition("/")
-            is_public = path in self._public or (last != "" and f"{above}/*" in self._public)
-            if is_public and not self._wants_caller(path, scope):
+            if self._is_open(path, scope):
                 await self._app(scope, receive, send)
                 return
             if path in self._documents:
@@ -192,10 +194,14 @@ class Authentication:
             await refuse(_too_many(tries.wait_s), scope, receive, send)
         else:
             scope = {**scope, CALLER: caller}
-            await self._app(scope, receive, rechecked(send, lambda: self._is_let_in(scope, caller)))
+            await self._app(scope, receive, rechecked(send, partial(self._is_let_in, scope, caller)))
 
-    def _wants_caller(self, path: str, scope: Scope) -> bool:
-        return path == READY and (header(scope, b"authorization") != "" or self._identify is local_caller)
+    def _is_open(self, path: str, scope: Scope) -> bool:
+        """Return whether everybody may send a request for *path*."""
+        folder, _, name = path.rpartition("/")
+        if path not in self._public and (name == "" or folder not in self._public_folders):
+            return False
+        return path != READY or (header(scope, b"authorization") == "" and self._identify is not local_caller)
 
     async def _admitted(self, scope: Scope) -> Caller:
         """Return who makes a request. Raises AuthenticationError, and TooManyTries."""

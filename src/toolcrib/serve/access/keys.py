@@ -28,7 +28,6 @@ from ...schema import display_name
 from ...store import Store
 from ...store.tables import Schema, Sealed, decode_bytes, decode_time, encode_time, table
 
-_LETTERS = string.ascii_letters + string.digits
 _KEY = re.compile(r"toolcrib_(?P<id>[a-z0-9]{12})_[A-Za-z0-9]{43}")  # 43 letters have 256 bits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _NOTED_EVERY = timedelta(minutes=1)
@@ -130,8 +129,8 @@ class AccessKeys:
         now = self._clock()
         if expires_at is not None and expires_at <= now:
             raise SetupError("The expiry of a key must be in the future.")
-        key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
-        text = f"toolcrib_{key_id}_{''.join(secrets.choice(_LETTERS) for _ in range(43))}"
+        key_id = _random(string.ascii_lowercase + string.digits, 12)
+        text = f"toolcrib_{key_id}_{_random(string.ascii_letters + string.digits, 43)}"
         row: dict[str, Any] = {
             "id": key_id,
             "name": name,
@@ -219,6 +218,10 @@ class AccessKeys:
 
     def __repr__(self) -> str:
         return f"<AccessKeys in {self._store.place}>"
+
+
+def _random(letters: str, length: int) -> str:
+    return "".join(secrets.choice(letters) for _ in range(length))
 
 
 def _digest(text: str) -> bytes:

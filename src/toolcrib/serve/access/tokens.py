@@ -270,14 +270,10 @@ def _scopes(claims: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
-    """Return the values of the claim *name* as texts; a dot in it leads into objects, where there is no claim of that
-    name.
-    """
+    """Return the values of the claim *name* as texts."""
     if name == "scope":
         return _scopes(claims)
-    claim: Any = claims
-    for part in [name] if name in claims else name.split("."):
-        claim = claim.get(part) if isinstance(claim, Mapping) else None
+    claim = _claim(claims, name)
     values: list[Any] = claim if isinstance(claim, list) else [claim]
     texts = [
         value if isinstance(value, str) else json.dumps(value)
@@ -285,6 +281,14 @@ def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
         if isinstance(value, str | int | float)
     ]
     return [text for text in texts if len(text) <= _LONGEST_VALUE][:_MOST_VALUES]
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """Return the claim *name*; a dot in it leads into objects, where there is no claim of that name."""
+    claim: Any = claims
+    for part in [name] if name in claims else name.split("."):
+        claim = claim.get(part) if isinstance(claim, Mapping) else None
+    return claim
 
 
 def issuer_of(token: str) -> str:
