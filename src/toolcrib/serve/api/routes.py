@@ -136,19 +136,19 @@ class _API:
         entry = await bench.crib.pending.store.get(request.path_params["id"])
         if entry is None or not await _may_see(bench, entry.pending):
             raise Refused(404, "Unknown pending call", "Nothing waits for you under this id.", reason="unknown")
-        pending, is_open = (
-            entry.pending,
-            entry.state == "open" and entry.pending.expires_at > bench.crib.pending.clock(),
-        )
-        tool = bench.crib.pending.tool(pending.tool) if pending.kind == "approval" else None
+        pending, state = entry.pending, entry.state
+        if state == "open" and pending.expires_at <= bench.crib.pending.clock():
+            state = "expired"
+        is_approval = pending.kind == "approval"
+        tool = bench.crib.pending.tool(pending.tool) if is_approval else None
         data: dict[str, Any] = {
             "pending": pending.to_dict(),
-            "state": "expired" if entry.state == "open" and not is_open else entry.state,
+            "state": state,
             "answered_by": entry.by,
             "answer": entry.answer and entry.answer.to_dict()["kind"],
-            "may_answer": is_open and await bench.crib.pending.allows(pending, bench.caller),
+            "may_answer": state == "open" and await bench.crib.pending.allows(pending, bench.caller),
             "input_schema": None if tool is None else tool.spec.input_schema,
-            "last_approved": await self._last_approved(bench, pending) if pending.kind == "approval" else None,
+            "last_approved": await self._last_approved(bench, pending) if is_approval else None,
         }
         return json_answer(data)
 
@@ -156,8 +156,7 @@ class _API:
         """Return the last call like *pending* that was approved, where the log has arguments and the caller may see it:
         they made it, or approved it, or see all calls.
         """
-        log: Any = next((log for log in bench.crib.recorders if hasattr(log, "newest")), None)
-        if log is None or not log.with_content:
+        if (log := _detailed_log(bench)) is None:
             return None
         caller = bench.caller
         sees_all = caller.principal == pending.principal or self._callers.may(caller, "calls:all")
@@ -165,7 +164,8 @@ class _API:
             tool=pending.tool, principal=pending.principal, status="success", limit=_MAX_COMPARED
         ):
             if call.answered_by is not None and (sees_all or call.answered_by == caller.principal):
-                return {name: value for name, value in call_data(call, with_content=True).items() if name in _OF_LAST}
+                data = call_data(call, with_content=True)
+                return {name: data[name] for name in _OF_LAST}
         return None
 
     async def answer(self, request: Request) -> Response:
@@ -324,6 +324,12 @@ def _definition(spec: ToolSpec, name: str) -> dict[str, Any]:
 
 async def _may_see(bench: Workbench, pending: Pending) -> bool:
     return await bench.crib.pending.may_see(pending, bench.caller)
+
+
+def _detailed_log(bench: Workbench) -> Any:
+    """Return the call log; None where there is none with arguments."""
+    log: Any = next((log for log in bench.crib.recorders if hasattr(log, "newest")), None)
+    return log if log is not None and log.with_content else None
 
 
 def _to_settle(entry: LedgerEntry) -> Pending:

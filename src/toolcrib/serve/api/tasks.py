@@ -40,12 +40,10 @@ class _TaskAPI:
     async def list_tasks(self, request: Request) -> Response:
         bench = await bench_for(self._callers, request.scope)
         after, limit = page_of(request, "of", "state")
-        of, text = request.query_params.get("of", "thread"), request.query_params.get("state")
-        state: TaskState | None = next((state for state in _STATES if state == text), None)
+        of = request.query_params.get("of", "thread")
         if of not in ("thread", "me", "all") or (of == "all" and not self._sees_all(bench)):
             raise invalid("'of' is 'thread', 'me', or for the members of a role that may see 'tasks', 'all'.")
-        if text != state:
-            raise invalid(f"'state' is one of: {', '.join(_STATES)}.")
+        state = _state(request)
         tasks: Sequence[Task] = ()
         try:
             if bench.crib.database is not None:
@@ -98,6 +96,14 @@ class _TaskAPI:
 
     def _sees_all(self, bench: Workbench) -> bool:
         return self._callers.may(bench.caller, "tasks")
+
+
+def _state(request: Request) -> TaskState | None:
+    text = request.query_params.get("state")
+    state: TaskState | None = next((state for state in _STATES if state == text), None)
+    if text != state:
+        raise invalid(f"'state' is one of: {', '.join(_STATES)}.")
+    return state
 
 
 def page_of(request: Request, *others: str) -> tuple[str | None, int]:
