@@ -161,11 +161,16 @@ def _field(schema: Any) -> dict[str, Any] | None:
     """Return *schema* as that of one field; None where a form has none such."""
     if not isinstance(schema, Mapping):
         return None
-    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
-    if len(branches) == 1 and "type" not in schema:  # a field that may be left out is not required; there is no null
-        return _field({**{key: schema[key] for key in schema if key not in ("anyOf", "default")}, **branches[0]})
+    if (branch := _only_branch(schema)) is not None:
+        return _field({**{key: schema[key] for key in schema if key not in ("anyOf", "default")}, **branch})
     if schema.get("type") == "array":
         items = schema.get("items")
         is_choice = isinstance(items, Mapping) and not items.keys().isdisjoint(("enum", *UNIONS))
         return dict(schema) if is_choice else None
     return dict(schema) if schema.get("type") in _SIMPLE else None
+
+
+def _only_branch(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the only alternative to null, which a form has not: a field that may be left out is not required."""
+    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+    return branches[0] if len(branches) == 1 and "type" not in schema else None

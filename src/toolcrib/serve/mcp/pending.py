@@ -110,20 +110,33 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
     if not request.can_be_asked or pending.others_only:
         return None
     if pending.kind == "authorization" or pending.url is not None:
-        if pending.url is None or not request.opens_urls:
-            return None
-        # There is no id in the newer era.
-        own = None if request.is_modern else pending.id or pending.digest
-        params = wire.ElicitRequestURLParams(message=pending.message, url=pending.url, elicitation_id=own)
-        return wire.ElicitRequest(params=params)
-    is_approval = pending.kind == "approval"
-    form = (_approval_form(pending, request), False) if is_approval else form_schema(pending.schema or {})
-    if not request.shows_forms or pending.kind == "task" or form is None:
+        return _url_question(pending, request)
+    if not request.shows_forms or pending.kind == "task":
         return None
+    if pending.kind == "approval":
+        return _approval_question(pending, request)
+    form = form_schema(pending.schema or {})
+    return None if form is None else _form_question(pending.message, form[0])
+
+
+def _url_question(pending: Pending, request: ClientRequest) -> wire.ElicitRequest | None:
+    if pending.url is None or not request.opens_urls:
+        return None
+    # There is no id in the newer era.
+    own = None if request.is_modern else pending.id or pending.digest
+    params = wire.ElicitRequestURLParams(message=pending.message, url=pending.url, elicitation_id=own)
+    return wire.ElicitRequest(params=params)
+
+
+def _approval_question(pending: Pending, request: ClientRequest) -> wire.ElicitRequest:
     message = pending.message
-    if pending.kind == "approval" and (pending.arguments != "{}" or pending.tool not in message):
+    if pending.arguments != "{}" or pending.tool not in message:
         message = f"{message}\n{escaped(pending.tool, invisible=True)}: {pending.arguments}"
-    return wire.ElicitRequest(params=wire.ElicitRequestFormParams(message=message, requested_schema=form[0]))
+    return _form_question(message, _approval_form(pending, request))
+
+
+def _form_question(message: str, form: dict[str, Any]) -> wire.ElicitRequest:
+    return wire.ElicitRequest(params=wire.ElicitRequestFormParams(message=message, requested_schema=form))
 
 
 def _approval_form(pending: Pending, request: ClientRequest) -> dict[str, Any]:
@@ -158,17 +171,21 @@ def answer_of(pending: Pending, response: object) -> Answer | None:
         case wire.ElicitResult(action="decline"):
             return Deny(_reason(response.content))
         case wire.ElicitResult(action="accept", content=content) if pending.kind == "approval":
-            match (content or {}).get("approve"):
-                case True:
-                    return Approve(_edited(pending, content or {}))
-                case False:
-                    return Deny(_reason(content))
-                case _:
-                    return None
+            return _approval(pending, content or {})
         case wire.ElicitResult(action="accept", content=content) if pending.kind == "input":
             form = form_schema(pending.schema or {})
             value: Any = content or {}
             return Input(value.get("value") if form is not None and form[1] else value)
+        case _:
+            return None
+
+
+def _approval(pending: Pending, content: Mapping[str, Any]) -> Answer | None:
+    match content.get("approve"):
+        case True:
+            return Approve(_edited(pending, content))
+        case False:
+            return Deny(_reason(content))
         case _:
             return None
 
@@ -180,9 +197,6 @@ def instructions(pending: Pending, crib: Crib, task: str = "") -> str:
     """
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
-    approver = "Someone other than the caller" if pending.others_only else "A person"
-    if pending.approvers is not None:
-        approver = f"One of {named_approvers(pending.approvers)}"
     way = "with `toolcrib pending`" if crib.database is not None else "through the operator of this server"
     match pending.kind:
         case "authorization":
@@ -192,7 +206,7 @@ def instructions(pending: Pending, crib: Crib, task: str = "") -> str:
             task, need, how = pending.id, "", "Tell the user that it is still running."
         case kind:
             need = "approval" if kind == "approval" else "an answer"
-            how = f"{approver} gives it {way}, under the id {pending.id}. Tell the user that."
+            how = f"{_approver(pending)} gives it {way}, under the id {pending.id}. Tell the user that."
     if task:
         waits = f", and waits for {need}. {message}" if need else "."
         return (
@@ -203,6 +217,12 @@ def instructions(pending: Pending, crib: Crib, task: str = "") -> str:
         f"Tool '{pending.tool}' has not run: it waits for {need}. {message} {how} "
         "Do not call it again before the user says so; until then, the answer is the same."
     )
+
+
+def _approver(pending: Pending) -> str:
+    if pending.approvers is not None:
+        return f"One of {named_approvers(pending.approvers)}"
+    return "Someone other than the caller" if pending.others_only else "A person"
 
 
 async def settled(

@@ -6,7 +6,7 @@ Tools find it by a context variable, so that it reaches whatever they call, also
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -121,20 +121,22 @@ class ClientRequest:
                 self.questions |= open_ones
                 raise Suspended(self._pending())
         else:
-            replies = (
-                self.send(question, RESULTS[type(question)], timeout_s=_TIMEOUT_S) for question in questions.values()
-            )
-            try:
-                answers = dict(zip(questions, await asyncio.gather(*replies), strict=True))
-            except MCPError as error:
-                reason = f"The client did not answer: {error.message[:500]}"
-                raise ToolError(reason, "denied" if error.code == REFUSED else "unavailable") from None
-            except ValidationError:
-                raise ToolError("The client's answer is not what it was asked for.", "invalid_result") from None
+            answers = dict(zip(questions, await self._ask_now(questions.values()), strict=True))
         for name, question in questions.items():
             if not isinstance(answers[name], RESULTS[type(question)]):
                 raise ToolError(f"The client's answer to '{name}' is not what it was asked for.", "invalid_result")
         return answers
+
+    async def _ask_now(self, questions: Iterable[wire.InputRequest]) -> Sequence[Any]:
+        """Return the answers of a client of the older era to *questions*. Raises ToolError."""
+        replies = (self.send(question, RESULTS[type(question)], timeout_s=_TIMEOUT_S) for question in questions)
+        try:
+            return await asyncio.gather(*replies)
+        except MCPError as error:
+            reason = f"The client did not answer: {error.message[:500]}"
+            raise ToolError(reason, "denied" if error.code == REFUSED else "unavailable") from None
+        except ValidationError:
+            raise ToolError("The client's answer is not what it was asked for.", "invalid_result") from None
 
     async def relay(self, key: str, server: str, question: wire.InputRequest) -> dict[str, Any]:
         """Return the client's answer to what the MCP *server* behind this one asks of it: a call of its own, which
