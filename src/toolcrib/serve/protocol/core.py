@@ -216,7 +216,9 @@ def shaped(method: str, version: str, answer: Any, server_info: Mapping[str, Any
     data: dict[str, Any] = answer.model_dump(by_alias=True, mode="json", exclude_none=True) if is_model else {**answer}
     is_own = not is_model and method in _OWN_SHAPE
     if version == LATEST_HANDSHAKE_VERSION and is_own:
-        return {name: value for name, value in data.items() if name not in _NEWER}
+        for name in _NEWER:
+            data.pop(name, None)
+        return data
     if not is_own or version not in MODERN:
         data = methods.serialize_server_result(method, version, data)
     if version not in MODERN:

@@ -327,27 +327,29 @@ class HttpSession:
 
     async def get(self, last: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a GET: with the stream of notices, or with that of the event *last*, from there on."""
-        event = self.events.get(int(last)) if last.isdecimal() and len(last) < 16 else None
-        if not last and self._notices is not None and self._notices.reply is not None:
-            await _refuse(send, 409, "Conflict: Only one SSE stream is allowed per session", *self.headers)
+        if last:
+            await self._go_on(last, Reply(send, self.headers), receive)
             return
-        if not last and self._notices is None:
+        if self._notices is None:
             self._notices = Stream(self)
             await self._greet(scope)  # what said that it has shaken hands may have come to another process
+        elif self._notices.reply is not None:
+            await _refuse(send, 409, "Conflict: Only one SSE stream is allowed per session", *self.headers)
+            return
         reply = Reply(send, self.headers)
         await reply.begin()
-        if event is None:
-            if last or self._notices is None:
-                await reply.close()
-                return
-            stream = self._notices
-        else:
-            stream = event.stream
-            await stream.send_again(reply, event.number)
-        if stream.is_ended:
+        await self._hold(self._notices, reply, receive)
+
+    async def _go_on(self, last: str, reply: Reply, receive: Receive) -> None:
+        """Send to *reply* what came after the event *last* on its stream, and what comes."""
+        event = self.events.get(int(last)) if last.isdecimal() and len(last) < 16 else None
+        await reply.begin()
+        if event is not None:
+            await event.stream.send_again(reply, event.number)
+        if event is None or event.stream.is_ended:
             await reply.close()
         else:
-            await self._hold(stream, reply, receive)
+            await self._hold(event.stream, reply, receive)
 
     async def _answer(self, request: core.Request, reply: Reply, scope: Scope, receive: Receive) -> None:
         stream = self._streams[request.id] = Stream(self)
