@@ -27,7 +27,7 @@ from ...workbench.search import FINDERS
 from ..access.callers import Callers, Identify, local_caller, log_unidentified, require_key_for
 from ..protocol.connection import Write
 from ..protocol.core import Encoded, Exchange, params_of, shaped, unknown_method
-from ..protocol.pipe import Pipe
+from ..protocol.pipe import Pipe, in_memory
 from ..wire import header
 from . import resources as offered
 from .app import URI as APP_URI
@@ -171,46 +171,43 @@ class _Handlers:
             key = _idempotency_key(bench, params)
             # Before the call: a tool may be replaced while it runs.
             tool = self._crib.registry.find(params.name)
-            waits = tool is not None and tool.is_task and (state.task or not self.tasks.require_for(context, tool))
-
-            def call() -> Any:
-                # A call over a pipe has a task of its own, by its token: who cancels that one keeps no answer back.
-                own_task = CancellationToken() if context.request is None else None
-                trace = _traceparent(context)
-                arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
-                call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
-                is_streamed = context.meta.get("progress_token") is not None
-                return _streamed(bench, call, context) if is_streamed else bench.call(call)
-
-            work = self.tasks.awaited(call, bench, state, tool) if waits and tool is not None else call
-            result = await settled(request, self._crib, work, state)
+            call: Callable[[], Awaitable[Result[Any]]] = partial(_called, bench, context, params, key)
+            if tool is not None and tool.is_task:
+                call = self.tasks.awaited(call, context, bench, state, tool)
+            result = await settled(request, self._crib, call, state)
             if isinstance(result, wire.InputRequiredResult):
                 return result
         if "handle" in result.metadata or result.tool in FINDERS:
             # With the first handle may come the tool that reads results, and with a search what it found.
             context.lifespan_context.check()
-        if result.error is not None:
-            _require_capabilities(request, result.error)
-        call_result = self._call_result(result, tool)
+        call_result = self._call_result(result, tool, request)
         if result.pending is not None:
-            is_task = result.pending.kind == "task" and self.tasks.are_for(context)
-            if is_task and (answer := await self.tasks.created(bench, result.pending)) is not None:
+            if (answer := await self.tasks.created(context, bench, result.pending)) is not None:
                 return answer
             text = self._instructions(result, result.pending, "" if key is not None else state.task)
             call_result["content"] = [{"type": "text", "text": text}]
-            if self.app is not None and result.pending.kind == "approval" and ApprovalApp.is_shown_by(context):
-                shown = {"toolcrib/approval": self.app.data(result.pending, context)}
-                call_result["_meta"] = call_result.get("_meta", {}) | shown
+            self._show_app(call_result, result.pending, context)
         if context.protocol_version in _OLD:
-            call_result["content"] = [block for block in call_result["content"] if block["type"] != "resource_link"]
+            call_result["content"] = _without_links(call_result["content"])
         return call_result | _COMPLETE
 
-    def _call_result(self, result: Result[Any], tool: Tool | None) -> dict[str, Any]:
+    def _show_app(self, call_result: dict[str, Any], pending: Pending, context: Exchange) -> None:
+        """Give *call_result* what the app shows of *pending*, an approval, where the client shows apps."""
+        if self.app is not None and pending.kind == "approval" and ApprovalApp.is_shown_by(context):
+            shown = {"toolcrib/approval": self.app.data(pending, context)}
+            call_result["_meta"] = call_result.get("_meta", {}) | shown
+
+    def _call_result(
+        self, result: Result[Any], tool: Tool | None, request: ClientRequest | None = None
+    ) -> dict[str, Any]:
         """Return *result* of a call of *tool*. Raises MCPError where that is an error of the protocol."""
-        if result.error is not None and result.error.code == "unknown_tool":
-            # A protocol error, and not a result with `isError`: so the specification has it for unknown tools, in each
-            # of its revisions (server/tools, "Error Handling"). A model would read its message, with the nearest name.
-            raise offered.error_of(result.error, {})
+        if result.error is not None:
+            _require_capabilities(request, result.error)
+            if result.error.code == "unknown_tool":
+                # A protocol error, and not a result with `isError`: so the specification has it for unknown tools, in
+                # each of its revisions (server/tools, "Error Handling"). A model would read its message, with the
+                # nearest name.
+                raise offered.error_of(result.error, {})
         return form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
 
     async def _of_task(self, method: Any, context: Exchange, params: TaskParams) -> dict[str, Any]:
@@ -477,8 +474,6 @@ class McpServer:
         return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guarded), entered])
 
     async def __aenter__(self) -> tuple[Any, Any]:
-        from ..protocol.memory import in_memory
-
         stack = AsyncExitStack()
         changes = await stack.enter_async_context(following(self.handlers.callers))
         streams = await stack.enter_async_context(in_memory(partial(self.pipe, changes=changes)))
@@ -495,6 +490,18 @@ class McpServer:
 
 async def _returned(result: Any, _: object) -> Any:
     return result
+
+
+def _called(
+    bench: Workbench, context: Exchange, params: wire.CallToolRequestParams, key: str | None
+) -> Awaitable[Result[Any]]:
+    # A call over a pipe has a task of its own, by its token: who cancels that one keeps no answer back.
+    own_task = CancellationToken() if context.request is None else None
+    trace = _traceparent(context)
+    arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
+    call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
+    is_streamed = context.meta.get("progress_token") is not None
+    return _streamed(bench, call, context) if is_streamed else bench.call(call)
 
 
 async def _streamed(bench: Workbench, call: Call, context: Exchange) -> Result[Any]:
@@ -519,9 +526,13 @@ async def _streamed(bench: Workbench, call: Call, context: Exchange) -> Result[A
     raise asyncio.CancelledError  # a stream ends with a result
 
 
-def _require_capabilities(request: ClientRequest, error: ToolError) -> None:
-    """Raise MCPError where *error* is that the client lacks a capability."""
-    if request.missing and request.is_modern:
+def _without_links(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [block for block in blocks if block["type"] != "resource_link"]
+
+
+def _require_capabilities(request: ClientRequest | None, error: ToolError) -> None:
+    """Raise MCPError where *error* is that the client of *request* lacks a capability."""
+    if request is not None and request.missing and request.is_modern:
         data = {"requiredCapabilities": request.missing}
         raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(error.message), data)
 

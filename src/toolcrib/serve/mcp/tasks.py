@@ -97,7 +97,7 @@ class TaskMethods:
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         return is_modern and capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
-    def require_for(self, context: Exchange, tool: Tool) -> bool:
+    def _are_answers(self, context: Exchange, tool: Tool) -> bool:
         """Return whether a call of *tool*, which runs as a task, is answered by that. Raises MCPError where it has to
         be, and the client does not know tasks.
         """
@@ -106,8 +106,13 @@ class TaskMethods:
             raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(message), _REQUIRED)
         return is_known
 
-    async def created(self, bench: Workbench, pending: Pending) -> dict[str, Any] | None:
-        """Return the result of a call that has become the task *pending*; None where that is of another principal."""
+    async def created(self, context: Exchange, bench: Workbench, pending: Pending) -> dict[str, Any] | None:
+        """Return the result of a call that has become the task *pending*.
+
+        None where it has become none, the client does not know tasks, or it is of another principal.
+        """
+        if pending.kind != "task" or not self.are_for(context):
+            return None
         try:
             task = await self._crib.tasks.get(pending.id, principal=bench.caller.principal)
         except UnknownTaskError:
@@ -115,12 +120,20 @@ class TaskMethods:
         return {**self._facts(task), "status": "working", "resultType": "task"}
 
     def awaited(
-        self, call: Callable[[], Awaitable[Result[Any]]], bench: Workbench, state: State, tool: Tool
+        self,
+        call: Callable[[], Awaitable[Result[Any]]],
+        context: Exchange,
+        bench: Workbench,
+        state: State,
+        tool: Tool,
     ) -> Callable[[], Awaitable[Result[Any]]]:
         """Return what makes *call* of *tool* once and waits for its task, whose id is noted in *state*.
 
-        It returns the result, or what the task asks; at the deadline, that it runs on.
+        It returns the result, or what the task asks; at the deadline, that it runs on. For a client that knows tasks,
+        it is *call*. Raises MCPError where it has to know them, and does not.
         """
+        if not state.task and self._are_answers(context, tool):
+            return call
         limits = [limit for limit in (tool.spec.timeout_s, self._crib.options["timeout_s"]) if limit is not None]
         end = monotonic() + min(limits, default=float("inf"))
 
