@@ -4,7 +4,8 @@ Each request is answered in a task of its own, which `notifications/cancelled` e
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import mcp_types as wire
@@ -101,3 +102,35 @@ class Pipe:
     async def _send(self, message: bytes | None) -> None:
         if message is not None:
             await self._write(message)
+
+
+@asynccontextmanager
+async def in_memory(pipe: Callable[[Write], Pipe]) -> AsyncGenerator[tuple[Any, Any]]:
+    """Serve a client in this process, by *pipe*, while the block runs: the official SDK's, which reads and writes the
+    two streams.
+    """
+    import anyio
+    from mcp.shared.message import SessionMessage
+
+    to_client, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def write(message: bytes) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the client has gone
+            await to_client.send(SessionMessage(wire.jsonrpc_message_adapter.validate_json(message, by_name=False)))
+
+    async def messages() -> AsyncGenerator[bytes]:
+        async for item in from_client:
+            yield item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+    serving = asyncio.create_task(pipe(write).serve(messages()))
+    try:
+        yield incoming, outgoing
+    finally:
+        outgoing.close()
+        incoming.close()
+        try:
+            await serving
+        finally:
+            to_client.close()
+            from_client.close()

@@ -155,24 +155,18 @@ class Sessions:
     ) -> None:
         if (body := await read_post(scope, receive, send)) is None:
             return
-        if not header(scope, b"content-type").lower().startswith("application/json"):
-            await _refuse(send, 400, "Invalid Content-Type header")
-            return
-        accept = header(scope, b"accept")
-        if not (accepts(accept, b"application/json") and accepts(accept, b"text/event-stream")):
-            await _refuse(send, 406, "Not Acceptable: Client must accept both application/json and text/event-stream")
+        if (refusal := _header_refusal(scope)) is not None:
+            await _refuse(send, *refusal)
             return
         state = _new_state() if session is None else session.state
-        try:
-            event = state.receive(await read_soon(body))
-        except Refusal as refused:
-            event = refused
+        event = await _event_of(state, body)
         if isinstance(event, Refusal) and event.error.code in (wire.PARSE_ERROR, wire.INVALID_REQUEST):
             await Reply(send).end(400, core.error(event.request_id, event.error))
-        elif session is not None and self._sessions.get(session.id) is not session:
-            await _refuse(send, 404, "Session not found")  # it has ended meanwhile
         elif session is not None:
-            await session.post(event, scope, receive, send)
+            if self._sessions.get(session.id) is session:
+                await session.post(event, scope, receive, send)
+            else:
+                await _refuse(send, 404, "Session not found")  # it has ended meanwhile
         elif not isinstance(event, core.Request) or event.method != "initialize":
             await _refuse(send, 400, "Bad Request: Missing session ID")
         else:
@@ -506,6 +500,23 @@ def _new_state() -> Session:
 
 def _digest(owner: Hashable) -> str:
     return text_digest(repr(owner))
+
+
+async def _event_of(state: Session, body: bytes) -> Event | Refusal | bytes | None:
+    try:
+        return state.receive(await read_soon(body))
+    except Refusal as refused:
+        return refused
+
+
+def _header_refusal(scope: Scope) -> tuple[int, str] | None:
+    """Return the status and the reason to refuse a POST by its headers; None where these are in order."""
+    if not header(scope, b"content-type").lower().startswith("application/json"):
+        return 400, "Invalid Content-Type header"
+    accept = header(scope, b"accept")
+    if not (accepts(accept, b"application/json") and accepts(accept, b"text/event-stream")):
+        return 406, "Not Acceptable: Client must accept both application/json and text/event-stream"
+    return None
 
 
 async def _sent_nowhere(_: bytes) -> None: ...
