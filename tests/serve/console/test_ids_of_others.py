@@ -9,7 +9,7 @@ from toolcrib import Caller, Crib, tool
 from toolcrib.auth import CredentialBroker, Grant, Owner
 from toolcrib.auth.sealed import DatabaseVault
 from toolcrib.record import DatabaseCalls
-from toolcrib.serve.console.views import PAGES
+from toolcrib.serve.console.app import PAGES
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 

@@ -6,6 +6,7 @@ What it lets in has a Caller in its scope, as what `Authentication` lets in. It 
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from secrets import token_urlsafe
 from urllib.parse import unquote
 
@@ -21,10 +22,9 @@ from ..access.authentication import rechecked
 from ..access.callers import CALLER, AuthenticationError, Callers, require_local
 from ..access.throttle import TooManyTries
 from ..wire import encoded_path, header
-from .issuer import CALLBACK
-from .login import Login
+from .login import CALLBACK, Login
 from .sessions import Sessions
-from .views import PAGES
+from .views import approvals, calls, home, operation, tools
 from .visit import STATIC, Answer, Page, Problem, Visit, is_own_request, render
 
 _POLICY = (
@@ -32,6 +32,7 @@ _POLICY = (
     "media-src 'self' data: blob:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types htmx"
 )
+PAGES = (*home.PAGES, *approvals.PAGES, *tools.PAGES, *calls.PAGES, *operation.PAGES)
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -92,10 +93,9 @@ class Console:
             answer = await self._answer(visit)
         except Problem as problem:
             answer = render(visit, "problem.html", problem.status, problem=problem)
-        is_session = visit.session is not None
-        await answer(
-            scope, receive, rechecked(send_guarded, lambda: self._is_let_in(visit)) if is_session else send_guarded
-        )
+        is_known = visit.session is not None
+        sending = rechecked(send_guarded, partial(self._is_let_in, visit)) if is_known else send_guarded
+        await answer(scope, receive, sending)
 
     async def _answer(self, visit: Visit) -> Answer:
         scope, path = visit.request.scope, encoded_path(visit.request.scope)

@@ -46,19 +46,12 @@ _KINDS: Mapping[str, Kind] = {
     "date": "date",
     "time": "time",
     "date-time": "datetime-local",
-    "base64": "file",
-    "base64url": "file",
-    "email": "line",
-    "uri": "line",
-    "uuid": "line",
-    "duration": "line",
+    **dict.fromkeys(("base64", "base64url"), "file"),
+    **dict.fromkeys(("email", "uri", "uuid", "duration"), "line"),
 }
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d{1,300})?([eE][+-]?\d{1,3})?")
 _STATES = {"out": "leave out", "value": "send it empty", "null": "send null"}
-
-
 _NULL = frozenset({"null"})
-
 
 MISSING: Any = object()
 """What is left out."""
@@ -153,7 +146,7 @@ class _Without:
     @property
     def constants(self) -> list[Any] | None:
         """The only values, if it lists them."""
-        constants = [_constants(form) for form in self.forms]
+        constants = [form.constants for form in self.forms]
         values = [value for values in constants for value in values or ()]
         if None in constants or not values:
             return None
@@ -172,12 +165,10 @@ def root_field(view: SchemaView, form: Form) -> Field:
 
 def depth_of(view: SchemaView) -> int:
     """Return down to which depth a form shows fields: as deep as it has no more than `MAX_FIELDS`."""
-    fitting = 1
     for depth in range(2, MAX_DEPTH + 1):
         if sum(1 for _ in _field(view, {}, (), depth=depth).all()) > MAX_FIELDS:
-            break
-        fitting = depth
-    return fitting
+            return depth - 1
+    return MAX_DEPTH
 
 
 def value_of(of: Field) -> Any:
@@ -188,7 +179,7 @@ def value_of(of: Field) -> Any:
         case "list":
             return [*_parts(of).values()] or _of_state(of, [])
         case "const":
-            return (_constants(of.view) or [None])[0]
+            return next(iter(of.view.constants or [None]))
         case "union" if of.fields:
             return value_of(of.fields[0])
         case "union":
@@ -333,10 +324,11 @@ def _list_constants(of: Field, constants: list[Any], form: Form) -> None:
 def _choose(of: Field, plain: _Without, form: Form, depth: int, above: frozenset[SchemaView]) -> None:
     """Give *of* the field of the alternative that was chosen."""
     of.kind = "union"
-    of.alternatives = [(str(number), _title(inner)) for number, inner in enumerate(plain.forms)]
+    of.alternatives = [("out" if of.is_required else "", "leave out")]
+    for number, inner in enumerate(plain.forms):
+        of.alternatives.append((str(number), str(inner.schema.get("title") or describe_at(inner))))
     of.alternatives += [("null", "nothing (null)")] if plain.takes_null else []
     choice = _text(form, f"k{of.place}")
-    of.alternatives = [("out" if of.is_required else "", "leave out"), *of.alternatives]
     of.alternative = choice if choice in dict(of.alternatives) else of.alternatives[of.is_required][0]
     if of.alternative.isdecimal():
         inner = plain.forms[int(of.alternative)]
@@ -409,15 +401,6 @@ def _kind_of_text(schema: Mapping[str, Any]) -> Kind:
         return "file"
     is_short = "pattern" in schema or schema.get("maxLength", _MAX_LINE_CHARS + 1) <= _MAX_LINE_CHARS
     return _KINDS.get(str(schema.get("format")), "line" if is_short else "text")
-
-
-def _constants(form: SchemaView) -> list[Any] | None:
-    return None if form.constants is None else list(form.constants)
-
-
-def _title(form: SchemaView) -> str:
-    title = form.schema.get("title")
-    return str(title) if title else describe_at(form)
 
 
 # To values

@@ -107,12 +107,8 @@ class Sessions:
         """Store *session* under *token*, else a new one. Returns it; "" where there is such a row already."""
         token = token or token_urlsafe(32)
         caller = session.caller
-        data = {
-            "groups": sorted(caller.groups),
-            "claims": sorted(caller.claims),
-            "origin": session.origin,
-            "key": session.by,
-        }
+        groups, claims = sorted(caller.groups), sorted(caller.claims)
+        data = {"groups": groups, "claims": claims, "origin": session.origin, "key": session.by}
         row: dict[str, Any] = {
             "id": _id(kind, token),
             "principal": encode_name(caller.principal),

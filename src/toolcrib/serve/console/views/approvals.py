@@ -69,19 +69,9 @@ async def show(visit: Visit, pending: str, problem: Problem | None = None, *, is
     rows, more = rows_of(waits.get("arguments", "{}"), last and last["arguments"])
     boxes = [row for row in rows if _has_box(row)][:_MAX_BOXES]
     text = visible_json(parse_exact(waits.get("arguments", "{}")))
-    values = {
-        "question": question,
-        "pending": waits,
-        "text": text,
-        "last": last,
-        "rows": rows,
-        "more": more,
-        "boxes": boxes,
-        "spans": _SPANS,
-        "draft": draft,
-        "is_edited": is_edited,
-    }
     status = 200 if problem is None else problem.status
+    about = {"question": question, "pending": waits, "text": text, "rows": rows, "more": more, "boxes": boxes}
+    values = {**about, "last": last, "draft": draft, "is_edited": is_edited, "spans": _SPANS}
     return render(visit, "approval.html", status, problem=problem, form=visit.form, **values)
 
 
@@ -213,15 +203,12 @@ def _has_box(row: Row) -> bool:
     return is_plain and len(row.text) <= _MAX_BOX_CHARS
 
 
-def _json(text: str) -> Any:
+def _data(text: str, what: str) -> dict[str, Any]:
     try:
-        return parse_json(text)
+        data = parse_json(text)
     except JSONError as error:
         raise Problem(422, "Not JSON", f"What you wrote is not valid JSON: {error}.") from None
-
-
-def _data(text: str, what: str) -> dict[str, Any]:
-    if not isinstance(data := _json(text), dict):
+    if not isinstance(data, dict):
         raise Problem(422, "Not an object", f'{what} a JSON object, as in {{"name": "value"}}.')
     return data
 

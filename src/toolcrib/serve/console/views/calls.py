@@ -32,14 +32,8 @@ async def show_call(visit: Visit, id: str) -> Answer:  # noqa: A002
         trace = call["traceparent"].split("-")[1]
         related = [row for row in page["calls"] if trace in (row["traceparent"] or "")]
         related.sort(key=lambda row: row["started_at"])
-    return render(
-        visit,
-        "call.html",
-        call=call,
-        bars=_bars(related),
-        curl=visit.curl(call["tool"], call["arguments"] or "{}"),
-        test=_test(call),
-    )
+    curl = visit.curl(call["tool"], call["arguments"] or "{}")
+    return render(visit, "call.html", call=call, bars=_bars(related), curl=curl, test=_test(call))
 
 
 async def call_again(visit: Visit, id: str) -> Answer:  # noqa: A002
@@ -57,10 +51,7 @@ async def show_statistics(visit: Visit) -> Answer:
     until = datetime.now(UTC)
     since = until - _AGES.get(age, _AGES["day"])
     figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat())
-    about: dict[str, Any] = {
-        "columns": _columns(figures["parts"]),
-        "limits": (await visit.get("/api/limits"))["limits"],
-    }
+    about = {"columns": _columns(figures["parts"]), "limits": (await visit.get("/api/limits"))["limits"]}
     about["workers"] = await visit.get("/api/workers") if visit.may("tasks") else None
     return render(visit, "stats.html", figures=figures, **about, ages=_AGES, age=age, address=address)
 

@@ -21,12 +21,9 @@ async def show(visit: Visit) -> Answer:
     sources = (await visit.get("/readyz")).get("sources", [])
     down = [source["name"] for source in sources if source["state"] != "running"]
     has_key = visit.callers.identify is not local_caller
-    values: dict[str, Any] = {
-        "boxes": client_settings(visit.base_url, visit.mcp_path, has_key=has_key),
-        "has_key": has_key,
-        "down": down,
-        "changes": visit.may("sources") and (await visit.get("/api/sources/changes", limit=1))["changes"],
-    }
+    boxes = client_settings(visit.base_url, visit.mcp_path, has_key=has_key)
+    changes = visit.may("sources") and (await visit.get("/api/sources/changes", limit=1))["changes"]
+    values: dict[str, Any] = {"boxes": boxes, "has_key": has_key, "down": down, "changes": changes}
     return render(visit, "home.html", waiting=waiting, mark=mark, calls=await _calls(visit), **values)
 
 

@@ -42,13 +42,13 @@ async def show_keys(visit: Visit) -> Answer:
 
 async def add_key(visit: Visit) -> Answer:
     """Make a key, and show it this once."""
-    entered = {name: str(visit.form.get(name, "")).strip() for name in ("name", "groups", "days")}
-    groups = [group.strip() for group in entered["groups"].split(",") if group.strip()]
+    texts = {name: str(visit.form.get(name, "")).strip() for name in ("name", "groups", "days")}
+    groups = [group.strip() for group in texts["groups"].split(",") if group.strip()]
     key, problem, expires_at = None, None, None
     try:
-        if entered["days"]:
-            expires_at = (datetime.now(UTC) + timedelta(days=int(entered["days"]))).isoformat()
-        key = await visit.post("/api/keys", {"name": entered["name"], "groups": groups, "expires_at": expires_at})
+        if texts["days"]:
+            expires_at = (datetime.now(UTC) + timedelta(days=int(texts["days"]))).isoformat()
+        key = await visit.post("/api/keys", {"name": texts["name"], "groups": groups, "expires_at": expires_at})
     except Problem as refusal:
         if refusal.status != 422:
             raise
@@ -57,7 +57,7 @@ async def add_key(visit: Visit) -> Answer:
         problem = "The days until it expires are a whole number."
     keys = await visit.get("/api/keys")
     status = 200 if problem is None else 422
-    return render(visit, "keys.html", status, **keys, key=key, problem=problem, entered=entered if problem else {})
+    return render(visit, "keys.html", status, **keys, key=key, problem=problem, entered=texts if problem else {})
 
 
 async def revoke_key(visit: Visit, id: str) -> Answer:  # noqa: A002

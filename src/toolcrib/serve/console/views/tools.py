@@ -78,13 +78,9 @@ async def show_formats(visit: Visit, name: str) -> Answer:
 
 async def show_result(visit: Visit, handle: str) -> Answer:
     query = visit.request.query_params
-    part = await visit.get(
-        f"/api/results/{handle}",
-        offset=query.get("offset", "0"),
-        limit=query.get("limit"),
-        pointer=query.get("pointer"),
-    )
-    return render(visit, "stored.html", part=part, pointer=query.get("pointer", ""))
+    offset, limit, pointer = query.get("offset", "0"), query.get("limit"), query.get("pointer", "")
+    part = await visit.get(f"/api/results/{handle}", offset=offset, limit=limit, pointer=pointer)
+    return render(visit, "stored.html", part=part, pointer=pointer)
 
 
 @dataclass
@@ -179,8 +175,6 @@ class _Events:
                 self.lines = [*self.lines, json.loads(data)][-MAX_LINES:]
             case "result":
                 self.result = json.loads(data)
-            case _:
-                pass
 
 
 PAGES = (
