@@ -61,18 +61,10 @@ class Authenticator:
     """
 
     def __init__(self, keys: "AccessKeys | None" = None, tokens: "Iterable[AccessTokens]" = ()) -> None:
-        self._keys = keys
-        self._tokens = {issuer.issuer: issuer for issuer in tokens}
-        if keys is None and not self._tokens:
+        self.keys = keys
+        self.issuers: Mapping[str, AccessTokens] = {issuer.issuer: issuer for issuer in tokens}
+        if keys is None and not self.issuers:
             raise SetupError("An Authenticator needs keys, or the tokens of an issuer.")
-
-    @property
-    def keys(self) -> "AccessKeys | None":
-        return self._keys
-
-    @property
-    def issuers(self) -> Mapping[str, "AccessTokens"]:
-        return self._tokens
 
     async def __call__(self, headers: Mapping[str, str]) -> Caller:
         authorization = headers.get("authorization")
@@ -88,22 +80,22 @@ class Authenticator:
         return Caller(caller.principal, thread=thread_of(headers), groups=caller.groups, claims=caller.claims)
 
     async def _caller(self, secret: str) -> Caller:
-        if secret.startswith("toolcrib_") or not self._tokens:
-            key = None if self._keys is None else await self._keys.find(secret)
+        if secret.startswith("toolcrib_") or not self.issuers:
+            key = None if self.keys is None else await self.keys.find(secret)
             if key is None:
                 raise AuthenticationError("There is no such key, or it has expired or was revoked.")
             return key.caller
-        if len(self._tokens) == 1:
-            (only,) = self._tokens.values()
+        if len(self.issuers) == 1:
+            (only,) = self.issuers.values()
             return await only.caller(secret)
         from .tokens import issuer_of
 
-        if (by := self._tokens.get(issuer_of(secret))) is None:
+        if (by := self.issuers.get(issuer_of(secret))) is None:
             raise AuthenticationError("This token comes from an issuer that is not known here.")
         return await by.caller(secret)
 
     def __repr__(self) -> str:
-        return f"<Authenticator of {'keys' if self._keys else 'no keys'}, {len(self._tokens)} issuers>"
+        return f"<Authenticator of {'keys' if self.keys else 'no keys'}, {len(self.issuers)} issuers>"
 
 
 def configured_identify(settings: "Settings", store: "Store | None") -> Identify:

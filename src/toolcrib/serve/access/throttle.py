@@ -25,7 +25,6 @@ TRIES = 20
 AGAIN_S = 3.0
 _MAX_COUNT = 10_000
 
-
 T = TypeVar("T", Caller, "AccessKey")
 
 

@@ -41,10 +41,8 @@ _TYPES = frozenset({None, "at+jwt", "application/at+jwt", "jwt"})
 # Those of tokens that are no access tokens: ID tokens, logout and other events.
 _FOREIGN = ("nonce", "at_hash", "c_hash", "s_hash", "events")
 # Where issuers say what a token is for (Keycloak, Cognito and others), and what they say of access tokens.
-_PURPOSES, _ACCESS = (
-    ("typ", "token_use", "token_type"),
-    frozenset({"access", "access_token", "bearer", "at+jwt", "jwt"}),
-)
+_PURPOSES = ("typ", "token_use", "token_type")
+_ACCESS = frozenset({"access", "access_token", "bearer", "at+jwt", "jwt"})
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _LEEWAY_S = 30
 _FRESH_S, _KEPT_S, _PAUSE_S = 300.0, 24 * 3600.0, 5.0  # how old keys get, with the issuer and without; between tries
@@ -54,7 +52,6 @@ _LONGEST_VALUE, _MOST_VALUES = 1000, 1000
 _NOT_VALID = "This token is not valid here."
 
 _log = logging.getLogger("toolcrib")
-
 
 _Keys = Mapping[tuple[Any, str], Key]
 """By id and type: several types may share an id (RFC 7517, 4.5)."""

@@ -102,8 +102,8 @@ class _Admin:
         tools = [crib.registry[spec.name] for spec in bench.specs(deferred=True) if spec.name in crib.registry]
         counts = Counter(name_of(tool.source) for tool in tools if tool.source is not None)
         states = source_states(crib)
-        others = sorted(counts.keys() - {state["name"] for state in states})
-        states += [{"name": name, "state": "loaded", "reason": None} for name in others]
+        names = sorted(counts.keys() - {state["name"] for state in states})
+        states += [{"name": name, "state": "loaded", "reason": None} for name in names]
         rows = [{**of, "reason": of["reason"] if may else None, "tools": counts[of["name"] or ""]} for of in states]
         return self._redacted({"sources": rows})
 

@@ -53,8 +53,8 @@ def _list(name: str) -> _Object:
 
 
 def _operation(operation_id: str, summary: str, responses: _Object, /, *parameters: _Object, **more: Any) -> _Object:
-    known = {"parameters": [*parameters]} if parameters else {}
-    return {"operationId": operation_id, "summary": summary, "responses": responses, **known, **more}
+    inputs = {"parameters": [*parameters]} if parameters else {}
+    return {"operationId": operation_id, "summary": summary, "responses": responses, **inputs, **more}
 
 
 def _body(schema: _Object) -> _Object:

@@ -240,9 +240,8 @@ class _API:
             raise Refused(404, "Unknown call", "There is no call with a key under this id.", reason="unknown")
         pending = _to_settle(entry)
         if not await _may_see(bench, pending) or not await bench.crib.pending.allows(pending, bench.caller):
-            raise Refused(
-                403, "Not yours to settle", f"This is for others to settle{_WHO_MAY_ANSWER}", reason="foreign"
-            )
+            detail = f"This is for others to settle{_WHO_MAY_ANSWER}"
+            raise Refused(403, "Not yours to settle", detail, reason="foreign")
         recorders = bench.crib.recorders
         if not await settle(store.ledger, entry, is_done=data["done"], by=by, recorders=recorders):
             raise Refused(409, "Not lost", "This call is not lost, or not any more. Make it again.", reason="replayed")

@@ -36,7 +36,6 @@ _MAX_FOLLOWED = 1000
 _MAX_OF_PRINCIPAL = 10_000
 """How many resources a connection follows, and all of a principal."""
 
-
 _Addressed = tuple[ServerEvent, Caller | None]
 """An event, and the caller that it concerns; None for all."""
 
