@@ -142,22 +142,26 @@ def _refuse(constant: str) -> None:
 
 def content_from_dict(data: Mapping[str, Any]) -> Content:
     """Return the content that `content_to_dict` wrote. Raises ValueError, naming the member, for anything else."""
-    match kind := data.get("type") if isinstance(data, Mapping) else None:
-        case "text":
+    match data:
+        case {"type": "text"}:
             return Text(_string(data, "text"))
-        case "data" if "json" in data:
+        case {"type": "data", "json": _}:
             return Data(_string(data, "json"))
-        case "data" if "data" in data:
-            return Data(json.dumps(data["data"], ensure_ascii=False, separators=(",", ":")))
-        case "data":
+        case {"type": "data", "data": value}:
+            return Data(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        case {"type": "data"}:
             raise ValueError("Content of type 'data' has no 'data'.")
-        case "image" | "audio":
-            return (Image if kind == "image" else Audio)(_bytes(data), _string(data, "media_type"))
-        case "file":
+        case {"type": "image"}:
+            return Image(_bytes(data), _string(data, "media_type"))
+        case {"type": "audio"}:
+            return Audio(_bytes(data), _string(data, "media_type"))
+        case {"type": "file"}:
             return File(_bytes(data), _string(data, "media_type"), _string(data, "name") if data.get("name") else None)
+        case {"type": str(kind)}:
+            type_text = f"'{kind[:40]}'"
         case _:
-            type_text = f"'{kind[:40]}'" if isinstance(kind, str) else "missing"
-            raise ValueError(f"Content is an object with a 'type' of {', '.join(_KINDS)}; the type is {type_text}.")
+            type_text = "missing"
+    raise ValueError(f"Content is an object with a 'type' of {', '.join(_KINDS)}; the type is {type_text}.")
 
 
 def _string(data: Mapping[str, Any], name: str) -> str:

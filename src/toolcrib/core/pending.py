@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal, cast
 
 from .errors import AnswerError, SetupError, ToolError
@@ -19,7 +19,7 @@ def approvers_from(approvers: Any) -> Approvers:
     """Return *approvers* as JSON data, lists of patterns. Raises SetupError where they name none."""
     names = approvers if isinstance(approvers, Mapping) and approvers.keys() <= {"groups", "principals"} else {}
     lists = {name: [globs] if isinstance(globs, str) else [*globs] for name, globs in names.items() if globs}
-    if not lists or not all(isinstance(glob, str) and glob for globs in lists.values() for glob in globs):
+    if not lists or not all(isinstance(glob, str) and glob for glob in chain(*lists.values())):
         raise SetupError(
             "'approvers' name who may answer, by group or principal, and at least one: "
             '{"groups": ["leads"], "principals": ["alice"]}.'
@@ -186,11 +186,7 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
         case "approve" if data.keys() <= _MEMBERS.keys() and all(
             isinstance(member, _MEMBERS[name]) for name, member in data.items()
         ):
-            with suppress(ValueError):
-                if data.get("until", "conversation") != "conversation":
-                    data["until"] = datetime.fromisoformat(data["until"])
-                return Approve(**data)
-            raise AnswerError("'until' is 'conversation', or a time as in 2026-01-31T18:00:00+01:00.", "invalid")
+            return Approve(**data | {"until": _until(data.get("until"))})
         case "deny" if data.keys() <= {"reason"} and isinstance(data.get("reason", ""), str):
             return Deny(**data)
         case "input" if data.keys() == {"value"}:
@@ -204,6 +200,16 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
                 f'"reason": "why"}} or {{"kind": "input", "value": ...}}. This one is a {type(value).__name__}.',
                 "invalid",
             )
+
+
+def _until(text: Any) -> datetime | Literal["conversation"] | None:
+    """Return the end of a grant that a person has written. Raises AnswerError for one that is not a time."""
+    if text is None or text == "conversation":
+        return text
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise AnswerError("'until' is 'conversation', or a time as in 2026-01-31T18:00:00+01:00.", "invalid") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,13 +161,14 @@ class ToolSpec:
         data |= {
             "input_schema": dict(self.input_schema),
             "output_schema": None if self.output_schema is None else dict(self.output_schema),
-            "hints": hints or None,
+            "hints": hints,
             "auth": self.auth and _auth_data(self.requirements),
-            "deferred": self.deferred or None,
+            "tags": sorted(self.tags),
+            "examples": [*map(dict, self.examples)],
+            "icons": [*map(dict, self.icons)],
+            "labels": sorted(self.labels),
         }
-        data |= {name: sorted(data[name]) or None for name in ("tags", "labels")}
-        data |= {name: [*map(dict, data[name])] or None for name in ("examples", "icons")}
-        return {name: value for name, value in data.items() if value is not None}
+        return {name: value for name, value in data.items() if value or not (value is None or name in _MAY_BE_EMPTY)}
 
 
 _MEMBERS = (
@@ -175,6 +176,8 @@ _MEMBERS = (
     *("strict", "timeout_s", "icons", "deferred", "labels"),
 )
 """The members of a spec as JSON data, in their order."""
+_MAY_BE_EMPTY = {"hints", "tags", "examples", "icons", "deferred", "labels"}
+"""Those that are left out where they are empty. Of the others, only None is."""
 
 
 def _auth_data(requirements: Sequence[Requirement]) -> Any:
