@@ -202,7 +202,7 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
             )
 
 
-def _until(text: Any) -> datetime | Literal["conversation"] | None:
+def _until(text: Any) -> Any:
     """Return the end of a grant that a person has written. Raises AnswerError for one that is not a time."""
     if text is None or text == "conversation":
         return text
