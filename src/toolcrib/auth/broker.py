@@ -32,7 +32,7 @@ from ..core import (
 )
 from ..machinery import log_failure
 from .catalogue import Client, OAuth2, Provider, load_catalogue
-from .flows import FlowError
+from .flows import Flow, FlowError
 from .grant import Grant, Owner
 from .providers import OPERATOR, Needed, Providers, came_to, secret_owner
 from .servers import client_metadata
@@ -49,6 +49,7 @@ from .vault import (
     page_url,
     pending_of,
     step_for,
+    version_of,
 )
 
 _log = logging.getLogger("toolcrib")
@@ -193,24 +194,29 @@ class CredentialBroker(Providers, Broker):
             now=now,
         )
         if isinstance(need.handler, OAuth2):
-            flow, url = self.flow(need), ""  # raises where no client is configured
-            if redirect_uri is not None:
-                try:
-                    url = await flow.authorization_url(
-                        redirect_uri=redirect_uri,
-                        scopes=authorization.scopes,
-                        state=authorization.state,
-                        verifier=authorization.verifier,
-                    )
-                except FlowError as error:
-                    if error.error != "unsupported":
-                        raise ToolError(f"{error} No person can be asked now.", "unavailable") from None
-            authorization = replace(authorization, url=url)
+            authorization = replace(authorization, url=await self._url_at_provider(need, authorization))
         authorization = await self.vault.open(authorization, now=now)
         if with_code and authorization.url:
             authorization = replace(authorization, url=page_url(self.form_uri, authorization.state))
         title = need.entry.title
         return pending_of(authorization, title=title, tool=tool, has_ended=has_ended, with_code=with_code)
+
+    async def _url_at_provider(self, need: Needed, authorization: Authorization) -> str:
+        """Return where the provider asks a person; empty where they cannot be sent there and back. Raises ToolError."""
+        flow = self.flow(need)  # raises where no client is configured
+        if not authorization.redirect_uri:
+            return ""
+        try:
+            return await flow.authorization_url(
+                redirect_uri=authorization.redirect_uri,
+                scopes=authorization.scopes,
+                state=authorization.state,
+                verifier=authorization.verifier,
+            )
+        except FlowError as error:
+            if error.error == "unsupported":
+                return ""
+            raise ToolError(f"{error} No person can be asked now.", "unavailable") from None
 
     async def complete(self, url: str, *, caller: Caller | None = None) -> Completed:
         """Take what a provider sent back, *url* with its path and query, and store the grant. Raises CallbackError.
@@ -267,7 +273,7 @@ class CredentialBroker(Providers, Broker):
         grant.require_usable(owner.handler)
         while True:
             stored_grant = await self.vault.get(owner)
-            if await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version):
+            if await self.vault.put(owner, grant, version=version_of(stored_grant)):
                 break
         waiting = await self.vault.authorizations(owner, now=self._clock())
         return [
@@ -344,28 +350,35 @@ class CredentialBroker(Providers, Broker):
 
     async def _credential(self, need: Needed, caller: Caller, tool: str) -> _CachedCredential | Pending:
         owner, now = need.owner(caller), self._clock()
-        stored_grant = await self.vault.get(owner)
-        if stored_grant is not None and not need.fits(stored_grant.grant):
-            await self.vault.remove(owner, version=stored_grant.version)
-            stored_grant = None
-        earlier, step = stored_grant, step_for(stored_grant, need.scopes, now)
-        id_token: Credential | None = None
-        if step != "give" and need.idp is not None:
-            answer = await self._of_provider(ToolAuth(need.idp, "oauth2"), caller, tool)
-            if isinstance(answer, Pending):
-                return answer
-            id_token = answer
-        if step == "refresh" or (step == "ask" and (need.is_of_program or id_token)):
+        earlier = stored_grant = await self._fitting(need, owner)
+        step = step_for(stored_grant, need.scopes, now)
+        id_token = None if step == "give" else await self._id_token(need, caller, tool)
+        if isinstance(id_token, Pending):
+            return id_token
+        if step == "refresh" or (step == "ask" and need.needs_no_person):
             stored_grant = await self._refreshed(need, owner, stored_grant, id_token)
             step = step_for(stored_grant, need.scopes, self._clock(), is_refreshed=True)
         if step == "give" and stored_grant is not None:
             return self._cached_credential(need, owner, stored_grant)
-        if need.is_of_program or need.idp is not None:
+        if need.needs_no_person:
             raise ToolError(f"'{need.provider}' does not grant all scopes of '{tool}'.", "unauthorized")
-        granted_scopes = () if earlier is None else earlier.grant.scopes
+        if earlier is None:
+            return await self.ask(need, caller, tool)
         # It has ended, or it was never for these scopes.
-        has_ended = earlier is not None and (stored_grant is None or covers(stored_grant.grant.scopes, need.scopes))
-        return await self.ask(need, caller, tool, granted_scopes, has_ended=has_ended)
+        has_ended = stored_grant is None or covers(stored_grant.grant.scopes, need.scopes)
+        return await self.ask(need, caller, tool, earlier.grant.scopes, has_ended=has_ended)
+
+    async def _id_token(self, need: Needed, caller: Caller, tool: str) -> Credential | Pending | None:
+        """Return what *caller* has of the identity provider that grants *need*; None where it is not granted so."""
+        return None if need.idp is None else await self._of_provider(ToolAuth(need.idp, "oauth2"), caller, tool)
+
+    async def _fitting(self, need: Needed, owner: Owner) -> StoredGrant | None:
+        """Return the grant of *owner*. One that was given elsewhere is removed."""
+        stored_grant = await self.vault.get(owner)
+        if stored_grant is None or need.fits(stored_grant.grant):
+            return stored_grant
+        await self.vault.remove(owner, version=stored_grant.version)
+        return None
 
     def _cached_credential(self, need: Needed, owner: Owner, stored_grant: StoredGrant) -> _CachedCredential:
         client = self._clients.get(need.provider)
@@ -403,7 +416,7 @@ class CredentialBroker(Providers, Broker):
     ) -> StoredGrant | None:
         async with self.vault.alone(owner):
             stored_grant = await self._settled(owner)
-            if need.is_of_program or id_token is not None:
+            if need.needs_no_person:
                 return await self._obtained(need, owner, stored_grant, id_token)
             if stored_grant is None or earlier is None or stored_grant.grant.secrets != earlier.grant.secrets:
                 return stored_grant  # another task or process has done it
@@ -417,22 +430,26 @@ class CredentialBroker(Providers, Broker):
             stored_grant = await self.vault.get(owner)
             if not is_first or stored_grant is None or stored_grant.grant != spending:
                 return stored_grant
-            try:
-                grant = await flow.refresh(unspent)
-            except FlowError as error:
-                if error.refused:
-                    _log.warning("'%s' refused a refresh (%s): its grant has ended", owner.provider, error.error)
-                    await self.vault.remove(owner, version=stored_grant.version)
-                    return await self.vault.get(owner)
-                if not stored_grant.is_spent(self._clock()):  # else others have given it up by now
-                    await self._put_refreshed(owner, unspent, stored_grant.version)
-                if stored_grant.is_over(self._clock()):
-                    raise ToolError(f"{error} The credentials cannot be refreshed now.", "unavailable") from None
-            else:
-                is_stored = await self._put_refreshed(owner, grant, stored_grant.version)
-                if not is_stored and not await self.vault.get(owner):
-                    await self._end(owner, grant)  # it was revoked meanwhile, and the provider knows the old token only
+            await self._spend(flow, owner, unspent, stored_grant)
             return await self.vault.get(owner)
+
+    async def _spend(self, flow: Flow, owner: Owner, unspent: Grant, spending: StoredGrant) -> None:
+        """Send the refresh token of *unspent*, and store the outcome in place of *spending*. Raises ToolError."""
+        try:
+            grant = await flow.refresh(unspent)
+        except FlowError as error:
+            if error.refused:
+                _log.warning("'%s' refused a refresh (%s): its grant has ended", owner.provider, error.error)
+                await self.vault.remove(owner, version=spending.version)
+                return
+            if not spending.is_spent(self._clock()):  # else others have given it up by now
+                await self._put_refreshed(owner, unspent, spending.version)
+            if spending.is_over(self._clock()):
+                raise ToolError(f"{error} The credentials cannot be refreshed now.", "unavailable") from None
+        else:
+            is_stored = await self._put_refreshed(owner, grant, spending.version)
+            if not is_stored and not await self.vault.get(owner):
+                await self._end(owner, grant)  # it was revoked meanwhile, and the provider knows the old token only
 
     async def _settled(self, owner: Owner) -> StoredGrant | None:
         """Return what *owner* has, once the refresh of a process that lost its lease has an outcome, or is given up."""
@@ -476,7 +493,7 @@ class CredentialBroker(Providers, Broker):
         except FlowError as error:
             code: Any = "unavailable" if error.error in ("unreachable", "malformed") else "unauthorized"
             raise ToolError(f'{error} This login is that of [auth."{need.provider}"] in the settings.', code) from None
-        await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version)
+        await self.vault.put(owner, grant, version=version_of(stored_grant))
         return await self.vault.get(owner)
 
     async def _asserted(self, need: Needed, id_token: Credential, scopes: Sequence[str]) -> Grant:

@@ -38,6 +38,7 @@ SERVER_KEYS = ("grant", "issuer", "idp")
 """What `[auth."mcp:URL"]` takes beside CLIENT_KEYS."""
 GrantKind = Literal["authorization_code", "client_credentials", "identity_assertion"]
 AUTH_METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "none": "none"}
+METHOD_NAMES = {ours: name for name, ours in AUTH_METHODS.items()}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SEGMENT = re.compile(rf"{_NAME.pattern}|server\.[0-9a-f]{{32}}")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")

@@ -24,10 +24,9 @@ from joserfc.jws import JWSRegistry, extract_compact
 
 from ..core import ToolcribError
 from ..machinery import MIN_SECRET_CHARS
-from .catalogue import AUTH_METHODS, Client, OAuth2, document_urls, filled, require_endpoint, with_document
+from .catalogue import METHOD_NAMES, Client, OAuth2, document_urls, filled, require_endpoint, with_document
 from .grant import Grant
 
-_METHODS = {ours: name for name, ours in AUTH_METHODS.items()}
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -246,7 +245,7 @@ class Flow:
     async def _discover(self, issuer: str) -> OAuth2:
         for url in document_urls(issuer):
             response = await self._send("GET", url)
-            if response.status_code == 200 and (document := _read(response)) is not None:
+            if response.status_code == 200 and (document := _read(response)):
                 with suppress(ValueError):  # a message of pydantic would quote the document
                     return with_document(self.oauth2, document, issuer)
             if response.status_code >= 500:
@@ -277,22 +276,22 @@ class Flow:
             auth = self._client_auth(table, url)
         response = await self._send(method, self._filled(url), body, auth, table.headers)
         answer, status = _read(response), response.status_code
-        code = answer.get("error") if answer is not None else None
-        has_failed = table.error_status_ok and answer is not None and answer.get("ok") is not True
+        code = answer.get("error")
+        has_failed = table.error_status_ok and answer and answer.get("ok") is not True
         if 300 <= status < 400:
             # The server that is named there must not get the client's secret.
             raise FlowError(f"'{self.name}' answered with a redirect, which is not followed.", "redirected")
         if code or has_failed or status >= 400:
             raise self._refusal(table, code, status)
-        if answer is None and not may_be_empty:
+        if not answer and not may_be_empty:
             raise self._malformed()
-        return answer or {}
+        return answer
 
     def _client_auth(self, table: OAuth2, url: str) -> httpx2.Auth:
         """Return what proves at *url* that this is the client: its secret, or what its key signs (RFC 7523, 2.2)."""
         client = self.client
         proof: Any = client.secret
-        method: Any = _METHODS[table.client_auth if client.secret else "none"]
+        method: Any = METHOD_NAMES[table.client_auth if client.secret else "none"]
         if client.private_key:
             proof, algorithm = _signing_key(client.private_key)
             if proof is None:
@@ -344,27 +343,27 @@ class Flow:
     def _grant(self, table: OAuth2, answer: Mapping[str, Any], asked: Sequence[str], before: Grant | None) -> Grant:
         token = self._token_in(table, answer, is_refresh=before is not None)
         access = self._secret(token, "id_token" if table.id_token else "access_token")
-        refresh = self._secret(token, "refresh_token")
+        refresh = self._refresh_token(table, token, before)
         if access is None:
             raise self._malformed()
-        if before is not None and table.refresh == "kept":
-            refresh = refresh or before.refresh_token  # where it rotates, the old one is spent
-        if table.refresh == "none":
-            refresh = None
         lives_s = self._seconds(token.get("expires_in")) or (table.lifetime_s if refresh else None)
         if table.id_token:  # it ends by itself, not with the access token
             lives_s = self._seconds(self._ends(access) - self.clock().timestamp())
-        scopes = list(self._granted(token.get("scope"), asked))
-        scopes += [implied for scope in scopes for implied in table.implied_scopes.get(scope, ())]
-        if refresh and table.offline_scope:
-            scopes.append(table.offline_scope)
+        granted = self._granted(token.get("scope"), asked)
         return Grant(
             access_token=access,
             refresh_token=refresh,
-            scopes=tuple(dict.fromkeys(scopes)),
+            scopes=_with_implied(table, granted, can_refresh=bool(refresh)),
             expires_at=None if lives_s is None else self.clock() + timedelta(seconds=lives_s),
             detail={**(before.detail if before else {}), **_details(table, answer)},
         )
+
+    def _refresh_token(self, table: OAuth2, token: Mapping[str, Any], before: Grant | None) -> str | None:
+        """Return the refresh token of an answer, or of the grant *before* where that can be used again."""
+        refresh = self._secret(token, "refresh_token")
+        if before is not None and table.refresh == "kept":
+            refresh = refresh or before.refresh_token  # where it rotates, the old one is spent
+        return None if table.refresh == "none" else refresh
 
     def _token_in(self, table: OAuth2, answer: Mapping[str, Any], *, is_refresh: bool) -> Mapping[str, Any]:
         """Return what has the token: the answer, or a member of it. Raises FlowError for one of another type."""
@@ -478,12 +477,19 @@ def _details(table: OAuth2, answer: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _with_implied(table: OAuth2, scopes: Sequence[str], *, can_refresh: bool) -> tuple[str, ...]:
+    """Return *scopes*, those that the table says they imply, and the one for a refresh token where there is one."""
+    implied = [name for scope in scopes for name in table.implied_scopes.get(scope, ())]
+    offline = [table.offline_scope] if can_refresh and table.offline_scope else []
+    return tuple(dict.fromkeys((*scopes, *implied, *offline)))
+
+
 def _resource(table: OAuth2) -> dict[str, str]:
     return {} if table.resource is None else {"resource": table.resource}
 
 
-def _read(response: httpx2.Response) -> dict[str, Any] | None:
-    """Return the members of an answer: JSON, or form-encoded, as some write it."""
+def _read(response: httpx2.Response) -> dict[str, Any]:
+    """Return the members of an answer: JSON, or form-encoded, as some write it. There are none in any other."""
     try:
         data: Any = response.json()
     except (ValueError, RecursionError):
@@ -491,4 +497,4 @@ def _read(response: httpx2.Response) -> dict[str, Any] | None:
         # Not by the charset that it names: Python has some that are none.
         text = response.content.decode(errors="replace")
         data = dict(parse_qsl(text)) if "form-urlencoded" in kind or "text/plain" in kind else None
-    return data if isinstance(data, dict) and data else None
+    return data if isinstance(data, dict) else {}

@@ -53,6 +53,10 @@ class Needed:
     is_of_program: bool = False
     idp: str | None = None
 
+    @property
+    def needs_no_person(self) -> bool:
+        return self.is_of_program or self.idp is not None
+
     def owner(self, caller: Caller) -> Owner:
         if self.is_of_program:
             return Owner(OPERATOR, "default", self.provider, self.handler_name)
@@ -153,14 +157,19 @@ class Providers:
             if at.idp and not ((oauth2 := self._entry(at.idp).oauth2) and oauth2.id_token):
                 raise SetupError(f"'{at.idp}' gives no ID tokens: write id_token = true in its [{at.idp}.oauth2].")
         own = {name: client.redirect_uri for name, client in clients.items() if client.redirect_uri}
-        for name, address in own.items():
-            segment = urlsplit(address).path.rpartition("/")[2]
-            others = {other for other, uri in own.items() if came_to(urlsplit(uri).path, address)}
-            if wrong := sorted((others | {other for other in catalogue if other == segment}) - {name}):
-                raise SetupError(
-                    f"'{name}' and '{wrong[0]}' would send people back to one address, by which they could not be told "
-                    f"apart (RFC 9700, 4.4): give 'redirect_uri' in [auth.{name}] another path, or leave it out."
-                )
+        for name in own:
+            self._require_own_address(name, own)
+
+    def _require_own_address(self, name: str, addresses: Mapping[str, str]) -> None:
+        """Raise SetupError where the redirect address of *name* is also that of another one."""
+        address = addresses[name]
+        segment = urlsplit(address).path.rpartition("/")[2]
+        others = {other for other, uri in addresses.items() if came_to(urlsplit(uri).path, address)}
+        if wrong := sorted((others | {segment} & self.providers.keys()) - {name}):
+            raise SetupError(
+                f"'{name}' and '{wrong[0]}' would send people back to one address, by which they could not be told "
+                f"apart (RFC 9700, 4.4): give 'redirect_uri' in [auth.{name}] another path, or leave it out."
+            )
 
     def redirect_uri_of(self, name: str, *, base: str | None = None) -> str | None:
         """Return where *name* sends people back to: an address of its own (RFC 9700, 4.4.2.2). None where none is set.

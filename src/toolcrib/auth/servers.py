@@ -6,7 +6,7 @@ names (RFC 8414) and the client that this program is there: configured, a docume
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import httpx2
@@ -16,6 +16,7 @@ from ..machinery import MIN_SECRET_CHARS
 from ..net.client import challenge_of, scopes_in
 from .catalogue import (
     AUTH_METHODS,
+    METHOD_NAMES,
     Client,
     GrantKind,
     OAuth2,
@@ -28,7 +29,7 @@ from .catalogue import (
     with_document,
 )
 from .grant import Grant, Owner
-from .vault import Vault
+from .vault import Vault, version_of
 
 PREFIX = "mcp:"
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -145,9 +146,8 @@ class Servers:
     ) -> tuple[Client, str]:
         """Return what this program is there, and how it authenticates."""
         methods = auth_methods(document)
-        secret_method = next((method for method in methods if method != "none"), "post")
         if configured.id:
-            return configured, secret_method if configured.secret else "none"
+            return configured, _method_of(configured, methods)
         owner = Owner("", "default", name, "client")
         stored_grant = await self.vault.get(owner)
         redirect_uri, document_url = self.pages(name)
@@ -166,7 +166,7 @@ class Servers:
                 "unauthorized",
             )
         grant = await self._register(endpoint, ours, methods, near=name.removeprefix(PREFIX))
-        if not await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version):
+        if not await self.vault.put(owner, grant, version=version_of(stored_grant)):
             # Another process has registered meanwhile: what is asked for as one client is not given to another.
             return await self._client(name, configured, issuer, document)
         return _registered(grant)
@@ -175,8 +175,7 @@ class Servers:
         """Return a client of our own (RFC 7591) at an issuer, with a redirect address: *ours* has both."""
         issuer = ours["issuer"]
         method_here = "none" if "none" in methods or not methods else methods[0]
-        names = {ours: name for name, ours in AUTH_METHODS.items()}
-        body = client_metadata(ours["redirect_uri"], names[method_here])
+        body = client_metadata(ours["redirect_uri"], METHOD_NAMES[method_here])
         try:
             require_endpoint(endpoint)
             async with self.http(near) as http:
@@ -187,7 +186,7 @@ class Servers:
         except ValueError:
             raise _unusable(issuer, "it did not register this program as RFC 7591 requires") from None
         client_id = answer.get("client_id") if isinstance(answer, dict) else None
-        if response.status_code not in (200, 201) or client_id is None or not _is_text(client_id):
+        if response.status_code not in (200, 201) or not _is_text(client_id):
             raise _unusable(issuer, f"it did not register this program (status {response.status_code})")
         secret = answer.get("client_secret")
         method = AUTH_METHODS.get(answer.get("token_endpoint_auth_method", ""), "post" if secret else "none")
@@ -226,11 +225,16 @@ def client_metadata(redirect_uri: str, method: str) -> dict[str, Any]:
     }
 
 
+def _method_of(configured: Client, methods: Sequence[str]) -> str:
+    """Return by which of *methods* a *configured* client authenticates: with its secret, where it has one."""
+    return next((method for method in methods if method != "none"), "post") if configured.secret else "none"
+
+
 def _registered(grant: Grant) -> tuple[Client, str]:
     return Client(grant.access_token, grant.refresh_token or ""), grant.detail.get("method", "none")
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and value.isascii() and value.isprintable() and MIN_SECRET_CHARS <= len(value) <= 2000
 
 

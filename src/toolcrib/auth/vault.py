@@ -55,6 +55,10 @@ class StoredGrant:
         return self.grant.expires_at is not None and self.grant.expires_at <= now
 
 
+def version_of(stored_grant: StoredGrant | None) -> int | None:
+    return None if stored_grant is None else stored_grant.version
+
+
 def step_for(
     stored_grant: StoredGrant | None, scopes: Sequence[str], now: datetime, *, is_refreshed: bool = False
 ) -> Step:
@@ -258,7 +262,7 @@ class MemoryVault:
     async def put(self, owner: Owner, grant: Grant, /, *, version: int | None) -> bool:
         with self._lock:
             stored_grant = self._grants.get(owner)
-            if version != (None if stored_grant is None else stored_grant.version):
+            if version != version_of(stored_grant):
                 return False
             self._versions += 1
             self._grants[owner] = StoredGrant(grant, self._versions)
