@@ -75,26 +75,29 @@ class Grants:
             raise _refusal(f"'{pending.tool}' is not among the tools here, so it cannot be granted.")
         now = self.clock()
         expires_at = self._end(pending, answer, now)
-        specs, globs = (self.specs(), answer.tools) if answer.tools else ([tool.spec], "*")
-        name = pending.rule.rpartition(" ")[0]
-        try:
-            specs_granted = self.policy.grantable(name, globs, answer.where, specs)
-        except SetupError as error:
-            raise _refusal(str(error)) from None
-        if tool.spec not in specs_granted or not self._is_met(pending, answer, tool.spec):
-            raise _refusal("This call is not one of those that the grant would be for: see its 'tools' and 'where'.")
-        tools = {spec.name: _definition(tool) for spec in specs_granted if (tool := self.tool(spec.name)) is not None}
         return Grant(
             f"grant_{token_urlsafe(16)}",
             pending.principal,
             pending.thread,
             pending.rule,
-            tools,
+            self._tools(pending, answer, tool.spec),
             answer.where,
             by,
             now,
             expires_at,
         )
+
+    def _tools(self, pending: Pending, answer: Approve, spec: ToolSpec) -> dict[str, str]:
+        """Return the tools that *answer* grants, with their definitions: that of *spec*, which asked, among them."""
+        specs, globs = (self.specs(), answer.tools) if answer.tools else ([spec], "*")
+        name = pending.rule.rpartition(" ")[0]
+        try:
+            specs_granted = self.policy.grantable(name, globs, answer.where, specs)
+        except SetupError as error:
+            raise _refusal(str(error)) from None
+        if spec not in specs_granted or not self._is_met(pending, answer, spec):
+            raise _refusal("This call is not one of those that the grant would be for: see its 'tools' and 'where'.")
+        return {spec.name: _definition(tool) for spec in specs_granted if (tool := self.tool(spec.name)) is not None}
 
     def _end(self, pending: Pending, answer: Approve, now: datetime) -> datetime:
         if answer.until == "conversation":

@@ -66,17 +66,12 @@ class WebhookSender:
     async def _send(self, topic: Topic, webhook: Webhook, row: Row) -> None:
         """Send *row* once, and note whether that is to be repeated."""
         tries, settle = row["hook_tries"] + 1, partial(self._outbox.settle, topic, row)
-        status, problem = 0, ""
         try:
-            message = await asyncio.to_thread(self._message, topic, row, webhook)
-            if message is not None and (status := await _post(webhook, *message)) >= 300:
-                problem = f"it answered {status}"
+            status, problem = await self._outcome(topic, webhook, row)
         except asyncio.CancelledError:
             with suppress(StoreError):
                 await settle(retry_s=0)
             raise
-        except Exception as error:
-            problem = str(error).rstrip(".") or type(error).__name__
         is_over = 0 < status < 300 or status == 410 or tries >= MAX_TRIES
         if problem and (is_over or tries == 1):
             next_step = "That is given up" if is_over else "It is sent again"
@@ -86,6 +81,15 @@ class WebhookSender:
             await settle(retry_s=None if is_over else min(FIRST_PAUSE_S * 2.0 ** (tries - 1), MAX_PAUSE_S))
         except StoreError as error:  # it is due again after its lease
             log_failure(f"What the webhook at {webhook.host} got could not be noted", error, self._redaction)
+
+    async def _outcome(self, topic: Topic, webhook: Webhook, row: Row) -> tuple[int, str]:
+        """Send *row*. Return the status of the answer, 0 for none, and what went wrong, if anything did."""
+        try:
+            message = await asyncio.to_thread(self._message, topic, row, webhook)
+            status = 0 if message is None else await _post(webhook, *message)
+        except Exception as error:
+            return 0, str(error).rstrip(".") or type(error).__name__
+        return status, f"it answered {status}" if status >= 300 else ""
 
     def _message(self, topic: Topic, row: Row, webhook: Webhook) -> tuple[str, bytes] | None:
         """Return the id and the body of the message about *row*; None for a task that runs on, late as its lease is."""

@@ -455,18 +455,19 @@ class Handed(Generic[T]):
 
     def _require_alive(self) -> None:
         """Raise LoopEnded where the loop has ended, and ToolError where it does not begin the work."""
-        is_running = self._loop.is_running()
-        if self._future.done() or (is_running and monotonic() <= self._due):
+        if self._future.done():
             return
-        if self._future.cancel() and is_running:
-            raise ToolError(
-                f"The event loop that would run this has been busy for {BEGIN_TIMEOUT_S:g} s. Nothing has run. "
-                "Try again later.",
-                "unavailable",
-            )
-        if self._coroutine is not None and self.is_void and self._loop.is_closed():
-            self._coroutine.close()
-        if not is_running and not self._future.done():
+        if self._loop.is_running():
+            if monotonic() > self._due and self._future.cancel():
+                raise ToolError(
+                    f"The event loop that would run this has been busy for {BEGIN_TIMEOUT_S:g} s. Nothing has run. "
+                    "Try again later.",
+                    "unavailable",
+                )
+        elif self._future.cancel():  # it never began
+            if self._coroutine is not None and self._loop.is_closed():
+                self._coroutine.close()
+        elif not self._future.done():
             raise LoopEnded
 
     def _give_up(self) -> None:

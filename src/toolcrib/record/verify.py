@@ -28,24 +28,26 @@ def verify(store: Store, connection: Connection, public_keys: Sequence[bytes]) -
     for row in store.events.exported(connection, None):
         is_empty = False
         verifier.add(row)
-        if row["chain"] != CHECKPOINTS and row["stub"] is None and isinstance(row["at"], int):
+        if _is_of_call(row):
             begins_at = row["at"] if begins_at is None else begins_at
             _note(row, calls)
     audit = verifier.finished()
     query = CALLS.select().execution_options(stream_results=True, yield_per=1_000)
     for call in connection.execute(query).mappings():
         call_count += 1
-        expected, started_at = calls.get(call["id"]), call["started_at"]
-        if expected is not None and expected != _facts_of(call, expected):
-            verifier.problem(f"The call {str(call['id'])[:60]} is listed with other values than its event has")
-        elif expected is None and begins_at is not None and not _is_before(started_at, begins_at + _SKEW_US):
-            verifier.problem(f"The call {str(call['id'])[:60]} is listed, and there is no event of it")
+        if problem := _problem(call, calls.get(call["id"]), begins_at):
+            verifier.problem(f"The call {str(call['id'])[:60]} is listed{problem}")
     if is_empty and call_count:
         verifier.problem(
             f"Calls are listed ({call_count:,}), and there is no event at all: all were removed, or no call was made "
             "since an update from a version without events"
         )
     return audit
+
+
+def _is_of_call(row: Mapping[Any, Any]) -> bool:
+    """Return whether *row* is an event with its time, and no checkpoint or stub."""
+    return row["chain"] != CHECKPOINTS and row["stub"] is None and isinstance(row["at"], int)
 
 
 def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> None:
@@ -61,9 +63,15 @@ def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> None:
         return
 
 
-def _is_before(started_at: Any, moment: Any) -> bool:
-    """Return whether a call is older than the first event that is left. What is not a number is not."""
-    return isinstance(started_at, int) and started_at <= moment
+def _problem(call: Mapping[Any, Any], expected: tuple[Any, ...] | None, begins_at: int | None) -> str:
+    """Return how the listed *call* differs from its event; empty where it does not."""
+    if expected is not None:
+        return "" if expected == _facts_of(call, expected) else " with other values than its event has"
+    # A call may be older than the first event that is left, which *begins_at*. What is not a number is not.
+    started_at = call["started_at"]
+    if begins_at is None or (isinstance(started_at, int) and started_at <= begins_at + _SKEW_US):
+        return ""
+    return ", and there is no event of it"
 
 
 def _facts_of(row: Mapping[Any, Any], expected: tuple[Any, ...]) -> tuple[Any, ...]:
