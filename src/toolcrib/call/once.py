@@ -91,9 +91,7 @@ class Claim:
 
     async def recall(self) -> None:
         """Look the key up, before a person is asked. Raises Recalled, and ToolError `conflict` or `lost`."""
-        entry = await self.ledger.find(self.entry.principal, self.entry.key)
-        if entry is not None:
-            entry = await self._wait_for(entry)
+        entry = await self._wait_for(await self._stored())
         if entry is not None and entry.is_abandoned:
             self.accept(entry)
 
@@ -173,15 +171,12 @@ class Claim:
         is_repeatable = result.error is not None and result.error.retry == "later"
         try:
             if result.pending is None and not is_repeatable:
-                parts = [getattr(part, "data", None) or part.text for part in result.content]
-                data = await in_thread_if_long(partial(stored, result), parts)
+                data = await in_thread_if_long(partial(stored, result), [*map(_payload, result.content)])
             async with asyncio.timeout(FINISH_TIMEOUT_S):
                 if await self.ledger.finish(self.entry, data):
                     return result
                 # Another process has begun it again while this one seemed to be dead.
-                entry = await self.ledger.find(self.entry.principal, self.entry.key)
-                if entry is not None:
-                    await self._wait_for(entry)
+                await self._wait_for(await self._stored())
             error = lost(call.tool, self.entry)
         except Recalled as recalled:
             return recalled.result
@@ -195,14 +190,16 @@ class Claim:
             error = lost(call.tool, self.entry, "Its end could not be stored.")
         return _with_error(result, error)
 
-    async def _wait_for(self, entry: LedgerEntry) -> LedgerEntry | None:
-        """Wait until *entry*, the first call with the key, does not run. Return it where the call may go on.
+    async def _stored(self) -> LedgerEntry | None:
+        return await self.ledger.find(self.entry.principal, self.entry.key)
+
+    async def _wait_for(self, current: LedgerEntry | None) -> LedgerEntry | None:
+        """Wait until *current*, the first call with the key, does not run. Return it where the call may go on.
 
         Raises Recalled with its result; ToolError `conflict` where it is another call, or does not end in time; `lost`
         where it is not known whether it took effect, and the tool has no `verify`.
         """
         call, pause_s = self.document.call, _FIRST_PAUSE_S
-        current: LedgerEntry | None = entry
         while current is not None:
             if current.digest != self.entry.digest:
                 raise conflict(call.tool, current)
@@ -216,18 +213,9 @@ class Claim:
                 raise Recalled(self.acknowledged(current))
             if current.state == "released" or current.is_abandoned:
                 break
-            deadline = current_deadline.get()
-            if deadline is not None and deadline.left_s < pause_s + _SPARE_S:
-                raise ToolError(
-                    f"A call of '{call.tool}' with this idempotency key is still running. Call again with the same key "
-                    "and arguments for its result.",
-                    "conflict",
-                    retry="later",
-                    details={"retry_after_s": 1},
-                )
-            await asyncio.sleep(pause_s)
+            await _pause(pause_s, call.tool)
             pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
-            current = await self.ledger.find(self.entry.principal, self.entry.key)
+            current = await self._stored()
         return current
 
     async def _settle(self, entry: LedgerEntry, verify: Callable[[], Awaitable[Any]]) -> None:
@@ -280,6 +268,20 @@ def require_key(key: Any) -> str:
     )
 
 
+async def _pause(seconds: float, tool: str) -> None:
+    """Wait for the first call. Raises ToolError `conflict` where the deadline of this one leaves no time for that."""
+    deadline = current_deadline.get()
+    if deadline is not None and deadline.left_s < seconds + _SPARE_S:
+        raise ToolError(
+            f"A call of '{tool}' with this idempotency key is still running. Call again with the same key "
+            "and arguments for its result.",
+            "conflict",
+            retry="later",
+            details={"retry_after_s": 1},
+        )
+    await asyncio.sleep(seconds)
+
+
 def conflict(tool: str, entry: LedgerEntry) -> ToolError:
     of_tool = "" if entry.tool == tool else f", of '{entry.tool}',"
     return ToolError(
@@ -316,7 +318,7 @@ def _with_error(result: Result[Any], error: ToolError) -> Result[Any]:
 def stored(result: Result[Any]) -> dict[str, Any]:
     """Return *result* as JSON data. Of one that is too large, only that the call took effect."""
     content, error = result.content, result.error
-    if sum(len(getattr(part, "data", None) or part.text) for part in content) > MAX_RESULT_BYTES:
+    if sum(map(len, map(_payload, content))) > MAX_RESULT_BYTES:
         message = f"This call of '{result.tool}' took effect. Its result is too large to be given twice."
         content, error = (Text(message),), ToolError(message, "too_large", retry="never")
     return {
@@ -325,6 +327,10 @@ def stored(result: Result[Any]) -> dict[str, Any]:
         "metadata": json.loads(json.dumps(result.metadata, default=str)),
         "times": [result.started_at.isoformat(), result.finished_at.isoformat()],
     }
+
+
+def _payload(part: Any) -> Any:
+    return getattr(part, "data", None) or part.text
 
 
 def restored(data: Mapping[str, Any], call: Call) -> Result[Any]:

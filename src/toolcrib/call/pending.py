@@ -130,17 +130,8 @@ class PendingCalls:
         by = person.principal
         if not isinstance(by, str) or not by:
             raise AnswerError('An answer needs a name: answer(id, Approve(), by="alice").', "foreign")
-        entry = await self.store.get(id)
-        if entry is None:
-            raise AnswerError(
-                f"Nothing waits under '{str(id)[:100]}'. It may have expired long ago; `pendings()` lists what waits.",
-                "unknown",
-            )
+        entry = await self._open(id, answer, by)
         pending = entry.pending
-        if entry.state == "open" and (now := self.clock()) >= pending.expires_at:
-            await self.store.answer(pending.id, answer, by=by, now=now)  # refused, and seen to be expired
-            entry = replace(entry, state="expired")
-        self._require_open(entry)
         if not await self.allows(pending, person):
             raise AnswerError(
                 f"'{by}' may not answer '{pending.id}'. {_refusal(pending, person)} Let a person answer who is allowed "
@@ -157,6 +148,21 @@ class PendingCalls:
             self._require_open(await self.store.get(id) or entry)
             raise AnswerError(f"'{pending.id}' was answered at the same moment; that answer counts.", "replayed")
         return pending, grant
+
+    async def _open(self, pending_id: str, answer: Answer, by: str) -> StoredPending:
+        """Return what waits under *pending_id*. Raises AnswerError; the store sees it where that has just expired."""
+        entry = await self.store.get(pending_id)
+        if entry is None:
+            raise AnswerError(
+                f"Nothing waits under '{str(pending_id)[:100]}'. It may have expired long ago; `pendings()` lists what "
+                "waits.",
+                "unknown",
+            )
+        if entry.state == "open" and (now := self.clock()) >= entry.pending.expires_at:
+            await self.store.answer(entry.pending.id, answer, by=by, now=now)  # refused, and seen to be expired
+            entry = replace(entry, state="expired")
+        self._require_open(entry)
+        return entry
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
         """Return the answer of a caller who may give one, asked by the host; None where the host cannot ask."""
@@ -267,26 +273,23 @@ class PendingCalls:
             )
 
     async def _problem(self, pending: Pending, answer: Any) -> str | None:
-        if isinstance(answer, Deny) and pending.kind in ("approval", "input"):
-            return None
-        if pending.kind == "approval":
-            if not isinstance(answer, Approve):
-                return 'It is an approval: answer Approve() or Deny("why").'
-            if (edited := answer.arguments) is None:
+        match pending.kind, answer:
+            case ("approval" | "input", Deny()) | ("approval", Approve(arguments=None)):
                 return None
-            return await in_thread_if_long(partial(self._refused, pending, edited), edited)
-        if pending.kind != "input":
-            return (
-                f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which is not answered here."
-            )
-        if not isinstance(answer, Input):
-            return 'It asks for an input: answer Input(...) or Deny("why").'
-        from ..schema import Elicitation
+            case "approval", Approve(arguments=edited):
+                return await in_thread_if_long(partial(self._refused, pending, edited), edited)
+            case "approval", _:
+                return 'It is an approval: answer Approve() or Deny("why").'
+            case "input", Input(value):
+                from ..schema import Elicitation
 
-        question = self._questions.get(pending.id) or Elicitation(pending.schema or {})
-        return question.problems(answer.value)
+                question = self._questions.get(pending.id) or Elicitation(pending.schema or {})
+                return question.problems(value)
+            case "input", _:
+                return 'It asks for an input: answer Input(...) or Deny("why").'
+        return f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which is not answered here."
 
-    def _refused(self, pending: Pending, arguments: Mapping[str, Any] | str) -> str | None:
+    def _refused(self, pending: Pending, arguments: Any) -> str | None:
         """Return why the tool of *pending* does not take *arguments*; None where it does."""
         from ..schema.json_text import parse_exact
 
@@ -373,36 +376,19 @@ class Questions:
         where it is until `take`, since the call has to store it first. *granted* finds a grant where there is no
         answer.
         """
-        key, problem = self._redacted_key(key), ""
+        key = self._redacted_key(key)
         if not self._digest:
             await in_thread_if_long(self.bind, self.call.arguments)
-        store, now = self.pendings.store, self.pendings.clock()
-        entry = self._entries.get((self._digest, kind, key))
-        if entry is None:
-            take = cast("DatabasePendings", store).answered if is_kept else store.take
-            entry = await take(self._digest, kind, key, now=now)
-        arguments: CheckedArguments | None = None
-        if entry is not None and entry.made:
-            arguments = await in_thread_if_long(partial(self._as_shown, entry), entry.made)
-            if arguments is None:
-                entry = None  # what would run is not what was shown
-        if entry is not None and isinstance(entry.answer, Input) and question is not None:
-            # Answered where only the JSON Schema was known, or asked for something else by now.
-            problem = question.problems(entry.answer.value) or ""
-            if problem and is_kept:
-                await self.take(kind, key)
-        if entry is not None and (
-            (others_only and entry.by == self.caller.principal) or entry.pending.approvers != approvers
-        ):
-            entry = None  # the policy asks others by now
-        if entry is None or problem:
-            message = redacted(f"{problem}\n{message}" if problem else message, self.redaction).strip()
-            if len(message) > MAX_MESSAGE_CHARS:
-                message = f"{message[:MAX_MESSAGE_CHARS]} …"
+        now = self.pendings.clock()
+        entry, arguments = await self._answered(kind, key, now, is_kept=is_kept)
+        problem = _problem_with(entry, question)
+        if problem and is_kept:
+            await self.take(kind, key)
+        if entry is None or problem or self._asks_others(entry, others_only, approvers):
             about = Pending(
                 id=f"pending_{token_urlsafe(16)}",
                 kind=kind,
-                message=message,
+                message=self._shown(f"{problem}\n{message}" if problem else message),
                 digest=self._digest,
                 tool=redacted(self.tool.spec.name, self.redaction),
                 principal=self.caller.principal,
@@ -423,6 +409,27 @@ class Questions:
         if not is_kept:
             self._entries[self._digest, kind, key] = entry
         return entry
+
+    async def _answered(
+        self, kind: PendingKind, key: str, now: datetime, *, is_kept: bool
+    ) -> tuple[StoredPending | None, CheckedArguments | None]:
+        """Return the answer that is there, and the arguments that it approves, where they were made for this call."""
+        store, entry = self.pendings.store, self._entries.get((self._digest, kind, key))
+        if entry is None:
+            take = cast("DatabasePendings", store).answered if is_kept else store.take
+            entry = await take(self._digest, kind, key, now=now)
+        if entry is None or not entry.made:
+            return entry, None
+        arguments = await in_thread_if_long(partial(self._as_shown, entry), entry.made)
+        return (None if arguments is None else entry), arguments  # else what would run is not what was shown
+
+    def _asks_others(self, entry: StoredPending, others_only: bool, approvers: Approvers | None) -> bool:
+        """Return whether the policy asks others by now than the one who gave *entry*."""
+        return (others_only and entry.by == self.caller.principal) or entry.pending.approvers != approvers
+
+    def _shown(self, message: str) -> str:
+        message = redacted(message, self.redaction).strip()
+        return message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]} …"
 
     async def take(self, kind: PendingKind, key: str) -> None:
         """Use an answer up that was kept."""
@@ -505,6 +512,14 @@ class Questions:
         return escaped(redacted_json(arguments.forms.text, self.redaction), invisible=True, as_json=True)
 
 
+def _problem_with(entry: StoredPending | None, question: "Elicitation | None") -> str:
+    """Return why what *entry* has is no answer to *question*; empty where it is one."""
+    if entry is None or question is None or not isinstance(entry.answer, Input):
+        return ""
+    # Answered where only the JSON Schema was known, or asked for something else by now.
+    return question.problems(entry.answer.value) or ""
+
+
 def caller_names(caller: Caller) -> tuple[str, ...]:
     """Return the names by which rules know *caller*: without the id behind that of a key, too."""
     name, separator, _ = caller.principal.partition("#")
@@ -542,14 +557,15 @@ def _unmasked(value: Any, shown: Any, original: Any) -> Any:
     """Return *value*, in which what is as it was *shown* is the *original*: it may have been masked, or rounded."""
     if value == shown and type(value) is type(shown):
         return original
-    if isinstance(value, Mapping) and isinstance(shown, Mapping) and isinstance(original, Mapping):
-        names = shown.keys() & original.keys()
-        return {
-            name: _unmasked(inner, shown[name], original[name]) if name in names else inner
-            for name, inner in value.items()
-        }
-    if isinstance(value, list | tuple) and isinstance(shown, list) and isinstance(original, list):
-        return _unmasked_items(value, shown, original)
+    match value, shown, original:
+        case Mapping(), Mapping(), Mapping():
+            names = shown.keys() & original.keys()
+            return {
+                name: _unmasked(inner, shown[name], original[name]) if name in names else inner
+                for name, inner in value.items()
+            }
+        case list() | tuple(), list(), list():
+            return _unmasked_items(value, shown, original)
     return value
 
 
