@@ -1,13 +1,15 @@
-"""Secrets in JSON: what is redacted stays valid."""
+"""Secrets in JSON: what is redacted stays valid. Text from outside: what people see of it."""
 
 import json
+import sys
+import unicodedata
 from typing import Any
 
 import pytest
 
 from toolcrib import File, Image, Text
 from toolcrib.core import Audio, Data
-from toolcrib.machinery import redacted, redacted_content, redacted_data, redacted_json
+from toolcrib.machinery import escaped, one_line, redacted, redacted_content, redacted_data, redacted_json
 from toolcrib.record import Redactor
 
 redactor = Redactor(["hunter2", "12345", '"a":1,', "\u00e4\u00e4\u00e4\u00e4"])
@@ -79,3 +81,33 @@ def test_one_secret_in_a_long_text_costs_no_look_at_each_of_its_values(unit: str
     assert redacted_json(text, redact) == text.replace("hunter2", "[secret]")
     assert len(looks) < 3_000
     assert sum(looks) < 7 * len(text)
+
+
+SHOWN = "Zażółć 北京 نص 👍\tab\n"
+UNSEEN = "\u200b\u3164\u115f\u2800\ufe0f\U000e0041\u00ad"
+
+
+def test_what_is_seen_stays_and_controls_and_marks_of_direction_are_escaped() -> None:
+    assert escaped(SHOWN) == escaped(SHOWN, invisible=True) == SHOWN
+    assert escaped("a\r\nb\rc\x1b[0m\u202e\x9b") == "a\nb\\rc\\x1b[0m\\u202e\\x9b"
+    assert escaped(UNSEEN) == UNSEEN
+    assert escaped(UNSEEN, invisible=True) == "\\u200b\\u3164\\u115f\\u2800\\ufe0f\\U000e0041\\xad"
+    assert one_line("a\n\n ERROR\u2028b\x00") == "a ERROR b\\x00"
+
+
+def test_every_format_and_control_character_is_escaped_and_json_keeps_its_value() -> None:
+    """The tables of this Python's Unicode decide; variation selectors and the fillers of Hangul have other classes."""
+    unseen = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) in ("Cc", "Cf")]
+    unseen = [char for char in unseen if char not in "\t\n"] + [*UNSEEN, "\uffa0", "\u034f", "\U000e01ef", "\u180b"]
+    assert [char for char in unseen if escaped(char, invisible=True) == char] == []
+    value = {"".join(unseen): ["".join(unseen), SHOWN]}
+    text = escaped(json.dumps(value, ensure_ascii=False), invisible=True, as_json=True)
+    assert json.loads(text) == value
+    assert [char for char in unseen if char in text] == []
+
+
+@pytest.mark.parametrize("category", ["L", "N", "P"])
+def test_no_letter_number_or_mark_of_punctuation_is_escaped_but_fillers(category: str) -> None:
+    codes = (chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith(category))
+    found = "".join(char for char in codes if escaped(char, invisible=True) != char)
+    assert found == ("\u115f\u1160\u3164\uffa0" if category == "L" else "")

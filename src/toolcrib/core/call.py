@@ -10,6 +10,9 @@ from typing import Any, cast
 from .cancel import CancellationToken
 from .errors import SetupError
 
+UNNAMED_THREAD = "default"
+"""The thread of callers without one: what it remembers is of all that they do at the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -23,7 +26,7 @@ class Caller:
 
     principal: str = "local"
     profile: str = "default"
-    thread: str = "default"
+    thread: str = UNNAMED_THREAD
     groups: frozenset[str] = frozenset()
     claims: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
 

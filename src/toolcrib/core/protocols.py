@@ -1,11 +1,11 @@
-"""What the rooms expect of one another, and what a policy may decide: shapes without code."""
+"""What the rooms expect of one another, and what a policy may decide: shapes, with next to no code."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from .call import Call, Caller
+from .call import UNNAMED_THREAD, Call, Caller
 from .errors import ToolError
 from .pending import Answer, Approvers, Deny, Grant, Pending, PendingKind, StoredPending, approvers_from
 from .result import CallRecord, Repair, Result
@@ -184,6 +184,40 @@ class Middleware(Protocol):
     """Wraps a whole call: goes on with it or not, and returns its result. What it raises is how the call failed."""
 
     def __call__(self, tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Awaitable[Result[Any]]: ...
+
+
+class ThreadStore(Protocol):
+    """Stores what threads remember of their calls, for rules that ask what came before. What it raises counts as a no.
+
+    A fact is text, and remembered for a while: `seen LABEL`, `after GLOB` (a call of such a tool succeeded), or
+    `calls RULE 2` (the second call that a rule has let through).
+    """
+
+    async def remember(self, principal: str, thread: str, facts: Collection[str], /) -> None:
+        """Store *facts*, from now on for their whole life."""
+        ...
+
+    async def recall(self, principal: str, thread: str, facts: Collection[str], /) -> frozenset[str]:
+        """Return those of *facts* that are stored."""
+        ...
+
+    async def take(self, principal: str, thread: str, name: str, most: int, /) -> bool:
+        """Store the next fact of `fact_of_call`, up to the number *most*. False where all of them are there."""
+        ...
+
+    async def clear(self, principal: str | None = None, thread: str | None = None, /) -> int:
+        """Forget the facts of a thread, of all threads of a principal, or of all. Return how many there were."""
+        ...
+
+
+def fact_of_call(name: str, number: int) -> str:
+    """Return the fact that the rule *name* has let a call through *number* times."""
+    return f"calls {name} {number}"
+
+
+def life_s(thread: str) -> float:
+    """Return how long a fact of *thread* is remembered: an hour, and 30 days where the thread has a name."""
+    return 3600.0 if thread == UNNAMED_THREAD else 30 * 24 * 3600.0
 
 
 class GrantStore(Protocol):

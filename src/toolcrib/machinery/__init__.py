@@ -3,7 +3,7 @@
 Standard library only. A program needs none of these names; a new kind of tool, a store or a room of ours does.
 """
 
-from ..core.call import raw_id
+from ..core.call import UNNAMED_THREAD, raw_id
 from ..core.cancel import (
     Deadline,
     create_lasting_task,
@@ -26,7 +26,6 @@ from ..core.context import (
     is_amount,
     require_spent,
 )
-from ..core.display import escaped, one_line
 from ..core.engine import Ledger, LedgerEntry, Steps
 from ..core.pending import StillPending, StoredPending, Suspended, answer_from, approvers_from, named_approvers
 from ..core.protocols import (
@@ -42,7 +41,10 @@ from ..core.protocols import (
     MayAnswer,
     Next,
     PendingStore,
+    ThreadStore,
     Work,
+    fact_of_call,
+    life_s,
 )
 from ..core.source import is_source
 from .digest import call_digest, canonical, definition_digest, key_digest, promise_digest, text_digest
@@ -71,10 +73,9 @@ from .loops import (
     is_long,
     run_here,
 )
-from .redaction import MIN_SECRET_CHARS, redacted, redacted_content, redacted_data, redacted_json
+from .redaction import MIN_SECRET_CHARS, escaped, one_line, redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .shares import Shares, is_grant_of, require_grants_room, room_for, share
-from .threads import UNNAMED_THREAD, ThreadStore, fact_of_call, life_s
 
 __all__ = [
     "ApprovalPort",
