@@ -75,9 +75,7 @@ class Semaphore:
         with self._lock:
             if not self._waiters and self._take(principal):
                 return self._new_permit(principal)
-            # Tokens come by the clock alone, so for them it is known when waiting is of no use.
-            if patience_s is not None and (patience_s <= 0 or self._tokens_in_s(principal) > patience_s):
-                raise SemaphoreFull(self._room_in_s(principal))
+            self._require_patience(principal, patience_s)
             waiter = _Waiter(principal)
             self._waiters.setdefault(principal, {})[waiter] = None
             self._admit()
@@ -147,6 +145,11 @@ class Semaphore:
         )
 
     # With the lock held
+
+    def _require_patience(self, principal: str, patience_s: float | None) -> None:
+        """Raise SemaphoreFull where waiting is of no use: tokens come by the clock alone, so for them that is known."""
+        if patience_s is not None and (patience_s <= 0 or self._tokens_in_s(principal) > patience_s):
+            raise SemaphoreFull(self._room_in_s(principal))
 
     def _take(self, principal: str) -> bool:
         self._refill()
