@@ -8,11 +8,10 @@ from ..machinery import raise_missing_extra
 try:
     import authlib as authlib  # first: without it this extra is missing, and not one of those that it brings
 
-    from .broker import CredentialBroker
+    from .broker import OPERATOR, CredentialBroker, Needed, secret_owner
     from .catalogue import Client, OAuth2, Provider, load_catalogue
     from .flows import DeviceCode, Flow, FlowError
     from .grant import Grant, Owner
-    from .providers import OPERATOR, Needed, secret_owner
     from .sealed import DatabaseVault
     from .vault import Authorization, CallbackError, Completed, MemoryVault, StoredGrant, Vault
 except ModuleNotFoundError as missing:

@@ -3,7 +3,6 @@
 A provider is a table. Each way to its credentials is a table in it: `oauth2`, `token`, `basic`, `keypair`.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..core import SetupError, ToolcribError
+from ..machinery import text_digest
 from ..net import Guard
 from ..schema import closest_match, did_you_mean, display_name
 from ..schema.declared import Keys, Strict, mistakes_in
@@ -272,8 +272,7 @@ def callback_segment(provider: str) -> str:
     """Return the last part of the address that people come back to from *provider*: its name, else a digest of that."""
     if _SEGMENT.fullmatch(provider):
         return provider
-    digest = hashlib.sha256(provider.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"server.{digest[:32]}"  # with a dot, which no name has
+    return f"server.{text_digest(provider)[:32]}"  # with a dot, which no name has
 
 
 def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -> list[str]:
@@ -288,9 +287,8 @@ def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -
 @cache
 def builtin_catalogue() -> Mapping[str, Provider]:
     """Return the providers that come with the package."""
-    return read_catalogue(
-        resources.files("toolcrib.auth").joinpath("providers.toml").read_text("utf-8"), "providers.toml"
-    )
+    name = "providers.toml"
+    return read_catalogue(resources.files("toolcrib.auth").joinpath(name).read_text("utf-8"), name)
 
 
 def load_catalogue(file: Path | None = None) -> Mapping[str, Provider]:

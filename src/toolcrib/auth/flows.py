@@ -83,9 +83,7 @@ class Flow:
     clock: Callable[[], datetime] = field(default=partial(datetime.now, UTC), repr=False)
 
     async def table(self) -> OAuth2:
-        """Return the provider's table; where it has an issuer in place of endpoints, with those that are discovered
-        there.
-        """
+        """Return the provider's table. Where it has an issuer in place of endpoints, these are discovered there."""
         table = self.oauth2
         if table.token_url is not None or table.issuer is None:
             return table
@@ -213,7 +211,7 @@ class Flow:
         match table.revoke:
             case "bearer":
                 for token in filter(None, (refresh, access)):
-                    await self._post(url, {}, auth=_BearerAuth(token), may_be_empty=True)
+                    await self._post(url, {}, auth=httpx2.FunctionAuth(partial(_bearer, token)), may_be_empty=True)
             case "delete":
                 auth = _ClientAuth(self.client.id, self.client.secret, "client_secret_basic", "json")
                 await self._post(url, {"access_token": access}, auth=auth, method="DELETE", may_be_empty=True)
@@ -309,16 +307,10 @@ class Flow:
         auth: httpx2.Auth | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
-        all_headers = {"Accept": "application/json", **(headers or {})}
+        headers, data = {"Accept": "application/json", **(headers or {})}, None if body is None else dict(body)
+        options: dict[str, Any] = {"headers": headers, "data": data, "auth": auth, "follow_redirects": False}
         try:
             async with self.http() as http:
-                data = None if body is None else dict(body)
-                options: dict[str, Any] = {
-                    "headers": all_headers,
-                    "data": data,
-                    "auth": auth,
-                    "follow_redirects": False,
-                }
                 if method == "POST":  # by the method of that name, which programs replace in their tests
                     return await http.post(url, **options)
                 return await http.request(method, url, **options)
@@ -439,15 +431,10 @@ class _ClientAuth(httpx2.Auth):
         yield httpx2.Request(request.method, request.url, headers=headers, content=body, extensions=request.extensions)
 
 
-class _BearerAuth(httpx2.Auth):
-    """Authenticates by a token itself (RFC 6750)."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx2.Request) -> Any:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        yield request
+def _bearer(token: str, request: httpx2.Request) -> httpx2.Request:
+    """Authenticate *request* by *token* itself (RFC 6750)."""
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
 
 
 def _signing_key(text: str) -> tuple[Any, str]:

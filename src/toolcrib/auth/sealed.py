@@ -19,12 +19,12 @@ from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core import StoreError
-from ..machinery import log_failure
+from ..machinery import log_failure, text_digest
 from ..schema import display_name
 from ..store import Lease, Leases, Store
 from ..store.tables import Schema, Sealed, decode_bytes, decode_name, encode_name, encode_time, table
 from .grant import Grant, Owner
-from .vault import MAX_CACHED, Authorization, StoredGrant, state_digest
+from .vault import MAX_CACHED, Authorization, StoredGrant
 
 _log = logging.getLogger("toolcrib")
 
@@ -178,11 +178,8 @@ class DatabaseVault:
         def insert(connection: Connection) -> Authorization:
             values = {**_key(authorization.owner), "now": encode_time(now)}
             for existing in connection.execute(_OPEN, values).mappings():
-                if (
-                    existing["question"] == row["question"]
-                    and (authorization_there := self._read(existing)) is not None
-                ):
-                    return authorization_there
+                if existing["question"] == row["question"] and (question := self._read(existing)) is not None:
+                    return question
             connection.execute(AUTHORIZATIONS.delete().where(_a.expires_at <= encode_time(now)))
             connection.execute(AUTHORIZATIONS.insert(), row)
             return authorization
@@ -190,12 +187,12 @@ class DatabaseVault:
         return await self._store.transact(insert, lock=_digest(authorization.owner.binding)[:7])
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
-        rows = await self._store.read(_BY_STATE, {"state": state_digest(state), "now": encode_time(now)})
+        rows = await self._store.read(_BY_STATE, {"state": text_digest(state), "now": encode_time(now)})
         authorization = self._read(rows[0]) if rows else None
         return authorization if authorization is not None and authorization.state == state else None
 
     async def close(self, authorization: Authorization, /) -> bool:
-        delete = AUTHORIZATIONS.delete().where(_a.state == state_digest(authorization.state))
+        delete = AUTHORIZATIONS.delete().where(_a.state == text_digest(authorization.state))
         return await self._store.transact(lambda connection: connection.execute(delete).rowcount == 1)
 
     async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
@@ -215,8 +212,8 @@ class DatabaseVault:
     def _row(self, authorization: Authorization) -> dict[str, Any]:
         row = {
             **_key(authorization.owner),
-            "state": state_digest(authorization.state),
-            "question": _question(authorization),
+            "state": text_digest(authorization.state),
+            "question": _digest([sorted(authorization.scopes), authorization.redirect_uri]).hex(),
             "expires_at": encode_time(authorization.expires_at),
         }
         names = ("id", "thread", "scopes", "url", "state", "verifier", "redirect_uri")
@@ -237,10 +234,6 @@ class DatabaseVault:
 
 def _key(owner: Owner) -> dict[str, Any]:
     return {name: encode_name(value) for name, value in zip(_OWNER, owner.binding, strict=True)}
-
-
-def _question(authorization: Authorization) -> str:
-    return _digest([sorted(authorization.scopes), authorization.redirect_uri]).hex()
 
 
 def _digest(data: Any) -> bytes:

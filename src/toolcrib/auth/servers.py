@@ -119,12 +119,7 @@ class Servers:
         }
 
     def _table(
-        self,
-        url: str,
-        issuer: str,
-        document: Mapping[str, Any],
-        resource: Mapping[str, Any] | None,
-        grant: GrantKind,
+        self, url: str, issuer: str, document: Mapping[str, Any], resource: Mapping[str, Any] | None, grant: GrantKind
     ) -> OAuth2:
         methods = document.get("code_challenge_methods_supported")
         is_asked = grant == "authorization_code"

@@ -3,7 +3,6 @@
 `DatabaseVault`, in `sealed.py`, has them in a store, sealed, for all processes that share it.
 """
 
-import hashlib
 import hmac
 import json
 import threading
@@ -16,7 +15,7 @@ from typing import Literal, Protocol
 from urllib.parse import urlencode
 
 from ..core import Caller, Pending, ToolcribError
-from ..machinery import Semaphore
+from ..machinery import Semaphore, text_digest
 from .grant import Grant, Owner
 
 MAX_CACHED = 10_000
@@ -113,10 +112,6 @@ class Authorization:
         return hmac.digest(self.verifier.encode(), purpose.encode(), "sha256")
 
 
-def state_digest(state: str) -> str:
-    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class Completed:
     """An authorization that a person has granted. *pending_ids* are those of the calls that had waited for it."""
@@ -133,10 +128,7 @@ class CallbackError(ToolcribError):
     """
 
     def __init__(
-        self,
-        message: str,
-        reason: Literal["unknown", "foreign", "denied", "failed"],
-        pending_id: str | None = None,
+        self, message: str, reason: Literal["unknown", "foreign", "denied", "failed"], pending_id: str | None = None
     ) -> None:
         super().__init__(message)
         self.reason = reason
@@ -146,9 +138,7 @@ class CallbackError(ToolcribError):
 def new_authorization(
     owner: Owner, *, thread: str, scopes: Sequence[str], redirect_uri: str, form_uri: str | None, now: datetime
 ) -> Authorization:
-    """Return an authorization that *owner* has just been asked for; its address is that of the form, where there is
-    one.
-    """
+    """Return an authorization that *owner* has just been asked for, at the address of the form if there is one."""
     state = token_urlsafe(32)
     return Authorization(
         id=f"pending_{token_urlsafe(16)}",
@@ -193,18 +183,13 @@ def pending_of(
         id=authorization.id,
         kind="authorization",
         message=message,
-        digest=_digest(authorization),
+        digest=text_digest(json.dumps(["authorization", authorization.id, *owner.binding])),
         tool=tool,
         principal=owner.principal,
         thread=authorization.thread,
         expires_at=authorization.expires_at,
         url=authorization.url or None,
     )
-
-
-def _digest(authorization: Authorization) -> str:
-    about = ["authorization", authorization.id, *authorization.owner.binding]
-    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
 class Vault(Protocol):
@@ -293,21 +278,21 @@ class MemoryVault:
         with self._lock:
             for waiting in list(self._open.values()):
                 if waiting.expires_at <= now:
-                    del self._open[state_digest(waiting.state)]
+                    del self._open[text_digest(waiting.state)]
                 elif is_same(waiting, authorization):
                     return waiting
             while len(self._open) >= self._size:
                 del self._open[next(iter(self._open))]
-            self._open[state_digest(authorization.state)] = authorization
+            self._open[text_digest(authorization.state)] = authorization
             return authorization
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
-        authorization = self._open.get(state_digest(state))
+        authorization = self._open.get(text_digest(state))
         return authorization if authorization is not None and authorization.expires_at > now else None
 
     async def close(self, authorization: Authorization, /) -> bool:
         with self._lock:
-            return self._open.pop(state_digest(authorization.state), None) is not None
+            return self._open.pop(text_digest(authorization.state), None) is not None
 
     async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
         with self._lock:

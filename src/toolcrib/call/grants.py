@@ -75,24 +75,14 @@ class Grants:
             raise _refusal(f"'{pending.tool}' is not among the tools here, so it cannot be granted.")
         now = self.clock()
         expires_at = self._end(pending, answer, now)
-        return Grant(
-            f"grant_{token_urlsafe(16)}",
-            pending.principal,
-            pending.thread,
-            pending.rule,
-            self._tools(pending, answer, tool.spec),
-            answer.where,
-            by,
-            now,
-            expires_at,
-        )
+        own_id, tools = f"grant_{token_urlsafe(16)}", self._tools(pending, answer, tool.spec)
+        return Grant(own_id, pending.principal, pending.thread, pending.rule, tools, answer.where, by, now, expires_at)
 
     def _tools(self, pending: Pending, answer: Approve, spec: ToolSpec) -> dict[str, str]:
         """Return the tools that *answer* grants, with their definitions: that of *spec*, which asked, among them."""
         specs, globs = (self.specs(), answer.tools) if answer.tools else ([spec], "*")
-        name = pending.rule.rpartition(" ")[0]
         try:
-            specs_granted = self.policy.grantable(name, globs, answer.where, specs)
+            specs_granted = self.policy.grantable(pending.rule.rpartition(" ")[0], globs, answer.where, specs)
         except SetupError as error:
             raise _refusal(str(error)) from None
         if spec not in specs_granted or not self._is_met(pending, answer, spec):

@@ -108,12 +108,9 @@ class Claim:
         self.entry = entry
 
     async def _describe(self, decision: Decision | None) -> None:
-        document, redaction = self.document, self.runtime.redaction
-
-        def arguments() -> str:
-            return redacted_json(document.forms.text, redaction)
-
-        self.entry = replace(self.entry, arguments=await in_thread_if_long(arguments, document.call.arguments))
+        document, redaction, raw = self.document, self.runtime.redaction, self.document.call.arguments
+        arguments = await in_thread_if_long(lambda: redacted_json(document.forms.text, redaction), raw)
+        self.entry = replace(self.entry, arguments=arguments)
         if decision is not None and decision.by is not None:
             self.entry = replace(
                 self.entry,
@@ -188,7 +185,7 @@ class Claim:
                 raise
             log_failure(f"The end of a call of '{call.tool}' could not be stored", failure, self.runtime.redaction)
             error = lost(call.tool, self.entry, "Its end could not be stored.")
-        return _with_error(result, error)
+        return replace(result, value=None, content=(Text(error.message),), error=error, pending=None)
 
     async def _stored(self) -> LedgerEntry | None:
         return await self.ledger.find(self.entry.principal, self.entry.key)
@@ -306,10 +303,6 @@ def took_effect(entry: LedgerEntry, by: str | None = None) -> str:
     """Return the text of the result of a call that has taken effect, and whose own result is not known."""
     settled_by = "" if by is None else f", as '{by}' has settled"
     return f"This call of '{entry.tool}' took effect{settled_by}. Its result is not known."
-
-
-def _with_error(result: Result[Any], error: ToolError) -> Result[Any]:
-    return replace(result, value=None, content=(Text(error.message),), error=error, pending=None)
 
 
 # Results as the ledger has them

@@ -173,8 +173,7 @@ class PendingCalls:
             try:
                 answer = await self.ask(again)
             except (Exception, SystemExit) as error:
-                need = f"Asking failed whether '{pending.tool}' may run; the call waits"
-                log_failure(need, error, self.redaction)
+                log_failure(f"Asking failed whether '{pending.tool}' may run; the call waits", error, self.redaction)
                 return None
             if answer is None:
                 return None
@@ -433,8 +432,7 @@ class Questions:
 
     async def take(self, kind: PendingKind, key: str) -> None:
         """Use an answer up that was kept."""
-        store, now = self.pendings.store, self.pendings.clock()
-        await store.take(self._digest, kind, self._redacted_key(key), now=now)
+        await self.pendings.store.take(self._digest, kind, self._redacted_key(key), now=self.pendings.clock())
 
     async def give_back(self) -> None:
         """Store the answers that a call has taken which ends waiting, for when it is made again."""
@@ -447,14 +445,14 @@ class Questions:
 
         Raises ToolError where the tool does not take them.
         """
-        from ..schema.json_text import parse_exact, parse_json
+        from ..schema.json_text import parse_exact, parse_json, write_json
 
         assert isinstance(entry.answer, Approve)
         arguments: Any = entry.answer.arguments
         read = parse_exact if isinstance(arguments, str) else parse_json
         values = read(arguments) if isinstance(arguments, str) else arguments
         values = _unmasked(values, read(entry.pending.arguments), checked.document)
-        call = replace(checked.call, arguments=_written(values))
+        call = replace(checked.call, arguments=write_json(dict(values)))
         return CheckedArguments.read(self.tool, call, repair=False)
 
     async def is_answered_by(self, entry: StoredPending, decision: Decision) -> bool:
@@ -545,12 +543,6 @@ def _refusal(pending: Pending, person: Caller) -> str:
     if pending.approvers is not None:
         return f"Its rule has `approvers`: {named_approvers(pending.approvers)}."
     return "`may_answer` of the workbench does not let them."
-
-
-def _written(arguments: Any) -> str:
-    from ..schema import write_json
-
-    return write_json(dict(arguments))
 
 
 def _unmasked(value: Any, shown: Any, original: Any) -> Any:

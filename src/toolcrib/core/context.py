@@ -69,9 +69,7 @@ class Host(Protocol):
         ...
 
     def resource(self, factory: Callable[[], T], /) -> T:
-        """Return the one thing of the runtime that *factory* makes, such as a pool of processes: made once, closed with
-        it.
-        """
+        """Return what *factory* makes once for the runtime, such as a pool of processes. It is closed with that."""
         ...
 
 
@@ -228,9 +226,8 @@ class Depends:
 
     *provider* is called for the value: plain, async, or a generator of either kind that yields the value once and
     cleans up after it. It may itself have `Caller`, `Variables` and `Depends` parameters, and with the scope `"call"` a
-    `Context`. *scope* is how long the value lives
-    and who shares it: `"call"`, `"session"` (one workbench) or `"program"` (all that a host runs;
-    a workbench on its own is its own program).
+    `Context`. *scope* is how long the value lives and who shares it: `"call"`, `"session"` (one workbench) or
+    `"program"` (all that a host runs; a workbench on its own is its own program).
     """
 
     provider: Callable[..., Any]

@@ -1,11 +1,11 @@
-"""What the rooms expect of one another, and what a policy may decide: shapes, with next to no code."""
+"""What the rooms expect of one another, and what a policy may decide: shapes without code."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from .call import UNNAMED_THREAD, Call, Caller
+from .call import Call, Caller
 from .errors import ToolError
 from .pending import Answer, Approvers, Deny, Grant, Pending, PendingKind, StoredPending, approvers_from
 from .result import CallRecord, Repair, Result
@@ -126,10 +126,7 @@ class Tool(Protocol):
     priority: int = 0
 
     def body(self) -> str:
-        """Return the identity of what the tool does, as far as it is known.
-
-        An approval of another body does not count.
-        """
+        """Return the identity of what the tool does, as far as known: an approval of another body does not count."""
         return ""
 
 
@@ -210,16 +207,6 @@ class ThreadStore(Protocol):
         ...
 
 
-def fact_of_call(name: str, number: int) -> str:
-    """Return the fact that the rule *name* has let a call through *number* times."""
-    return f"calls {name} {number}"
-
-
-def life_s(thread: str) -> float:
-    """Return how long a fact of *thread* is remembered: an hour, and 30 days where the thread has a name."""
-    return 3600.0 if thread == UNNAMED_THREAD else 30 * 24 * 3600.0
-
-
 class GrantStore(Protocol):
     """Stores approvals for more than one call, until they expire or are revoked: from then on they count nowhere."""
 
@@ -234,8 +221,7 @@ class GrantStore(Protocol):
     async def page(
         self, *, now: datetime, of: str | None = None, after: int = 0, limit: int = 50
     ) -> tuple[Sequence[Grant], int | None]:
-        """Return the next *limit* after *after*, the oldest first, and what to go on after; None where there is no
-        more.
+        """Return the next *limit* after *after*, the oldest first, and what to go on after, None at the end.
 
         *of* takes those that this principal has, or has given.
         """

@@ -196,8 +196,7 @@ class CallRecord:
     what the call waits for. `decision` is the policy's (`allow`, `deny`, `ask`), `rule` the rule it followed,
     `answered_by` the person who approved or denied, `grant` the id of the standing grant that they gave. `arguments`
     and `result` are text, bounded, and None unless the recorder asks for them; so is `sent`, what the arguments were
-    before a person changed them. The sizes of both are in bytes, as far as they are known: of the arguments as they
-    were sent.
+    before a person changed them. The sizes of both are in bytes, as far as they are known: of the arguments as sent.
     `repaired` has the name of each argument that was repaired (`address.city`; `*` for a part that may be a caller's),
     and from which kind to which.
     `repeated`: the tool did not run, for an earlier call with its idempotency key had this result.

@@ -54,10 +54,7 @@ class Source(Protocol):
         return
 
     def tools(self) -> Sequence[Any]:
-        """Return what is offered now:
-
-        Tools, or functions to make them of. It is called before `start`, too; does no I/O.
-        """
+        """Return what is offered now: tools, or functions to make them of. Called before `start`, too; does no I/O."""
         ...
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:

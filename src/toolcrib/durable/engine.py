@@ -255,12 +255,7 @@ class EmbeddedTasks:
             started_at=datetime.now(UTC),
             arguments=json.dumps({"prompt": run.prompt}),
             state="waiting",
-            call={
-                "agent": run.name,
-                **caller_data(caller),
-                "state": run.state,
-                "failures": 0,
-            },
+            call={"agent": run.name, **caller_data(caller), "state": run.state, "failures": 0},
             run_at=until,
         )
         await self._rows.submit(entry, subjects)

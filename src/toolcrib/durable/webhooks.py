@@ -5,7 +5,6 @@ A message says what it is about, and where to fetch it. Whatever the receiver an
 
 import asyncio
 import base64
-import hashlib
 import hmac
 import json
 import logging
@@ -17,7 +16,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from ..core import Pending, Redaction, StoreError
-from ..machinery import LedgerEntry, create_lasting_task, log_failure, redacted
+from ..machinery import LedgerEntry, create_lasting_task, log_failure, redacted, text_digest
 from ..net import Guard
 from ..net.client import GuardedTransport
 from ..store.outbox import Outbox
@@ -111,7 +110,7 @@ class WebhookSender:
         if webhook.base_url is not None:
             data["url"] = webhook.base_url.rstrip("/") + path
         body = json.dumps({"type": kind, "timestamp": at.isoformat(), "data": data}).encode()
-        return f"msg_{hashlib.sha256(f'{kind} {subject.id} {run}'.encode()).hexdigest()[:32]}", body
+        return f"msg_{text_digest(f'{kind} {subject.id} {run}')[:32]}", body
 
 
 async def _post(webhook: Webhook, id: str, body: bytes) -> int:  # noqa: A002

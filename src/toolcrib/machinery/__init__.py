@@ -43,8 +43,6 @@ from ..core.protocols import (
     PendingStore,
     ThreadStore,
     Work,
-    fact_of_call,
-    life_s,
 )
 from ..core.source import is_source
 from .digest import call_digest, canonical, definition_digest, key_digest, promise_digest, text_digest
@@ -75,7 +73,7 @@ from .loops import (
 )
 from .redaction import MIN_SECRET_CHARS, escaped, one_line, redacted, redacted_content, redacted_data, redacted_json
 from .semaphore import Deadlock, Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
-from .shares import Shares, is_grant_of, require_grants_room, room_for, share
+from .shares import Shares, fact_of_call, is_grant_of, life_s, require_grants_room, room_for, share
 
 __all__ = [
     "ApprovalPort",

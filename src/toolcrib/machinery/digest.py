@@ -45,9 +45,7 @@ def promise_digest(spec: ToolSpec) -> str:
 
 
 def call_digest(caller: Caller, tool: Tool, arguments: str) -> str:
-    """Return the digest of one call: principal, profile, thread, tool, definition, body, and the text of its
-    *arguments*.
-    """
+    """Return the digest of one call: principal, profile, thread, tool, definition, body, and text of *arguments*."""
     spec = tool.spec
     body: Callable[[], str] = getattr(tool, "body", str)
     definition = definition_digest(spec, body())

@@ -16,12 +16,7 @@ _log = logging.getLogger("toolcrib")
 
 
 def to_tool_error(
-    error: BaseException,
-    tool: str,
-    *,
-    show: bool,
-    redaction: Redaction | None,
-    cut_short: ToolError | None = None,
+    error: BaseException, tool: str, *, show: bool, redaction: Redaction | None, cut_short: ToolError | None = None
 ) -> ToolError:
     """Return *error* as a ToolError whose details are JSON data, secrets redacted.
 

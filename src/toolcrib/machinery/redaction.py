@@ -71,9 +71,7 @@ def redacted_data(value: Any, redaction: Redaction | Callable[[str], str] | None
 
 
 def redacted_content(part: Content, redaction: Redaction | None) -> Content:
-    """Return *part* with the secrets redacted in its text, or in the name and media type of a file, but not in its
-    bytes.
-    """
+    """Return *part*, secrets redacted in its text, or in the name and media type of a file, but not in its bytes."""
     if redaction is None:
         return part
     if isinstance(part, Text):

@@ -39,11 +39,7 @@ class Guard:
     """
 
     def __init__(
-        self,
-        *,
-        hosts: Iterable[str] | None = None,
-        allow: Iterable[str] = (),
-        resolve: Resolve | None = None,
+        self, *, hosts: Iterable[str] | None = None, allow: Iterable[str] = (), resolve: Resolve | None = None
     ) -> None:
         self._hosts = None if hosts is None else [_entry(host) for host in _texts(hosts, "hosts")]
         entries = [(text, _network(text)) for text in _texts(allow, "allow")]

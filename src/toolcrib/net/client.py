@@ -10,7 +10,7 @@ import re
 import ssl
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, cast
@@ -64,16 +64,12 @@ def authorized(credential: Credential) -> httpx2.AsyncClient:
             f"Nothing says where and how the credentials of '{credential.provider}' are sent. Use the secret itself: "
             f"ctx.credentials['{credential.provider}'].secret"
         )
-    return client(hosts=credential.hosts, allow=credential.allow, auth=_Header(credential))
 
+    def authenticate(request: httpx2.Request) -> httpx2.Request:
+        request.headers[credential.header] = credential.header_value
+        return request
 
-class _Header(httpx2.Auth):
-    def __init__(self, credential: Credential) -> None:
-        self._credential = credential
-
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        request.headers[self._credential.header] = self._credential.header_value
-        yield request
+    return client(hosts=credential.hosts, allow=credential.allow, auth=authenticate)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):

@@ -15,7 +15,6 @@ from ..machinery import one_line
 _log = logging.getLogger("toolcrib.calls")
 K = TypeVar("K")
 
-
 NEVER_RAN = ("unknown_tool", "invalid_arguments", "denied", "unauthorized", "limited")
 """Codes of calls that never ran, or of which nothing came."""
 ASKED_FIRST = ("approval", "authorization")
@@ -36,9 +35,8 @@ def in_order_to_drop(entries: Iterable[tuple[K, CallRecord, int]]) -> Iterator[K
     for position, (key, record, size) in enumerate(entries):
         (lasting if had_effect(record) else rest)[record.caller.principal].append((position, key, size))
     for part in (rest, lasting):
-        largest = [
-            (-sum(size for *_, size in queue), queue) for queue in part.values()
-        ]  # positions tell equal ones apart
+        # Positions tell equal ones apart.
+        largest = [(-sum(size for *_, size in queue), queue) for queue in part.values()]
         heapify(largest)
         while largest:
             total, queue = largest[0]
@@ -129,7 +127,6 @@ def duration_of(record: CallRecord) -> str:
 
 REPAIRED = ("argument", "from", "to")
 """What is known of a repaired argument: its name, and from which kind to which."""
-
 
 _AT_END = (
     *("status", "code", "repairs", "pending", "decision", "rule", "answered_by", "read_only", "repeated"),

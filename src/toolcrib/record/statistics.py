@@ -29,9 +29,8 @@ def statistics(
     if principal is not None:
         where.append(fields.principal == encode_name(principal))
 
-    part = (
-        (fields.started_at - first).op("/", precedence=8)(width).label("part")
-    )  # of whole numbers, as both databases divide them
+    # Of whole numbers, as both databases divide them.
+    part = (fields.started_at - first).op("/", precedence=8)(width).label("part")
     outcome = func.coalesce(fields.code, fields.status).label("outcome")
     over_time = select(part, outcome, func.count().label("calls")).where(*where).group_by(part, outcome)
     parts: list[dict[str, int]] = [{} for _ in range(count)]

@@ -28,9 +28,8 @@ def verify(store: Store, connection: Connection, public_keys: Sequence[bytes]) -
     for row in store.events.exported(connection, None):
         is_empty = False
         verifier.add(row)
-        if _is_of_call(row):
-            begins_at = row["at"] if begins_at is None else begins_at
-            _note(row, calls)
+        if _note(row, calls) and begins_at is None:
+            begins_at = row["at"]
     audit = verifier.finished()
     query = CALLS.select().execution_options(stream_results=True, yield_per=1_000)
     for call in connection.execute(query).mappings():
@@ -45,13 +44,10 @@ def verify(store: Store, connection: Connection, public_keys: Sequence[bytes]) -
     return audit
 
 
-def _is_of_call(row: Mapping[Any, Any]) -> bool:
-    """Return whether *row* is an event with its time, and no checkpoint or stub."""
-    return row["chain"] != CHECKPOINTS and row["stub"] is None and isinstance(row["at"], int)
-
-
-def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> None:
-    """Note what the event in *row* says of its call. One that is damaged is a problem already."""
+def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> bool:
+    """Note what the event in *row* says of its call. Return whether it is an event with a time, and no stub."""
+    if row["chain"] == CHECKPOINTS or row["stub"] is not None or not isinstance(row["at"], int):
+        return False
     try:
         fields = json.loads(row["fields"])
         if fields["kind"] in ("started", "ended"):
@@ -59,8 +55,9 @@ def _note(row: Mapping[Any, Any], calls: dict[str, tuple[Any, ...]]) -> None:
             state = (fields.get("status", "started"), fields.get("repeated", False))
             values = (fields.get(name) for name in (*_FIELDS, "started_at"))
             calls[encode_name(fields["id"])] = (row["principal"], *names, *state, *values)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return
+    except (ValueError, TypeError, KeyError, RecursionError):  # one that is damaged is a problem already
+        pass
+    return True
 
 
 def _problem(call: Mapping[Any, Any], expected: tuple[Any, ...] | None, begins_at: int | None) -> str:
@@ -68,8 +65,7 @@ def _problem(call: Mapping[Any, Any], expected: tuple[Any, ...] | None, begins_a
     if expected is not None:
         return "" if expected == _facts_of(call, expected) else " with other values than its event has"
     # A call may be older than the first event that is left, which *begins_at*. What is not a number is not.
-    started_at = call["started_at"]
-    if begins_at is None or (isinstance(started_at, int) and started_at <= begins_at + _SKEW_US):
+    if begins_at is None or (isinstance(call["started_at"], int) and call["started_at"] <= begins_at + _SKEW_US):
         return ""
     return ", and there is no event of it"
 
