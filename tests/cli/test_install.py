@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from toolcrib.cli import jsonc, toml_edit
+from toolcrib.cli.edits import JSONC, TOML
 
 from .conftest import Run
 
@@ -45,7 +45,7 @@ def toolcrib(toolcrib: Run, folder: Path) -> Run:
 
 def parsed(file: Path) -> Any:
     text = file.read_bytes().decode()
-    return tomllib.loads(text) if file.suffix == ".toml" else jsonc.parse(text)
+    return tomllib.loads(text) if file.suffix == ".toml" else JSONC.parse(text)
 
 
 def write(file: Path, text: str) -> Path:
@@ -226,11 +226,11 @@ async def test_the_official_client_starts_what_install_json_prints(
     ],
 )
 def test_one_member_is_changed_and_nothing_beside_it(before: str, after: str, without: str) -> None:
-    assert jsonc.put(before, ("a", "b"), 1) == after
-    assert jsonc.drop(after, ("a", "b")) == without
-    assert jsonc.parse(without) == {"a": {key: value for key, value in jsonc.parse(after)["a"].items() if key != "b"}}
+    assert JSONC.put(before, ("a", "b"), 1) == after
+    assert JSONC.drop(after, ("a", "b")) == without
+    assert JSONC.parse(without) == {"a": {key: value for key, value in JSONC.parse(after)["a"].items() if key != "b"}}
 
 
 def test_a_table_is_removed_with_those_below_it_wherever_they_are() -> None:
     text = "[s.a]\nk = 1\n# of b\n[s.b]\nk = 2\n[s.a.env]\nx = [\n  1, # y\n]\n\n# the end\n"
-    assert toml_edit.drop(text, ("s", "a")) == "# of b\n[s.b]\nk = 2\n\n# the end\n"
+    assert TOML.drop(text, ("s", "a")) == "# of b\n[s.b]\nk = 2\n\n# the end\n"

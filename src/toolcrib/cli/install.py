@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import typer
 
 from ..core import ToolcribError
-from . import jsonc, toml_edit
 from .app import Session, command, group
 from .arguments import SourceNames
+from .edits import JSONC, TOML, Form
 from .serving import stdio_command
 from .sources import named_sources
 from .terminal import UsageError, echo, no_such, one_line
@@ -82,11 +82,11 @@ def install(
         return
     entry = {"type": "stdio", **entry} if of.is_typed else entry
 
-    def change(text: str, servers: dict[str, Any], edit: Any) -> str:
+    def change(text: str, servers: dict[str, Any], edit: Form) -> str:
         old = servers.get(name)
         if old is None:
             servers[name] = entry
-            return str(edit.put(text, (of.key, name), entry))
+            return edit.put(text, (of.key, name), entry)
         if not isinstance(old, dict) or old.get("args") != arguments:
             raise ToolcribError(
                 f"It has another server '{name}'. Choose another name with --name, or remove that one: "
@@ -112,11 +112,11 @@ def uninstall(
     _require_name(name)
     of = _client(client)
 
-    def change(text: str, servers: dict[str, Any], edit: Any) -> str:
+    def change(text: str, servers: dict[str, Any], edit: Form) -> str:
         if name not in servers:
             raise ToolcribError(no_such("It has no server", name, servers))
         del servers[name]
-        return str(edit.drop(text, (of.key, name)))
+        return edit.drop(text, (of.key, name))
 
     _change(session, of, change, user=user, dry_run=dry_run, after=f"'{name}' is removed.")
 
@@ -146,7 +146,7 @@ def _require_no_key(source: str) -> None:
 def _change(
     session: Session,
     of: _Client,
-    change: Callable[[str, dict[str, Any], Any], str],
+    change: Callable[[str, dict[str, Any], Form], str],
     *,
     user: bool,
     dry_run: bool,
@@ -168,11 +168,11 @@ def _change(
         echo(f"Written: {file}. {after}")
 
 
-def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> tuple[str, str]:
+def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Form], str]) -> tuple[str, str]:
     """Return the text of *file*, empty where it is not there, and the new one. Raises ToolcribError."""
     try:
         text = file.read_bytes().decode() if file.exists() else ""
-        return text, _edited(text, toml_edit if file.suffix == ".toml" else jsonc, key, change)
+        return text, _edited(text, TOML if file.suffix == ".toml" else JSONC, key, change)
     except OSError as error:
         raise ToolcribError(f"{file} cannot be read: {error.strerror}.") from None
     except ValueError as error:
@@ -182,7 +182,7 @@ def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Any], str
         raise ToolcribError(f"{file}: Nothing was changed: {error}") from None
 
 
-def _edited(text: str, edit: Any, key: str, change: Callable[[str, dict[str, Any], Any], str]) -> str:
+def _edited(text: str, edit: Form, key: str, change: Callable[[str, dict[str, Any], Form], str]) -> str:
     """Return the new *text*, whose data are the old ones but for what *change* has changed under *key*."""
     data = edit.parse(text)
     servers = data.setdefault(key, {}) if isinstance(data, dict) else None

@@ -1,13 +1,16 @@
-"""JSON with comments and trailing commas, as editors keep it: read it, and change one member of it.
+"""Change one member of a file as people and programs write it, in JSON with comments or in TOML, and keep the rest.
 
-What JSON does not have is blanked by spaces, so that each place in the rest is its place in the text. This file does no
-I/O.
+In JSON with comments and trailing commas, what JSON does not have is blanked by spaces, so that each place in the rest
+is its place in the text. TOML is changed by lines: a file in another form, such as with an inline table, comes out as
+other data, so compare them. This file does no I/O.
 """
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from ..schema.toml import lines_of, parse_toml, to_toml
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|\ufeff|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -18,13 +21,24 @@ _UNIT = re.compile(r"\s*\{[^\S\n]*\n([ \t]+)")
 _DECODER = json.JSONDecoder()
 
 
+class Form(NamedTuple):
+    """How files of one form are read and changed: JSONC or TOML."""
+
+    parse: Callable[[str], Any]
+    """Return the data in a text. Raises ValueError."""
+    put: Callable[[str, Sequence[str], Any], str]
+    """Return a text with a value under the keys of a path."""
+    drop: Callable[[str, Sequence[str]], str]
+    """Return a text without what is under the keys of a path."""
+
+
 class _Member(NamedTuple):
     key: int
     start: int
     end: int
 
 
-def parse(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Return the data in *text*; an empty object where it is blank. Raises ValueError, which names the line."""
     try:
         return json.loads(_plain(text).rstrip() or "{}")
@@ -34,18 +48,14 @@ def parse(text: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def put(text: str, path: Sequence[str], value: Any) -> str:
+def _put_json(text: str, path: Sequence[str], value: Any) -> str:
     """Return *text*, which is an object, with *value* under the keys of *path*. All else stays as it is written."""
     if not _plain(text).strip():
         text += "{}\n"
     plain = _plain(text)
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline(text)
     unit = match[1] if (match := _UNIT.match(plain)) else "  "
-    opening, depth = plain.index("{"), 0
-    members, closing = _members(plain, opening)
-    while path[depth] in members and depth < len(path) - 1:
-        opening, depth = members[path[depth]].start, depth + 1
-        members, closing = _members(plain, opening)
+    depth, opening, members, closing = _innermost(plain, path)
     for key in reversed(path[depth + 1 :]):
         value = {key: value}
     indent = newline + unit * (depth + 1)
@@ -60,13 +70,10 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     return f"{text[:last]}{comma}{gap}{indent}{json.dumps(path[depth])}: {json_text}{end}{text[closing:]}"
 
 
-def drop(text: str, path: Sequence[str]) -> str:
+def _drop_json(text: str, path: Sequence[str]) -> str:
     """Return *text* without the member under the keys of *path*, which is there. Comments beside it stay."""
-    plain = _plain(text)
-    opening = plain.index("{")
-    for key in path[:-1]:
-        opening = _members(plain, opening)[0][key].start
-    start, _, end = _members(plain, opening)[0][path[-1]]
+    _, opening, members, _ = _innermost(_plain(text), path)
+    start, _, end = members[path[-1]]
     bare = _blanked(_COMMENT, text)
     comma = bare.rfind(",", opening, start)
     if following := _COMMA.match(bare, end):
@@ -88,6 +95,16 @@ def _blanked(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: match[0] if match[0][0] == '"' else re.sub(r"[^\r\n]", " ", match[0]), text)
 
 
+def _innermost(plain: str, path: Sequence[str]) -> tuple[int, int, dict[str, _Member], int]:
+    """Return the last object on *path* that is there: how deep it is, where it begins, its members, where it ends."""
+    depth, opening = 0, plain.index("{")
+    members, closing = _members(plain, opening)
+    while path[depth] in members and depth < len(path) - 1:
+        depth, opening = depth + 1, members[path[depth]].start
+        members, closing = _members(plain, opening)
+    return depth, opening, members, closing
+
+
 def _members(plain: str, opening: int) -> tuple[dict[str, _Member], int]:
     """Return the members of the object that begins at *opening*, by key, and where it ends."""
     members: dict[str, _Member] = {}
@@ -105,3 +122,46 @@ def _members(plain: str, opening: int) -> tuple[dict[str, _Member], int]:
 def _past_space(plain: str, place: int) -> int:
     match = _SPACE.match(plain, place)
     return place if match is None else match.end()
+
+
+def _put_toml(text: str, path: Sequence[str], value: Any) -> str:
+    """Return *text* with *value* under the keys of *path*: a table at the end, or a line of a table that is there."""
+    newline = _newline(text)
+    if not isinstance(value, Mapping):
+        lines = text.splitlines(keepends=True)
+        lines[lines_of(text)[tuple(path)] - 1] = f"{path[-1]} = {to_toml(value)}{newline}"
+        return "".join(lines)
+    table = [f"[{'.'.join(path)}]", *(f"{key} = {to_toml(inner)}" for key, inner in value.items())]
+    space = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
+    return text + space + newline.join(table) + newline
+
+
+def _drop_toml(text: str, path: Sequence[str]) -> str:
+    """Return *text* without the table under *path* and those below it. Comments before and after it stay."""
+    # By line, whether what begins there is under *path*. What has a part of it alone says nothing.
+    ownership = {
+        number - 1: keys[: len(path)] == tuple(path)
+        for keys, number in lines_of(text).items()
+        if len(keys) >= len(path) or (keys and keys[0] != path[0])
+    }
+    rest: list[str] = []
+    comments: list[str] = []
+    is_own = False
+    for number, line in enumerate(text.splitlines(keepends=True)):
+        is_own = ownership.get(number, is_own)
+        if not is_own:
+            rest += [*comments, line]
+            comments = []
+        elif line.strip() and not line.lstrip().startswith("#"):
+            comments = []
+        else:
+            comments.append(line)
+    return "".join(rest + comments)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+JSONC = Form(_parse_json, _put_json, _drop_json)
+TOML = Form(parse_toml, _put_toml, _drop_toml)
