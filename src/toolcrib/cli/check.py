@@ -41,7 +41,7 @@ from .store import use_tables
 from .terminal import UsageError, counted, log_to_stderr, no_such, one_line
 
 if TYPE_CHECKING:
-    from ..auth import Client, CredentialBroker
+    from ..auth import Client, CredentialBroker, Provider
     from ..store import Store
 
 MIN_DESCRIPTION_CHARS, MAX_DESCRIPTION_CHARS = 15, 1024
@@ -140,20 +140,24 @@ def _of_settings(session: Session, *, connects: bool) -> _Report:
         return _Report(str(file), [], [_of_settings_file("problem", problem) for problem in error.problems], {})
     listings = load_sources(settings.sources, settings)
     specs = [tool.spec for listing in listings for tool in listing.tools]
-    is_partial = any(listing.problems or listing.is_listed_at_start for listing in listings)
-    is_complete = has_all(settings, listings) and not is_partial
     findings = [
         *(_of_source("problem", listing, message) for listing in listings for message in listing.problems),
         *_wrong_rules(settings, specs),
         *_wrong_clients(settings),
         *_weak_settings(settings, listings),
-        *_idle_tables(settings, specs, is_complete=is_complete),
+        *_idle_tables(settings, specs, is_complete=_has_all_tools(settings, listings)),
         *_plain_secrets(settings, settings.written.get("variables", {}), ("variables",)),
     ]
     if connects:
         findings += [*_answers(listings, settings), *_store_answers(settings, session.store)]
     counts = {"source": len(listings), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
     return _Report(str(file), [*map(_source_data, listings)], findings, counts)
+
+
+def _has_all_tools(settings: Settings, listings: Sequence[LoadedSource]) -> bool:
+    """Return whether the tools of *listings* are all that a server of *settings* can have."""
+    is_partial = any(listing.problems or listing.is_listed_at_start for listing in listings)
+    return has_all(settings, listings) and not is_partial
 
 
 def _source_data(listing: LoadedSource) -> dict[str, Any]:
@@ -192,13 +196,19 @@ def _wrong_clients(settings: Settings) -> Iterator[Finding]:
     if not settings.values.auth and settings.values.providers is None:
         return
     try:
-        from ..auth import Client, CredentialBroker, load_catalogue
+        from ..auth import load_catalogue
 
         file = settings.path(settings.values.providers)
         catalogue = load_catalogue(None if file is None else Path(file))
     except SetupError as error:
         yield _at(settings, "problem", str(error), "auth" if settings.values.providers is None else "providers")
         return
+    yield from _of_clients(settings, catalogue)
+
+
+def _of_clients(settings: Settings, catalogue: Mapping[str, "Provider"]) -> Iterator[Finding]:
+    from ..auth import Client, CredentialBroker
+
     at = settings.values.server
     base = (at.public_base_url or f"http://127.0.0.1:{at.port}").rstrip("/")
     clients = {name: Client.from_settings(table) for name, table in settings.values.auth.items()}
@@ -245,23 +255,26 @@ def _idle_tables(settings: Settings, specs: Sequence[ToolSpec], *, is_complete: 
     unknown = {(key, number): sentence for key, number, sentence in settings.unknown_names(specs)}
     for (key, number), sentence in unknown.items():
         yield _at(settings, "problem" if is_complete else "warning", f"This {key} {sentence}", key, number)
-    names = [spec.name for spec in specs]
-    repeatable = [spec.name for spec in specs if may_be_repeated(spec)]
     rules = [*settings.rules]
-    deadlines = [compile_globs(table.tools) for table in settings.values.deadline]
-    # By key: whether each table has an effect.
-    tables: dict[str, Sequence[bool]] = {
-        "rule": [rule.is_about_reads or any(map(rule.is_about, specs)) for rule in rules],
-        "limit": [any(map(limit.names.fullmatch, names)) for limit in settings.limits],
-        "retry": [any(map(retry.names.fullmatch, repeatable)) for retry in settings.retries],
-        "deadline": [any(map(globs.fullmatch, names)) for globs in deadlines],
-    }
-    for key, effects in tables.items():
+    for key, effects in _effects(settings, specs).items():
         reason = " that can be repeated (idempotent or read_only)" if key == "retry" else ""
         for number, has_effect in enumerate(effects):
             if not has_effect and (key, number) not in unknown:
                 title = f"rule ({rules[number].do})" if key == "rule" else key
                 yield _at(settings, "warning", f"This {title} matches no tool{reason}.", key, number)
+
+
+def _effects(settings: Settings, specs: Sequence[ToolSpec]) -> dict[str, Sequence[bool]]:
+    """Return by key whether each of its tables is about a tool."""
+    names = [spec.name for spec in specs]
+    repeatable = [spec.name for spec in specs if may_be_repeated(spec)]
+    deadlines = [compile_globs(table.tools) for table in settings.values.deadline]
+    return {
+        "rule": [rule.is_about_reads or any(map(rule.is_about, specs)) for rule in settings.rules],
+        "limit": [any(map(limit.names.fullmatch, names)) for limit in settings.limits],
+        "retry": [any(map(retry.names.fullmatch, repeatable)) for retry in settings.retries],
+        "deadline": [any(map(globs.fullmatch, names)) for globs in deadlines],
+    }
 
 
 def _plain_secrets(settings: Settings, value: Any, keys: tuple[str | int, ...]) -> Iterator[Finding]:
@@ -369,19 +382,41 @@ def _checked(source: str, *, connects: bool) -> tuple[list[str], list[Finding]]:
 
 def findings(tool: Tool[..., Any]) -> Iterator[Finding]:
     """Yield what is weak or wrong in the name, the texts, the schema, the hints and the needs of *tool*."""
-    spec, hints, hosts = tool.spec, tool.spec.hints, tool.requires.get("hosts", ())
-    chars = len(spec.description) if spec.description.strip() else 0
-    has_odd_name = not _NAME.fullmatch(spec.name)
+    yield from (Finding("problem", message) for message, applies in _contradictions(tool).items() if applies)
+    yield from (Finding("warning", message) for message, applies in _weaknesses(tool).items() if applies)
+    yield from _schema_findings(tool.spec.input_schema)
+    yield from _unseen_characters(tool.spec)
+
+
+def _unseen_characters(spec: ToolSpec) -> Iterator[Finding]:
+    for place, text in _texts(spec.to_dict()):
+        unseen = {c for c in text if c not in _VISIBLE_CONTROLS and unicodedata.category(c) in ("Cc", "Cf", "Co")}
+        if unseen:
+            codes = ", ".join(sorted(f"U+{ord(c):04X}" for c in unseen)[:3])
+            yield Finding("problem", f"{place} has characters that a model reads and a person does not see: {codes}.")
+
+
+def _contradictions(tool: Tool[..., Any]) -> dict[str, Any]:
+    """Return what can be wrong in the texts, the hints and the needs of *tool*, and whether it is."""
+    hints, hosts = tool.spec.hints, tool.requires.get("hosts", ())
     writes = any(not mount["read_only"] for mount in tool.requires.get("mounts", ()))
-    problems = {
-        "It has no description: a model cannot tell when to call it.": not chars,
+    return {
+        "It has no description: a model cannot tell when to call it.": not tool.spec.description.strip(),
         "It is declared read_only and destructive.": hints.read_only and hints.destructive,
         "It is declared read_only, and needs a folder to write in.": hints.read_only and writes,
         "It is declared open_world = false, and needs to reach hosts.": hints.open_world is False and hosts,
         "It needs to reach every host. Name those that it uses.": "*" in hosts,
     }
-    warnings = {
-        "Its name is not one that all providers take: they get another (64 letters, digits, _ -).": has_odd_name,
+
+
+def _weaknesses(tool: Tool[..., Any]) -> dict[str, bool]:
+    """Return what can be weak in the name, the texts, the hints and the examples of *tool*, and whether it is."""
+    spec, hints = tool.spec, tool.spec.hints
+    chars = len(spec.description) if spec.description.strip() else 0
+    return {
+        "Its name is not one that all providers take: they get another (64 letters, digits, _ -).": (
+            not _NAME.fullmatch(spec.name)
+        ),
         f"Its description has {chars} characters. Say what it does, and when.": 0 < chars < MIN_DESCRIPTION_CHARS,
         f"Its description is longer than {MAX_DESCRIPTION_CHARS} characters, which some providers cut.": (
             chars > MAX_DESCRIPTION_CHARS
@@ -391,14 +426,6 @@ def findings(tool: Tool[..., Any]) -> Iterator[Finding]:
         ),
         "It has no examples, so nothing of it was tried.": not spec.examples and tool.isolation == "wasm",
     }
-    yield from (Finding("problem", message) for message, applies in problems.items() if applies)
-    yield from (Finding("warning", message) for message, applies in warnings.items() if applies)
-    yield from _schema_findings(spec.input_schema)
-    for place, text in _texts(spec.to_dict()):
-        unseen = {c for c in text if c not in _VISIBLE_CONTROLS and unicodedata.category(c) in ("Cc", "Cf", "Co")}
-        if unseen:
-            codes = ", ".join(sorted(f"U+{ord(c):04X}" for c in unseen)[:3])
-            yield Finding("problem", f"{place} has characters that a model reads and a person does not see: {codes}.")
 
 
 def _schema_findings(schema: Mapping[str, Any]) -> Iterator[Finding]:
