@@ -35,8 +35,19 @@ class _Look:
     entry: LockedSource | None
     problems: Sequence[str] = ()
     changes: Sequence[DefinitionChange] = ()
-    accepted_names: Sequence[str] = ()
-    """The tools whose changes are accepted; `changes` are the others."""
+    accept: Sequence[str] = ()
+    """The names of the tools whose changes are accepted."""
+
+    @property
+    def accepted_names(self) -> list[str]:
+        return [change.name for change in self.changes if change.name in self.accept]
+
+    @property
+    def open_changes(self) -> list[DefinitionChange]:
+        return [change for change in self.changes if change.name not in self.accept]
+
+    def is_ok(self) -> bool:
+        return not (self.open_changes or self.problems)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -44,8 +55,10 @@ class _Look:
             "commit": self.entry and self.entry.commit,
             "sha256": self.entry and self.entry.sha256,
             "tools": sorted(self.entry.tools) if self.entry else [],
-            "accepted": list(self.accepted_names),
-            "changes": [{"tool": change.name, "kind": change.kind, "diff": change.diff} for change in self.changes],
+            "accepted": self.accepted_names,
+            "changes": [
+                {"tool": change.name, "kind": change.kind, "diff": change.diff} for change in self.open_changes
+            ],
             "problems": list(self.problems),
         }
 
@@ -76,16 +89,14 @@ def lock(
     log_fetches()
     file = lock_file(session.settings)
     before = read_lock(file) or Lock(file)
-    named_sources = _sources(sources or (), session.settings, before)
-    if not named_sources:
-        raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
+    named_sources = _sources(sources, session.settings, before)
     looks = [_look(source, before, accept, update=update, check=check) for source in named_sources]
     _require_changes(accept, looks)
     if not check:
         _save(before, looks)
-    is_ok = not any(look.changes or look.problems for look in looks)
+    is_ok = all(map(_Look.is_ok, looks))
     if session.as_json:
-        output.json({"file": str(file), "ok": is_ok, "sources": [look.to_dict() for look in looks]})
+        output.json({"file": str(file), "ok": is_ok, "sources": [*map(_Look.to_dict, looks)]})
     else:
         _write(looks, file, output, check=check)
     return 0 if is_ok else 1
@@ -103,7 +114,7 @@ def _write(looks: Sequence[_Look], file: Path, output: Output, *, check: bool) -
     """Write for people what each source is now, and how to accept what has changed."""
     for look in looks:
         _write_source(look, output, check=check)
-    if names := sorted({change.name for look in looks for change in look.changes}):
+    if names := sorted({change.name for look in looks for change in look.open_changes}):
         options = " ".join(f"--accept {name}" for name in names)
         echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {options}")
 
@@ -114,23 +125,26 @@ def _write_source(look: _Look, output: Output, *, check: bool) -> None:
         output.write(one_line(f"{look.key}{commit}: {', '.join(sorted(entry.tools)) or 'no tools'}"))
     for name in look.accepted_names:
         output.write(f"  {one_line(name)}: accepted")
-    for change in look.changes:
+    for change in look.open_changes:
         lines = [f"  {one_line(change.name)}: {_KINDS[change.kind]}"]
         output.write("\n".join([*lines, *(f"    {line}" for line in change.diff.splitlines())]))
     for problem in look.problems:
         echo(f"Not loaded: {problem}" if look.key in problem and not check else f"Not loaded: {look.key}: {problem}")
 
 
-def _sources(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
+def _sources(written: Sequence[str] | None, settings: Settings, lock: Lock) -> list[NamedSource]:
     """Return the sources that are *written*; without these, those that are locked, or have to be by the settings.
 
-    A source of the settings has the permissions that it has there.
+    A source of the settings has the permissions that it has there. Raises UsageError where there is none.
     """
     by_key = {lock.key(source.source): source for source in settings.sources}
     if written:
         return [by_key.get(lock.key(source), NamedSource(source, source)) for source in written]
     outside = [source for key, source in by_key.items() if is_git_address(source.source) or key in lock.sources]
-    return outside + [NamedSource(key, _from_here(key, lock.file)) for key in lock.sources if key not in by_key]
+    outside += [NamedSource(key, _from_here(key, lock.file)) for key in lock.sources if key not in by_key]
+    if not outside:
+        raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
+    return outside
 
 
 def _from_here(key: str, file: Path) -> str:
@@ -159,8 +173,7 @@ def _look(source: NamedSource, lock: Lock, accept: Sequence[str], *, update: boo
     changes = old.changes(listing.tools)
     acceptances = [change for change in changes if change.name in accept]
     after = lock.with_source(replace(entry, tools=old.tools)).accepting(acceptances).sources[key]
-    open_changes = [change for change in changes if change.name not in accept]
-    return _Look(key, after, problems, open_changes, [change.name for change in acceptances])
+    return _Look(key, after, problems, changes, accept)
 
 
 def _pin(
@@ -182,8 +195,7 @@ def _pin(
 
 
 def _require_changes(accept: Sequence[str], looks: Sequence[_Look]) -> None:
-    names = {name for look in looks for name in look.accepted_names}
-    names |= {change.name for look in looks for change in look.changes}
+    names = {change.name for look in looks for change in look.changes}
     for name in accept:
         if name not in names:
             raise UsageError(no_such("--accept: there is no change of a tool", name, names, " to accept"))
