@@ -6,13 +6,13 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..core import Caller, SetupError, ToolAuth, ToolcribError
+from ..core import Caller, Pending, SetupError, ToolAuth, ToolcribError
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH
 from .prompts import has_person
@@ -120,31 +120,34 @@ async def _by_browser(crib: Crib, need: "Needed", caller: Caller, port: int | No
     broker = crib.credentials.broker
     completion: asyncio.Future[None] = asyncio.Future()
     server = address = None
-    if port is not None or broker.redirect_uri_of(need.provider) is None:
-        server = await _listen(crib, caller, port or 0, completion)
-        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
-        address = broker.redirect_uri_of(need.provider, base=base)
-    try:
-        question = await broker.ask(need, caller, need.provider, redirect_uri=address)
-        pending = await crib.credentials.open(question)
-        if pending.url is None and broker.browser_codes and broker.form_uri is None:
-            raise SetupError("The server asks for a code at 'public_base_url' in [server]: set that, or try --port.")
-        if pending.url is None:
-            raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
-        code = f"{pending.message}.\n" if broker.browser_codes and server is None else ""
-        echo(f"{code}Open this address in a browser, and grant access:\n{pending.url}")
-        if has_person():
-            await asyncio.to_thread(webbrowser.open, pending.url)
-        if server is not None:
-            await asyncio.wait_for(completion, (pending.expires_at - crib.pending.clock()).total_seconds())
-        # Else the registered address is that of another server: it completes the login, in the shared store.
-        elif not await crib.credentials.wait_for(pending, None):
-            raise ToolcribError(f"Nothing was granted at {need.entry.title}, or not in time. {_AGAIN}")
-    except TimeoutError:
-        raise ToolcribError(f"Nothing was granted at {need.entry.title} in time. {_AGAIN}") from None
-    finally:
-        if server is not None:
-            server.close()
+    with ExitStack() as stack:
+        if port is not None or broker.redirect_uri_of(need.provider) is None:
+            server = stack.enter_context(closing(await _listen(crib, caller, port or 0, completion)))
+            base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
+            address = broker.redirect_uri_of(need.provider, base=base)
+        try:
+            pending = await crib.credentials.open(await broker.ask(need, caller, need.provider, redirect_uri=address))
+            url = _address_of(pending, need, broker)
+            code = f"{pending.message}.\n" if broker.browser_codes and server is None else ""
+            echo(f"{code}Open this address in a browser, and grant access:\n{url}")
+            if has_person():
+                await asyncio.to_thread(webbrowser.open, url)
+            if server is not None:
+                await asyncio.wait_for(completion, (pending.expires_at - crib.pending.clock()).total_seconds())
+            # Else the registered address is that of another server: it completes the login, in the shared store.
+            elif not await crib.credentials.wait_for(pending, None):
+                raise ToolcribError(f"Nothing was granted at {need.entry.title}, or not in time. {_AGAIN}")
+        except TimeoutError:
+            raise ToolcribError(f"Nothing was granted at {need.entry.title} in time. {_AGAIN}") from None
+
+
+def _address_of(pending: Pending, need: "Needed", broker: "CredentialBroker") -> str:
+    """Return the address at which a person grants what is *pending*. Raises SetupError where there is none."""
+    if pending.url is not None:
+        return pending.url
+    if broker.browser_codes and broker.form_uri is None:
+        raise SetupError("The server asks for a code at 'public_base_url' in [server]: set that, or try --port.")
+    raise SetupError(f"'{need.provider}' has no authorization endpoint. Try --device, or --token -.")
 
 
 async def _listen(crib: Crib, caller: Caller, port: int, completion: asyncio.Future[None]) -> asyncio.Server:
