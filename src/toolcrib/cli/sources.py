@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import LoadError, ToolcribError
 from ..tools import load
 from ..tools.git import DOCUMENT, is_document
+from ..tools.loading import split_name
 from ..tools.modules import webassembly_in
 from ..tools.remote import is_remote
 from ..workbench import Crib, Workbench
@@ -144,23 +145,29 @@ def open_sources(
     """
     listed = named_sources(sources, settings, example)
     log_fetches()
-    listings = load_sources(listed, settings, followed=_followed if follow else None)
-    problems = tuple(problem for source in listings for problem in source.problems)
-    is_waiting = may_wait and any(source.source != () for source in listings)
-    needed = listings if tool is None else _with_tool(tool, listings)
-    settings = for_loaded(settings, listings, is_part=bool(only) or needed != listings)
-    listings = needed
+    loaded = load_sources(listed, settings, followed=_followed if follow else None)
+    problems = tuple(problem for source in loaded for problem in source.problems)
+    listings = loaded if tool is None else _with_tool(tool, loaded)
+    settings = for_loaded(settings, loaded, is_part=bool(only) or listings != loaded)
     has_servers = any(source.is_listed_at_start for source in listings)
     if only:
         listings = _only(only, listings, is_complete=not (problems or has_servers))
-    if problems and not is_waiting and not any(source.tools for source in listings):
-        raise ToolcribError("\n".join(problems))
+    _require_tools(listings, problems, loaded, may_wait=may_wait)
     return Opened(
         [source.source for source in listings],
         {**_credentials(listings, settings, store, needs_store=needs_store), **settings.options(defaults, **options)},
         problems,
         has_servers=has_servers,
     )
+
+
+def _require_tools(
+    listings: Sequence[LoadedSource], problems: Sequence[str], loaded: Sequence[LoadedSource], *, may_wait: bool
+) -> None:
+    """Raise ToolcribError where *problems* have left no tool, unless one of what was *loaded* may be repaired."""
+    is_waiting = may_wait and any(source.source != () for source in loaded)
+    if problems and not is_waiting and not any(source.tools for source in listings):
+        raise ToolcribError("\n".join(problems))
 
 
 def named_sources(sources: Sequence[str], settings: Settings, example: str) -> Sequence[NamedSource]:
@@ -223,14 +230,18 @@ def _part(source: LoadedSource, names: Sequence[str]) -> LoadedSource:
 def _with_tool(name: str, listings: Sequence[LoadedSource]) -> list[LoadedSource]:
     """Return *listings* without the servers that the tool *name* cannot be in."""
     is_known = any(tool.spec.name == name for source in listings for tool in source.tools)
-    owners = [source for source in listings if any(map(name.startswith, prefixes_of(source.source)))]
     endings = {name[at:] for at in range(len(name))}  # one of them is the name of the tool at its server
+    owners = [] if is_known else _owners(name, listings)
     return [
         source
         for source in listings
-        if not source.is_listed_at_start
-        or (not is_known and source in (owners or listings) and name in known_names(source.source, endings))
+        if not source.is_listed_at_start or (source in owners and name in known_names(source.source, endings))
     ]
+
+
+def _owners(name: str, listings: Sequence[LoadedSource]) -> Sequence[LoadedSource]:
+    """Return the sources whose prefix *name* has; all of them where it has none of theirs."""
+    return [source for source in listings if any(map(name.startswith, prefixes_of(source.source)))] or listings
 
 
 def _followed(source: Any, named_source: NamedSource) -> Any:
@@ -248,8 +259,9 @@ def _followed(source: Any, named_source: NamedSource) -> Any:
 
         read = partial(openapi_source, document, permissions=named_source.permissions, **named_source.openapi)
         return WatchedDocument(document, read)
-    file, colon, _ = str(source).rpartition(":")
-    path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
-    if webassembly_in(path) and path.exists():
+    path, _ = split_name(source)
+    if not path.exists():
+        return source
+    if webassembly_in(path):
         return WatchedSandboxed(path, named_source.permissions)
-    return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source
+    return Watched(source) if path.is_dir() or path.suffix == ".py" else source
