@@ -184,10 +184,9 @@ def _value(text: str | FileContent, place: SchemaView, *, is_item: bool = False)
     kinds = place.admitted_kinds
     try:
         value = parse_json(text)
+        of = kind(value)
     except JSONError:
         value, of = text, ""
-    else:
-        of = kind(value)
     if "string" in kinds:
         # An enumeration of texts and numbers admits both kinds, but not each value.
         return value if of and not place.is_valid(text) and place.is_valid(value) else text

@@ -17,6 +17,7 @@ from ..core import (
     AnswerError,
     Audio,
     Call,
+    Content,
     File,
     Image,
     Pending,
@@ -122,9 +123,9 @@ def write_result(session: Session, result: Result[Any], transcript: CallTranscri
     """Write *result*, or save it, and return the exit status."""
     if session.as_json:
         session.output.json(result.to_dict())
+    elif result.error is not None:
+        _echo_error(result.error.code, result.error.message)
     if result.error is not None:
-        if not session.as_json:
-            _echo_error(result.error.code, result.error.message)
         return 1
     if result.pending is not None:
         return PENDING_STATUS
@@ -132,12 +133,17 @@ def write_result(session: Session, result: Result[Any], transcript: CallTranscri
         echo(result.content[-1].text)
         result = replace(result, content=result.content[:-1])
     files = _save(result, save_to) if save_to is not None else ()
-    parts = [] if session.as_json else [part for part in result.content if part not in files]
+    if not session.as_json:
+        _write_parts(result.content, transcript, saved=files)
+    return 0
+
+
+def _write_parts(content: Sequence[Content], transcript: CallTranscript, *, saved: Sequence[object]) -> None:
+    parts = [part for part in content if part not in saved]
     for part in parts:
         transcript.content(part)
     if any(isinstance(part, Image | Audio | File) for part in parts):
         echo("To save it: --output FILE")
-    return 0
 
 
 async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, transcript: CallTranscript) -> Result[Any]:
