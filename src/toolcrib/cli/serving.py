@@ -21,7 +21,7 @@ from ..workbench.credentials import store_of
 from ..workbench.settings import ServerTable, Settings, read_settings
 from .app import Session, command, group
 from .arguments import Port, SourceNames, ToolNames
-from .processes import fork, require_local
+from .processes import Process, fork, require_local
 from .prompts import answer_as_operator
 from .sources import log_fetches, log_lines
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
@@ -105,34 +105,43 @@ def _serve(
     """
     _require_forks(workers, stdio=stdio)
     settings, at = session.settings, session.settings.values.server
-    if not (stdio or at.keys or at.issuer):
-        _require_loopback(host or at.host, option="--host" if host else "The host of the settings,")
+    if not stdio:
+        _require_loopback(host, at)
     report = set_up_log(session, is_dev=is_dev)
-    is_json = report is not echo
     command = stdio_command(sources, tools, settings.file)
     open_sources = partial(opened, session, sources, tools, is_dev=is_dev, **how)
     if stdio:
         _serve_stdio(session, open_sources(report=report).crib, report, command, is_dev=is_dev)
         return
+    host, port = host or at.host, at.port if port is None else port
+    _serve_http(session, open_sources, report, command, host=host, port=port, workers=workers, is_dev=is_dev)
+
+
+def _serve_http(
+    session: Session,
+    open_sources: Callable[..., "Opened"],
+    report: Callable[[str], None],
+    command: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    is_dev: bool,
+) -> None:
     from ..serve.access.authentication import configured_identify
     from ..serve.http import listening, serve_http, url_of
 
+    settings, at, is_json = session.settings, session.settings.values.server, report is not echo
     session.interrupts.grace_s += at.grace_s
     try:
-        listener = listening(host := host or at.host, at.port if port is None else port)
+        listener = listening(host, port)
     except SetupError as error:
         raise SetupError(f"{error} The port is set with --port.") from None
     with listener:
-        process = None
-        if workers > 1:
-            require_local(store_of(session.settings, session.store))
-            process = fork(workers, session.interrupts, report)
-        speaks = process is None or process.is_first
-        announce = report if speaks else lambda _: None
-
+        process, announce = _forked(session, workers, report)
         crib = open_sources(report=announce).crib
         identify = configured_identify(settings, crib.database)
-        base_url = (at.public_base_url or url_of(host, listener)) if speaks else None
+        base_url = (at.public_base_url or url_of(host, listener)) if announce is report else None
         has_console, link = _console(crib, identify, at, base_url)
 
         def ready(url: str) -> None:
@@ -165,6 +174,20 @@ def _serve(
     if is_changed:
         report("The server starts again.")
         os.execv(sys.executable, [sys.executable, "-m", "toolcrib", *sys.argv[1:]])  # noqa: S606 - itself, again
+
+
+def _forked(
+    session: Session, workers: int, report: Callable[[str], None]
+) -> tuple[Process | None, Callable[[str], None]]:
+    """Return in each of several processes which it is, and what reports for all of them: silent in all but the first.
+
+    Where this process is the only one, it is None, and reports itself.
+    """
+    if workers == 1:
+        return None, report
+    require_local(store_of(session.settings, session.store))
+    process = fork(workers, session.interrupts, report)
+    return process, report if process.is_first else lambda _: None
 
 
 def _require_forks(workers: int, *, stdio: bool) -> None:
@@ -307,7 +330,11 @@ def _log_json() -> None:
                 handler.setFormatter(JsonFormatter())
 
 
-def _require_loopback(host: str, *, option: str) -> None:
+def _require_loopback(host: str | None, at: ServerTable) -> None:
+    """Raise UsageError for a *host*, or that of the settings, that others could reach without a key."""
+    if at.keys or at.issuer:
+        return
+    option, host = ("--host", host) if host else ("The host of the settings,", at.host)
     try:
         loopback = ip_address(host).is_loopback
     except ValueError:
