@@ -226,7 +226,7 @@ async def test_the_official_client_starts_what_install_json_prints(
     ],
 )
 def test_one_member_is_changed_and_nothing_beside_it(before: str, after: str, without: str) -> None:
-    assert JSONC.put(before, ("a", "b"), 1) == after
+    assert JSONC.insert(before, ("a", "b"), 1) == after
     assert JSONC.drop(after, ("a", "b")) == without
     assert JSONC.parse(without) == {"a": {key: value for key, value in JSONC.parse(after)["a"].items() if key != "b"}}
 

@@ -26,7 +26,7 @@ class Form(NamedTuple):
 
     parse: Callable[[str], Any]
     """Return the data in a text. Raises ValueError."""
-    put: Callable[[str, Sequence[str], Any], str]
+    insert: Callable[[str, Sequence[str], Any], str]
     """Return a text with a value under the keys of a path."""
     drop: Callable[[str, Sequence[str]], str]
     """Return a text without what is under the keys of a path."""
@@ -48,7 +48,7 @@ def _parse_json(text: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def _put_json(text: str, path: Sequence[str], value: Any) -> str:
+def _insert_json(text: str, path: Sequence[str], value: Any) -> str:
     """Return *text*, which is an object, with *value* under the keys of *path*. All else stays as it is written."""
     if not _plain(text).strip():
         text += "{}\n"
@@ -124,7 +124,7 @@ def _past_space(plain: str, place: int) -> int:
     return place if match is None else match.end()
 
 
-def _put_toml(text: str, path: Sequence[str], value: Any) -> str:
+def _insert_toml(text: str, path: Sequence[str], value: Any) -> str:
     """Return *text* with *value* under the keys of *path*: a table at the end, or a line of a table that is there."""
     newline = _newline(text)
     if not isinstance(value, Mapping):
@@ -163,5 +163,5 @@ def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-JSONC = Form(_parse_json, _put_json, _drop_json)
-TOML = Form(parse_toml, _put_toml, _drop_toml)
+JSONC = Form(_parse_json, _insert_json, _drop_json)
+TOML = Form(parse_toml, _insert_toml, _drop_toml)

@@ -86,14 +86,14 @@ def install(
         old = servers.get(name)
         if old is None:
             servers[name] = entry
-            return edit.put(text, (of.key, name), entry)
+            return edit.insert(text, (of.key, name), entry)
         if not isinstance(old, dict) or old.get("args") != arguments:
             raise ToolcribError(
                 f"It has another server '{name}'. Choose another name with --name, or remove that one: "
                 f"toolcrib uninstall {client} --name {name}{' --user' if user else ''}"
             )
         for key, value in entry.items():
-            text = text if old.get(key) == value else edit.put(text, (of.key, name, key), value)
+            text = text if old.get(key) == value else edit.insert(text, (of.key, name, key), value)
         old.update(entry)
         return text
 

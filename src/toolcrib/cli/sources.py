@@ -145,14 +145,14 @@ def open_sources(
     """
     listed = named_sources(sources, settings, example)
     log_fetches()
-    loaded = load_sources(listed, settings, followed=_followed if follow else None)
-    problems = tuple(problem for source in loaded for problem in source.problems)
-    listings = loaded if tool is None else _with_tool(tool, loaded)
-    settings = for_loaded(settings, loaded, is_part=bool(only) or listings != loaded)
+    candidates = load_sources(listed, settings, followed=_followed if follow else None)
+    problems = tuple(problem for source in candidates for problem in source.problems)
+    listings = candidates if tool is None else _with_tool(tool, candidates)
+    settings = for_loaded(settings, candidates, is_part=bool(only) or listings != candidates)
     has_servers = any(source.is_listed_at_start for source in listings)
     if only:
         listings = _only(only, listings, is_complete=not (problems or has_servers))
-    _require_tools(listings, problems, loaded, may_wait=may_wait)
+    _require_tools(listings, problems, candidates, may_wait=may_wait)
     return Opened(
         [source.source for source in listings],
         {**_credentials(listings, settings, store, needs_store=needs_store), **settings.options(defaults, **options)},
@@ -162,10 +162,10 @@ def open_sources(
 
 
 def _require_tools(
-    listings: Sequence[LoadedSource], problems: Sequence[str], loaded: Sequence[LoadedSource], *, may_wait: bool
+    listings: Sequence[LoadedSource], problems: Sequence[str], candidates: Sequence[LoadedSource], *, may_wait: bool
 ) -> None:
-    """Raise ToolcribError where *problems* have left no tool, unless one of what was *loaded* may be repaired."""
-    is_waiting = may_wait and any(source.source != () for source in loaded)
+    """Raise ToolcribError where *problems* have left no tool, unless one of the *candidates* may be repaired."""
+    is_waiting = may_wait and any(source.source != () for source in candidates)
     if problems and not is_waiting and not any(source.tools for source in listings):
         raise ToolcribError("\n".join(problems))
 
