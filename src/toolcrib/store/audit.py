@@ -107,16 +107,23 @@ class Verifier:
             self.problem(f"{_name(row)} was moved or copied: it is a stub of events that are there")
         elif first > state.position + 1:
             self._missing(row["chain"], state.position + 1, first - 1)
-            hashes = ()  # what it follows is not known
+            hashes = ()
         state.position = position
-        if row["stub"] is not None:
-            state.hashes, state.left_out, state.left_out_at = (row["hash"],), position, row["at"]
-            self.audit.left_out += count if row["chain"] != CHECKPOINTS else 0
-            if row["fields"] is not None or row["principal"] is not None or not self._is_signed(row):
-                self.problem(f"{_name(row)} was changed: its signature is not of it")
-            elif row["chain"] != CHECKPOINTS:
-                state.end = max(state.end, position)
-            return
+        if row["stub"] is None:
+            self._add_event(row, state, hashes)
+        else:
+            self._add_stub(row, state, count)
+
+    def _add_stub(self, row: Mapping[Any, Any], state: _State, count: int) -> None:
+        state.hashes, state.left_out, state.left_out_at = (row["hash"],), row["position"], row["at"]
+        self.audit.left_out += count if row["chain"] != CHECKPOINTS else 0
+        if row["fields"] is not None or row["principal"] is not None or not self._is_signed(row):
+            self.problem(f"{_name(row)} was changed: its signature is not of it")
+        elif row["chain"] != CHECKPOINTS:
+            state.end = max(state.end, row["position"])
+
+    def _add_event(self, row: Mapping[Any, Any], state: _State, hashes: Sequence[str]) -> None:
+        """Verify that *row* follows one of *hashes*; none where what it follows is not known."""
         expected = [hash_of(previous, row) for previous in hashes]
         state.hashes = (row["hash"], *(value for value in expected if value != row["hash"]))
         is_sound = not hashes or row["hash"] in expected

@@ -7,6 +7,7 @@ store's. PostgreSQL reads and writes on a few threads. Nothing here holds up an 
 import asyncio
 import os
 import random
+import re
 import secrets
 import sqlite3
 import threading
@@ -394,11 +395,7 @@ class _Process:
                 if self._is_sqlite:
                     raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 else:
-                    connection.begin()
-                    if not is_durable:
-                        raw.execute("SET LOCAL synchronous_commit = off")
-                    if lock:
-                        hold_lock(connection, lock)
+                    _begin_postgresql(connection, raw, lock, is_durable=is_durable)
                 value = work(connection)
                 with self._events.committed(connection):
                     connection.commit()
@@ -507,7 +504,7 @@ def refusal(error: Exception) -> str | None:
 def _url_of(where: str | Path | None) -> URL:
     if where is None:
         where = _data_folder() / "store.db"
-    if "\0" in str(where) or any("\ud800" <= char < "\udc80" for char in str(where)):  # others are of file names
+    if re.search("[\0\ud800-\udc7f]", str(where)):  # other surrogates are of file names
         raise SetupError("The path of the store has characters that no file name has.")
     if isinstance(where, Path) or "://" not in where:
         return _sqlite_url(where)
@@ -517,7 +514,7 @@ def _url_of(where: str | Path | None) -> URL:
     except (ArgumentError, ValueError):
         raise SetupError(f"The URL of the store ({scheme}://...) cannot be read.") from None
     if scheme == "sqlite" and url.database not in (None, "", ":memory:"):
-        return _sqlite_url(url.database or "").set(query=url.query)
+        return _sqlite_url(str(url.database)).set(query=url.query)
     if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")
     raise SetupError(
@@ -565,6 +562,14 @@ def _engine(url: URL) -> Engine:
         raise SetupError(
             "A store in PostgreSQL needs the package 'psycopg', which is missing: pip install 'toolcrib[store]'"
         ) from None
+
+
+def _begin_postgresql(connection: Connection, raw: Any, lock: bytes, *, is_durable: bool) -> None:
+    connection.begin()
+    if not is_durable:
+        raw.execute("SET LOCAL synchronous_commit = off")
+    if lock:
+        hold_lock(connection, lock)
 
 
 def _prepare_postgresql(connection: Any, _: object) -> None:

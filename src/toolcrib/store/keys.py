@@ -123,6 +123,15 @@ class Keys:
     def _load(self, *, stale: bool) -> None:
         if not stale and self._keys:
             return
+        keys_given = self._read()
+        # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
+        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: ciphers.AESGCM(key) for key in keys_given}
+        seeds = [hmac.digest(key, b"toolcrib signing key", "sha256") for key in keys_given]
+        self._signers = [ciphers.Ed25519PrivateKey.from_private_bytes(seed) for seed in seeds]
+        self._digest = hashlib.blake2b(key=hmac.digest(keys_given[-1], b"toolcrib digests", "sha256"), digest_size=16)
+        self._keys, self._newest = keys, next(iter(keys))
+
+    def _read(self) -> list[bytes]:
         try:
             keys_given = list(self._source() or ())
         except (SetupError, StoreError):
@@ -131,12 +140,7 @@ class Keys:
             raise StoreError(f"{self.place} failed with {type(error).__name__}.") from None
         if not keys_given or not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in keys_given):
             raise SetupError(f"{self.place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
-        # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
-        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: ciphers.AESGCM(key) for key in keys_given}
-        seeds = [hmac.digest(key, b"toolcrib signing key", "sha256") for key in keys_given]
-        self._signers = [ciphers.Ed25519PrivateKey.from_private_bytes(seed) for seed in seeds]
-        self._digest = hashlib.blake2b(key=hmac.digest(keys_given[-1], b"toolcrib digests", "sha256"), digest_size=16)
-        self._keys, self._newest = keys, next(iter(keys))
+        return keys_given
 
 
 class KeyFile:

@@ -231,16 +231,9 @@ class DatabaseLedger:
         self._claims += 1
         if self._claims % PRUNE_INTERVAL == 1:
             self._prune(connection)
-        for _ in range(2):
-            if connection.execute(_INSERT[connection.dialect.name], row).rowcount:
-                return replace(entry, is_own=True)
-            current = connection.execute(_FIND, {name: row[name] for name in ("principal", "key")}).mappings().first()
-            if current is not None:
-                break
-            has_key = (_t.principal == row["principal"], _t.key == row["key"])
-            connection.execute(LEDGER.delete().where(*has_key, _t.expires_at <= Now()))
-        else:
-            raise StoreError(f"A key in the store {self._store.place} changes all the time. Try again later.")
+        current = self._insert(connection, row)
+        if current is None:
+            return replace(entry, is_own=True)
         stored = self._decode(current)
         may_run = stored.state == "released" or (stored.is_abandoned and stored.is_idempotent)
         if stored.digest != entry.digest or not may_run or stored.call is not None:  # a task runs by itself
@@ -250,6 +243,18 @@ class DatabaseLedger:
         lease = Now() + int(self._lease_s * 1e6)
         connection.execute(LEDGER.update().where(_t.id == current["id"]).values(values | {"lease_until": lease}))
         return entry
+
+    def _insert(self, connection: Connection, row: Mapping[str, Any]) -> "Row | None":
+        """Insert *row*; where another one has its key, return that instead."""
+        for _ in range(2):
+            if connection.execute(_INSERT[connection.dialect.name], row).rowcount:
+                return None
+            current = connection.execute(_FIND, {name: row[name] for name in ("principal", "key")}).mappings().first()
+            if current is not None:
+                return current
+            has_key = (_t.principal == row["principal"], _t.key == row["key"])
+            connection.execute(LEDGER.delete().where(*has_key, _t.expires_at <= Now()))
+        raise StoreError(f"A key in the store {self._store.place} changes all the time. Try again later.")
 
     def _prune(self, connection: Connection) -> None:
         """Delete what has expired: no call that runs, and no task that is to run."""
