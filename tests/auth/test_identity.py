@@ -61,7 +61,7 @@ from toolcrib.serve import callback_app, local_caller, server
 from toolcrib.serve.mcp.tasks import EXTENSION
 from toolcrib.serve.protocol.core import Exchange, Request
 from toolcrib.store import DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store
-from toolcrib.store.grants import DatabaseGrants
+from toolcrib.store.pendings import DatabaseGrants
 from toolcrib.workbench import Limit, Limiter, UnknownTaskError
 from toolcrib.workbench.credentials import Credentials
 from toolcrib.workbench.lifespan import Lifespan

@@ -1,7 +1,7 @@
-"""A PendingStore in a database: what waits, and what was answered, survives a restart and is shared by processes.
+"""A PendingStore in a database, and a GrantStore: what waits, what was answered, and what later calls may do for that.
 
-Of a row, only what opens is believed. One that was damaged, moved or marked as answered in the database is not an
-answer: it is logged, and the call asks again.
+It survives a restart and is shared by processes. Of a row, only what opens is believed. One that was damaged, moved,
+marked as answered or written by others in the database is no answer and no grant: it is logged, and the call asks.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Update, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Update, bindparam, func, or_, select
 
 from ..core import Answer, AnswerError, Grant, Pending, PendingKind, SetupError, StoreError, ToolError
-from ..machinery import StoredPending, answer_from, room_for
-from .grants import DatabaseGrants
+from ..machinery import StoredPending, answer_from, require_grants_room, room_for
 from .ledger import wake
 from .tables import (
+    APPROVALS,
     PENDINGS,
     WAITS,
     decode_bytes,
@@ -27,6 +27,7 @@ from .tables import (
     encode_name,
     encode_time,
     of_answer,
+    of_approval,
     of_pending,
 )
 
@@ -59,6 +60,17 @@ _subject = PENDINGS.alias("subject").c
 _DIGESTS = select(_subject.digest).where(_subject.id.in_(_OF_TASK))
 _ASKED_BY = _WAITING.where(_t.expires_at > bindparam("now"), _t.digest.in_(_DIGESTS))
 _SUMS = select(func.max(_t.number), func.count(), func.sum(_t.size_bytes)).where(_t.number > bindparam("last"))
+
+
+_OPERATOR = "the operator"
+"""Who revokes a grant by the command, as events name them: no principal of a key or an issuer has a space."""
+_NAMES = ("id", "principal", "thread", "rule", "given_by")
+_g = APPROVALS.c
+_GRANTS = (
+    APPROVALS.select()
+    .where(_g.principal == bindparam("principal"), _g.thread == bindparam("thread"), _g.rule == bindparam("rule"))
+    .order_by(_g.number)
+)
 
 
 class DatabasePendings:
@@ -343,3 +355,91 @@ def _about(digest: str, kind: PendingKind, key: str, state: str, now: datetime) 
         "state": state,
         "now": encode_time(now),
     }
+
+
+class DatabaseGrants:
+    """A GrantStore in *store*. Nothing is kept in memory, so a revoked grant counts nowhere from then on.
+
+    What this process has seen expired stays so when the clock steps back.
+    """
+
+    def __init__(self, store: "Database") -> None:
+        self._store = store
+        self._now = datetime.min.replace(tzinfo=UTC)
+
+    async def add(self, grant: Grant, /, *, now: datetime) -> None:
+        await self._store.transact(lambda connection: self.insert(connection, grant, now), lock=b"gran")
+
+    def insert(self, connection: Connection, grant: Grant, now: datetime) -> None:
+        """Do the same as `add`, in a transaction."""
+        connection.execute(APPROVALS.delete().where(_g.expires_at <= encode_time(now)))
+        row = self._row(grant)
+        count = select(func.count()).select_from(APPROVALS).where(_g.principal == row["principal"])
+        require_grants_room(connection.execute(count).scalar_one())
+        connection.execute(APPROVALS.insert(), row)
+        self._add_event(connection, "granted", grant, grant.given_by)
+
+    async def find(self, principal: str, thread: str, rule: str, /, *, now: datetime) -> Sequence[Grant]:
+        values = {"principal": encode_name(principal), "thread": encode_name(thread), "rule": encode_name(rule)}
+        return self._current(await self._store.read(_GRANTS, values), now)
+
+    async def page(
+        self, *, now: datetime, of: str | None = None, after: int = 0, limit: int = 50
+    ) -> tuple[Sequence[Grant], int | None]:
+        query = APPROVALS.select().where(_g.number > after).order_by(_g.number).limit(limit + 1)
+        query = query.where(_g.expires_at > encode_time(max(now, self._now)))
+        query = query.where(*_of(of))
+        rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
+        following = rows[limit - 1]["number"] if len(rows) > limit else None
+        return self._current(rows[:limit], now), following
+
+    async def revoke(self, id: str, /, *, of: str | None = None) -> Grant | None:  # noqa: A002
+        where = (_g.id == encode_name(id), *_of(of))
+
+        def revoke(connection: Connection) -> Grant | None:
+            row = connection.execute(APPROVALS.select().where(*where)).mappings().one_or_none()
+            grant = None if row is None else self._decode(row)
+            if row is not None:  # also one that does not open
+                connection.execute(APPROVALS.delete().where(_g.number == row["number"]))
+            if grant is not None:
+                self._add_event(connection, "revoked", grant, of or _OPERATOR)
+            return grant
+
+        return await self._store.transact(revoke)
+
+    def __repr__(self) -> str:
+        return f"<DatabaseGrants in {self._store.place}>"
+
+    def _current(self, rows: Iterable[Mapping[Any, Any]], now: datetime) -> Sequence[Grant]:
+        self._now = now = max(now, self._now)
+        return [grant for row in rows if (grant := self._decode(row)) is not None and grant.expires_at > now]
+
+    def _add_event(self, connection: Connection, kind: str, grant: Grant, by: str) -> None:
+        names = {"id": grant.id, "thread": grant.thread, "rule": grant.rule_name, "by": by}
+        self._store.events.add(connection, kind, principal=grant.principal, **names, question="grant")
+
+    def _row(self, grant: Grant) -> dict[str, Any]:
+        row: dict[str, Any] = {name: encode_name(getattr(grant, name)) for name in _NAMES}
+        row["expires_at"] = encode_time(grant.expires_at)
+        body = {"tools": dict(grant.tools), "where": dict(grant.where), "given_at": grant.given_at.isoformat()}
+        return row | {"body": self._store.keys.seal(json.dumps(body).encode(), *of_approval(row))}
+
+    def _decode(self, row: Mapping[Any, Any]) -> Grant | None:
+        try:
+            body = json.loads(self._store.keys.unseal(decode_bytes(row["body"]), *of_approval(row)))
+            return Grant(
+                **{name: decode_name(row[name]) for name in _NAMES},
+                tools=body["tools"],
+                where=body["where"],
+                given_at=datetime.fromisoformat(body["given_at"]),
+                expires_at=decode_time(row["expires_at"]),
+            )
+        except (StoreError, ValueError, TypeError, KeyError, RecursionError) as error:
+            _log.warning("A grant in the store %s is damaged, and grants nothing: %s", self._store.place, error)
+            return None
+
+
+def _of(principal: str | None) -> tuple[ColumnElement[bool], ...]:
+    """Return the condition for grants that *principal* has, or has given; none where that is everybody."""
+    name = None if principal is None else encode_name(principal)
+    return () if name is None else (or_(_g.principal == name, _g.given_by == name),)
