@@ -365,8 +365,7 @@ ToolNames = Annotated[
     typer.Option("--tool", metavar="NAME", help="Only this tool; may be repeated.", autocompletion=complete_tool),
 ]
 Port = Annotated[
-    int | None,
-    typer.Option(metavar="PORT", callback=port_number, help="The port to listen on; 0 takes any free one."),
+    int | None, typer.Option(metavar="PORT", callback=port_number, help="The port to listen on; 0 takes any free one.")
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")]
 Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")]

@@ -20,8 +20,7 @@ auth = group("Log in to providers, and see what was granted.")
 secrets = group("Secrets that tools need by name.")
 
 _ProviderName = Annotated[
-    str,
-    typer.Argument(metavar="PROVIDER", help="One of: toolcrib auth providers.", autocompletion=complete_provider),
+    str, typer.Argument(metavar="PROVIDER", help="One of: toolcrib auth providers.", autocompletion=complete_provider)
 ]
 _HandlerName = Annotated[
     str | None, typer.Option("--handler", metavar="NAME", help="oauth2, token, basic or keypair; else the default.")

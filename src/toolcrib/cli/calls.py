@@ -74,8 +74,7 @@ async def approve(
     by: _By = "local",
     group: _Groups = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="TIME", help="Later calls, too: until a time, or 'conversation'."),
+        str | None, typer.Option("--until", metavar="TIME", help="Later calls, too: until a time, or 'conversation'.")
     ] = None,
     where: Annotated[
         str | None, typer.Option("--where", metavar="JSON", help='Conditions of these: \'{"/city": "Oslo*"}\'.')
@@ -177,14 +176,7 @@ async def _find(crib: "Crib", pending_id: str) -> Pending:
 # The log of calls
 
 
-class _Status(StrEnum):
-    STARTED = "started"
-    SUCCESS = "success"
-    ERROR = "error"
-    PENDING = "pending"
-    LOST = "lost"
-
-
+_Status = StrEnum("_Status", ("STARTED", "SUCCESS", "ERROR", "PENDING", "LOST"))
 _Tool = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only calls of this tool.")]
 _WithStatus = Annotated[
     _Status | None,
@@ -433,8 +425,7 @@ async def add_key(
         list[str] | None, typer.Option("--group", metavar="GROUP", help="A group that they are in; may be repeated.")
     ] = None,
     days: Annotated[
-        int | None,
-        typer.Option("--days", min=1, max=36_500, metavar="NUMBER", help="The days until it expires."),
+        int | None, typer.Option("--days", min=1, max=36_500, metavar="NUMBER", help="The days until it expires.")
     ] = None,
 ) -> None:
     """Make a key. It is printed now and never again: only a hash of it is stored."""

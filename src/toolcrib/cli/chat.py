@@ -235,11 +235,9 @@ class Chat:
 
     async def _answers(self, outcome: Outcome) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
-        for pending in outcome.pendings:
-            if self._prompter.can_ask(pending):
-                answer = await self._prompter.ask(pending)
-                if answer is not None:
-                    answers[pending.id] = answer
+        for pending in filter(self._prompter.can_ask, outcome.pendings):
+            if (answer := await self._prompter.ask(pending)) is not None:
+                answers[pending.id] = answer
         return answers
 
     def _keep(self, outcome: Outcome) -> None:

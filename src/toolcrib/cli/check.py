@@ -413,10 +413,9 @@ def _weaknesses(tool: Tool[..., Any]) -> dict[str, bool]:
     """Return what can be weak in the name, the texts, the hints and the examples of *tool*, and whether it is."""
     spec, hints = tool.spec, tool.spec.hints
     chars = len(spec.description) if spec.description.strip() else 0
+    has_odd_name = not _NAME.fullmatch(spec.name)
     return {
-        "Its name is not one that all providers take: they get another (64 letters, digits, _ -).": (
-            not _NAME.fullmatch(spec.name)
-        ),
+        "Its name is not one that all providers take: they get another (64 letters, digits, _ -).": has_odd_name,
         f"Its description has {chars} characters. Say what it does, and when.": 0 < chars < MIN_DESCRIPTION_CHARS,
         f"Its description is longer than {MAX_DESCRIPTION_CHARS} characters, which some providers cut.": (
             chars > MAX_DESCRIPTION_CHARS

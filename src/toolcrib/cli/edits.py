@@ -22,14 +22,11 @@ _DECODER = json.JSONDecoder()
 
 
 class Form(NamedTuple):
-    """How files of one form are read and changed: JSONC or TOML."""
+    """How a text in one form is read, or changed under the keys of a path. Reading raises ValueError."""
 
     parse: Callable[[str], Any]
-    """Return the data in a text. Raises ValueError."""
     insert: Callable[[str, Sequence[str], Any], str]
-    """Return a text with a value under the keys of a path."""
     drop: Callable[[str, Sequence[str]], str]
-    """Return a text without what is under the keys of a path."""
 
 
 class _Member(NamedTuple):

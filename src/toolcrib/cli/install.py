@@ -50,6 +50,9 @@ _CLIENTS = {
     "codex": _Client("Codex", ".codex/config.toml", "CODEX/config.toml", key="mcp_servers"),
 }
 
+_Change = Callable[[str, dict[str, Any], Form], str]
+"""Changes the data of the servers in a file, and returns its text."""
+
 _CLIENT_HELP = f"One of: {', '.join(_CLIENTS)}"
 _EntryName = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the server in the client.")]
 _User = Annotated[bool, typer.Option("--user", help="In the settings for all projects of this user.")]
@@ -143,16 +146,8 @@ def _require_no_key(source: str) -> None:
             )
 
 
-def _change(
-    session: Session,
-    of: _Client,
-    change: Callable[[str, dict[str, Any], Form], str],
-    *,
-    user: bool,
-    dry_run: bool,
-    after: str,
-) -> None:
-    """Change the file of a client, and report it. *change* changes the data of its servers, and returns the text."""
+def _change(session: Session, of: _Client, change: _Change, *, user: bool, dry_run: bool, after: str) -> None:
+    """Change the file of a client, and report it."""
     file = _file(of, session.settings.file, user=user)
     text, after_text = _read(file, of.key, change)
     if after_text == text:
@@ -168,7 +163,7 @@ def _change(
         echo(f"Written: {file}. {after}")
 
 
-def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Form], str]) -> tuple[str, str]:
+def _read(file: Path, key: str, change: _Change) -> tuple[str, str]:
     """Return the text of *file*, empty where it is not there, and the new one. Raises ToolcribError."""
     try:
         text = file.read_bytes().decode() if file.exists() else ""
@@ -182,7 +177,7 @@ def _read(file: Path, key: str, change: Callable[[str, dict[str, Any], Form], st
         raise ToolcribError(f"{file}: Nothing was changed: {error}") from None
 
 
-def _edited(text: str, edit: Form, key: str, change: Callable[[str, dict[str, Any], Form], str]) -> str:
+def _edited(text: str, edit: Form, key: str, change: _Change) -> str:
     """Return the new *text*, whose data are the old ones but for what *change* has changed under *key*."""
     data = edit.parse(text)
     servers = data.setdefault(key, {}) if isinstance(data, dict) else None

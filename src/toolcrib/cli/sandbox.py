@@ -57,8 +57,7 @@ def clear(
 
 @command(sandbox, "build-python", takes="")
 def build(
-    session: Session,
-    force: Annotated[bool, typer.Option("--force", help="Make it again, though it is there.")] = False,
+    session: Session, force: Annotated[bool, typer.Option("--force", help="Make it again, though it is there.")] = False
 ) -> None:
     """Make the Python of the sandbox. Folders with 'runtime = "python"' run in it; it takes up to a minute, once."""
     from ..sandbox.python_build import build_python

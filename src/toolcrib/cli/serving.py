@@ -179,10 +179,7 @@ def _serve_http(
 def _forked(
     session: Session, workers: int, report: Callable[[str], None]
 ) -> tuple[Process | None, Callable[[str], None]]:
-    """Return in each of several processes which it is, and what reports for all of them: silent in all but the first.
-
-    Where this process is the only one, it is None, and reports itself.
-    """
+    """Return which of several processes this is, None for a single one, and what reports for all: that of the first."""
     if workers == 1:
         return None, report
     require_local(store_of(session.settings, session.store))

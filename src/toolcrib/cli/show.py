@@ -180,20 +180,13 @@ def _members(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozen
             ]
         )
         lines += _inside(view.members[name], depth + 1, above | {view})
-    if kind := _kind_of_others(view, depth):
-        lines.append([(f"{indent}…  ", "cyan"), (one_line(kind), "green"), ("  under any other name", "")])
+    rest = view.schema.get("additionalProperties")
+    if rest is True and depth == 1:
+        rest = {}
+    if isinstance(rest, dict):
+        kind = one_line(describe(rest, view.root.schema))
+        lines.append([(f"{indent}…  ", "cyan"), (kind, "green"), ("  under any other name", "")])
     return lines
-
-
-def _kind_of_others(view: SchemaView, depth: int) -> str:
-    """Return what an object takes under other names than those of its members; empty where that goes unsaid."""
-    match view.schema.get("additionalProperties"):
-        case dict() as schema:
-            return describe(schema, view.root.schema)
-        case True if depth == 1:
-            return "any value"
-        case _:
-            return ""
 
 
 def _notes(member: Mapping[str, Any], *, is_required: bool) -> list[str]:

@@ -27,14 +27,7 @@ _DUE = timedelta(minutes=1)
 """How long a task is due before the command says that no process runs it."""
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib tasks list.")]
-
-
-class _State(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    WAITING = "waiting"
-    ENDED = "ended"
-    LOST = "lost"
+_State = StrEnum("_State", ("QUEUED", "RUNNING", "WAITING", "ENDED", "LOST"))
 
 
 @asynccontextmanager
@@ -42,11 +35,10 @@ async def _opened(session: Session) -> "AsyncGenerator[Crib]":
     """Start a crib of the store, which has to be there. Raises ToolcribError, also for an unknown task."""
     from .. import auth as auth  # before the store, whose extra is a part of this one
     from ..workbench import UnknownTaskError
-    from ..workbench.credentials import store_of
 
-    store = store_of(session.settings, session.store)
-    if store.file is not None and not store.file.exists():
-        raise ToolcribError(f"There is no store {store.place}. Name the one that the server has: --store PATH")
+    with session.opened_store() as store:
+        if store.file is not None and not store.file.exists():
+            raise ToolcribError(f"There is no store {store.place}. Name the one that the server has: --store PATH")
     async with session.crib() as crib:
         try:
             yield crib
@@ -62,8 +54,7 @@ async def list_tasks(
         None
     ),
     state: Annotated[
-        _State | None,
-        typer.Option("--state", metavar="STATE", help=f"Only tasks in this state: {', '.join(_State)}."),
+        _State | None, typer.Option("--state", metavar="STATE", help=f"Only tasks in this state: {', '.join(_State)}.")
     ] = None,
     limit: Limit = 50,
 ) -> None:

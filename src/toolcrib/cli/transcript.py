@@ -65,16 +65,16 @@ class CallTranscript:
             return
         if isinstance(event, Progress):
             self.status(_progress_text(event))
-        elif isinstance(event, Emitted) and not self._is_over():
+        elif not self._is_over():
             self.pause()
+            if not isinstance(event, Emitted):
+                echo(f"{event.level}: {event.message}", wrap=True)
+                return
             for part in event.content:
                 if self._as_json:
                     echo(part.text)
                 else:
                     self.content(part)
-        elif not isinstance(event, Emitted) and not self._is_over():
-            self.pause()
-            echo(f"{event.level}: {event.message}", wrap=True)
 
     def content(self, part: Content) -> None:
         """Write *part* to standard output: JSON is indented at a terminal."""
