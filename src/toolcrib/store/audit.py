@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..core import ToolcribError
@@ -201,18 +202,14 @@ def lines(store: "Database", connection: "Connection", since: datetime | None, *
         "keys": [key.hex() for key in keys.public_keys()],
     }
     digest, count = hashlib.sha256(), 0
-    for data in _exported(head, store.events.exported(connection, None if since is None else encode_time(since))):
+    rows = store.events.exported(connection, None if since is None else encode_time(since))
+    events = ({name: row[name] for name in _COLUMNS if row[name] is not None} for row in rows)
+    for data in chain([head], events):
         line = json.dumps(data, separators=(",", ":"))
         digest.update(f"{line}\n".encode())
         count += 1
         yield line
     yield json.dumps({"lines": count, "signature": keys.sign(_of_file(digest.digest())).hex()}, separators=(",", ":"))
-
-
-def _exported(head: Mapping[str, Any], rows: Iterable[Mapping[Any, Any]]) -> Iterator[Mapping[str, Any]]:
-    yield head
-    for row in rows:
-        yield {name: row[name] for name in _COLUMNS if row[name] is not None}
 
 
 def verify_lines(file: Iterable[str], pinned: Sequence[str] = ()) -> Audit:

@@ -24,6 +24,8 @@ from sqlalchemy import (
     Connection,
     Engine,
     Executable,
+    TextClause,
+    UpdateBase,
     create_engine,
     event,
     func,
@@ -34,6 +36,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from ..core import SetupError, StoreError
 from ..machinery import log_failure
@@ -82,6 +86,36 @@ _REFUSALS = ("DataError", "IntegrityError", "UnicodeError", "OverflowError")
 
 Row = Mapping[Any, Any]
 
+_WORDS = {
+    "sqlite": {
+        "now": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+        "greatest": "max",
+        "least": "min",
+    },
+    "postgresql": {
+        "now": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+        "greatest": "greatest",
+        "least": "least",
+    },
+}
+
+
+class Now(FunctionElement[int]):
+    """Now in microseconds since 1970, by the clock of the database."""
+
+    name = "now"
+    inherit_cache = True
+
+
+@compiles(Now)
+def _compile_now(_element: Now, compiler: Any, **_: Any) -> str:
+    return _WORDS[compiler.dialect.name]["now"]
+
+
+def by_dialect(sql: str) -> dict[str, TextClause]:
+    """Return *sql* for each kind of database, with its words in place of {now}, {greatest} and {least}."""
+    return {dialect: text(sql.format(**words)) for dialect, words in _WORDS.items()}
+
 
 class Database:
     """The database of a `Store`, and its keys: rows that are read, and written in transactions."""
@@ -94,8 +128,7 @@ class Database:
         self._ends: list[Callable[[], None]] = []
         self.webhooks: dict[Topic, Webhook] = {}
         if key is None and not os.environ.get(VARIABLE, "").strip():
-            file = Path(self._url.database or "") if self._is_sqlite else _data_folder() / "store"
-            key = file.with_suffix(".key")
+            key = (self.file or _data_folder() / "store").with_suffix(".key")
         if key is None:
             self.keys = Keys(environment_keys, place=VARIABLE)
         elif isinstance(key, str | Path):
@@ -107,16 +140,12 @@ class Database:
     @property
     def file(self) -> Path | None:
         """The SQLite file; None for a database of another kind."""
-        return Path(self._url.database or "") if self._is_sqlite else None
+        return Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
 
     @property
     def schemas(self) -> Sequence[Schema]:
         """The tables that were declared by `use`, and those of this room."""
         return [*self._schemas.values()]
-
-    @property
-    def _is_sqlite(self) -> bool:
-        return self._url.get_backend_name() == "sqlite"
 
     def use(self, schema: Schema) -> None:
         """Have the tables of *schema*: made or migrated before the next use of the store."""
@@ -133,11 +162,11 @@ class Database:
         process = self._process()
         if process.migrated != len(self._schemas):
             await process.run(process.open)
-        if process.reader is None:
-            return await process.run(
-                lambda: process.transact(lambda c: c.execute(statement, values).mappings().fetchall())
-            )
-        return process.look_up(statement, values)
+        return await self.fetch(statement, values) if process.reader is None else process.look_up(statement, values)
+
+    async def fetch(self, statement: Executable, values: Mapping[str, Any] = _NOTHING) -> Sequence[Row]:
+        """Return the rows of a SELECT that is made for this time, by column. Raises StoreError."""
+        return await self.transact(lambda c: c.execute(statement, values).mappings().fetchall(), write=False)
 
     async def transact(self, work: Callable[[Connection], T], *, write: bool = True, lock: bytes = b"") -> T:
         """Return the value of *work* in a transaction, which is rolled back if it raises. Raises StoreError.
@@ -169,6 +198,10 @@ class Database:
                 yield ""
                 async for notice in connection.notifies():
                     yield notice.payload
+
+    async def execute(self, statement: UpdateBase) -> int:
+        """Execute *statement* in a transaction of its own. Return how many rows it changed. Raises StoreError."""
+        return await self.transact(lambda c: c.execute(statement).rowcount)
 
     def write(self, work: Callable[[Connection], T], *, lock: bool = True, is_durable: bool = True) -> T:
         """Return `transact`, on the thread that asks, which waits: for a thread of its own that writes.

@@ -12,29 +12,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from ..core import SetupError
-from .ledger import DATABASE_NOW, Now
+from .database import Database, Now, by_dialect
 from .tables import LEASES, encode_name
-
-if TYPE_CHECKING:
-    from .database import Database
 
 _FIRST_S, _LONGEST_S = 0.01, 0.25
 
 _t = LEASES.c
-_ACQUIRE = {
-    dialect: text(
-        "INSERT INTO toolcrib_leases AS held (name, owner, fence, expires_at) "  # noqa: S608 - of this file
-        f"VALUES (:name, :owner, 1, {now} + :life) ON CONFLICT (name) DO UPDATE "
-        "SET owner = excluded.owner, fence = held.fence + 1, expires_at = excluded.expires_at "
-        f"WHERE held.expires_at <= {now} RETURNING fence"
-    )
-    for dialect, now in DATABASE_NOW.items()
-}
+_ACQUIRE = by_dialect(
+    "INSERT INTO toolcrib_leases AS held (name, owner, fence, expires_at) "
+    "VALUES (:name, :owner, 1, {now} + :life) ON CONFLICT (name) DO UPDATE "
+    "SET owner = excluded.owner, fence = held.fence + 1, expires_at = excluded.expires_at "
+    "WHERE held.expires_at <= {now} RETURNING fence"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,7 @@ class Lease:
 class Leases:
     """The leases of *store*."""
 
-    def __init__(self, store: "Database") -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:
@@ -65,7 +59,7 @@ class Leases:
     async def release(self, lease: Lease) -> None:
         """Let others have it now. Nothing happens where it was lost."""
         end = LEASES.update().where(*_is(lease)).values(expires_at=0)
-        await self._store.transact(lambda connection: connection.execute(end).rowcount)
+        await self._store.execute(end)
 
     @asynccontextmanager
     async def hold(self, name: str, owner: str, *, for_s: float, wait_s: float) -> AsyncGenerator[Lease | None]:

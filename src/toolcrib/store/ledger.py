@@ -14,15 +14,13 @@ from dataclasses import replace
 from functools import partial
 from os import getpid
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, TextClause, Update, bindparam, case, select, text
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import Connection, Update, bindparam, case, select
 
 from ..core import SetupError, StoreError
 from ..machinery import LedgerEntry, log_failure
-from .database import notify
+from .database import Database, Now, Row, by_dialect, notify
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -39,9 +37,6 @@ from .tables import (
     of_entry,
 )
 
-if TYPE_CHECKING:
-    from .database import Database, Row
-
 T = TypeVar("T")
 End = tuple[LedgerEntry, Mapping[str, Any] | None]
 """A call that ends, and its result; None where it is released."""
@@ -54,23 +49,6 @@ MAX_PRUNED = 1_000
 
 TASKS_CHANNEL = "toolcrib_tasks"
 """What is notified where a task is due now, or is to stop."""
-
-DATABASE_NOW = {
-    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
-    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
-}
-"""Now in microseconds since 1970, by the clock of the database."""
-
-
-class Now(FunctionElement[int]):
-    name = "now"
-    inherit_cache = True
-
-
-@compiles(Now)
-def _compile_now(_element: Now, compiler: Any, **_: Any) -> str:
-    return DATABASE_NOW[compiler.dialect.name]
-
 
 _IN_BODY = ("arguments", "approved_by", "approval", "approvers", "grant", "call")
 
@@ -106,17 +84,17 @@ _CLOSE_QUESTIONS = (
 )
 
 
-def _insertion(now: str) -> TextClause:
+def _insertion() -> str:
     names = [name for name in _COLUMNS if name not in ("result", "hook_at", "hook_tries")]
-    run_at = f"CASE WHEN :state = 'queued' THEN {now} ELSE :run_at END"
-    values = {"lease_until": f"{now} + :lease", "expires_at": f"{now} + :keep", "run_at": run_at}
-    return text(
+    run_at = "CASE WHEN :state = 'queued' THEN {now} ELSE :run_at END"
+    values = {"lease_until": "{now} + :lease", "expires_at": "{now} + :keep", "run_at": run_at}
+    return (
         f"INSERT INTO toolcrib_ledger ({', '.join(names)}) "  # noqa: S608 - names of this file
         f"VALUES ({', '.join(values.get(name, f':{name}') for name in names)}) ON CONFLICT (principal, key) DO NOTHING"
     )
 
 
-_INSERT = {dialect: _insertion(now) for dialect, now in DATABASE_NOW.items()}
+_INSERT = by_dialect(_insertion())
 
 
 class DatabaseLedger:
@@ -125,7 +103,7 @@ class DatabaseLedger:
     *lease_s* is after how many seconds a process that does not renew its leases is taken for dead.
     """
 
-    def __init__(self, store: "Database", *, keep_s: float = DEFAULT_KEEP_S, lease_s: float = DEFAULT_LEASE_S) -> None:
+    def __init__(self, store: Database, *, keep_s: float = DEFAULT_KEEP_S, lease_s: float = DEFAULT_LEASE_S) -> None:
         if not keep_s > 0 or not lease_s > 0:
             raise SetupError("The times of DatabaseLedger, keep_s and lease_s, are above 0.")
         self._store = store
@@ -172,14 +150,8 @@ class DatabaseLedger:
         self._heartbeat().end(entry, lease_until=case((_t.fence == entry.fence, 0), else_=_t.lease_until))
 
     async def settle(self, entry: LedgerEntry, result: Mapping[str, Any] | None, /, *, by: str | None = None) -> bool:
-        event = {
-            "id": entry.id,
-            "tool": entry.tool,
-            "thread": entry.thread,
-            "decision": "not done" if result is None else "done",
-            "by": by,
-            "digest": entry.approval,
-        }
+        names = {"id": entry.id, "tool": entry.tool, "thread": entry.thread}
+        event = {**names, "decision": "not done" if result is None else "done", "by": by, "digest": entry.approval}
         (is_settled,) = await self._end(_END_LATE, [(entry, result)], event)
         return is_settled
 
@@ -244,7 +216,7 @@ class DatabaseLedger:
         connection.execute(LEDGER.update().where(_t.id == current["id"]).values(values | {"lease_until": lease}))
         return entry
 
-    def _insert(self, connection: Connection, row: Mapping[str, Any]) -> "Row | None":
+    def _insert(self, connection: Connection, row: Mapping[str, Any]) -> Row | None:
         """Insert *row*; where another one has its key, return that instead."""
         for _ in range(2):
             if connection.execute(_INSERT[connection.dialect.name], row).rowcount:
@@ -324,7 +296,7 @@ class DatabaseLedger:
             "body": self._store.keys.seal(body.encode(), *of_entry(row)),
         }
 
-    def _decode(self, row: "Row", *, is_brief: bool = False) -> LedgerEntry:
+    def _decode(self, row: Row, *, is_brief: bool = False) -> LedgerEntry:
         """Return what *row* has; of one that has ended, with *is_brief*, no more than its result.
 
         Raises StoreError where it is not as this class wrote it.
@@ -359,9 +331,7 @@ class DatabaseLedger:
         except (ValueError, TypeError, KeyError, RecursionError, StoreError) as error:
             raise StoreError(f"A call with a key in the store {self._store.place} is damaged ({error}).") from None
 
-    def _sound(
-        self, rows: "Iterable[Row]", put_off: "Callable[[Row], object]" = lambda _: None
-    ) -> Iterator[LedgerEntry]:
+    def _sound(self, rows: Iterable[Row], put_off: Callable[[Row], object] = lambda _: None) -> Iterator[LedgerEntry]:
         """Yield what *rows* have. Of one that is damaged, the log has a line, and `put_off` gets it."""
         for row in rows:
             try:
@@ -370,7 +340,7 @@ class DatabaseLedger:
                 _log.warning("Row %s is ignored: %s", row["id"], error)
                 put_off(row)
 
-    def _is_dead(self, row: "Row") -> bool:
+    def _is_dead(self, row: Row) -> bool:
         """Return whether *row*, whose lease is late, runs nowhere. While the store was away, none was renewed."""
         return not self._heartbeat().runs(row) and not self._store.was_away(self._lease_s)
 
@@ -404,7 +374,7 @@ def clear_columns(entry: LedgerEntry) -> dict[str, Any]:
 class _Heartbeat:
     """Renews the leases of the calls that this process runs, on a thread of its own, while there are any."""
 
-    def __init__(self, store: "Database", lease_s: float) -> None:
+    def __init__(self, store: Database, lease_s: float) -> None:
         self.owner = token_hex(8)
         self._running: dict[str, int] = {}  # the fence of each
         self._store = store
@@ -434,7 +404,7 @@ class _Heartbeat:
                 self._endings[encode_name(entry.id)] = values
                 self._wake.set()
 
-    def runs(self, row: "Row") -> bool:
+    def runs(self, row: Row) -> bool:
         """Return whether the call of *row* runs here, however late its lease is: the machine may have slept."""
         return row["owner"] == self.owner and row["id"] in self._running
 

@@ -9,78 +9,53 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, bindparam, delete, text
+from sqlalchemy import Connection, delete, select
 
 from ..core import StoreError
 from ..machinery import create_lasting_task, from_any_thread, log_failure
+from .database import Database, Now, by_dialect
 from .leases import Lease, Leases, retried
-from .ledger import DATABASE_NOW, Now
 from .tables import LEASES, PRUNE_INTERVAL, RATES, encode_name
-
-if TYPE_CHECKING:
-    from .database import Database
 
 PLACE_LEASE_S = 15.0
 """After how many seconds a place of a process that has died is free again."""
 MAX_TRIES = 4
 """How often a place is tried for that another process has just taken."""
 
-_GREATEST, _LEAST = {"sqlite": "max", "postgresql": "greatest"}, {"sqlite": "min", "postgresql": "least"}
-_ADMIT = {
-    dialect: text(
-        "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "  # noqa: S608 - of this file
-        f"VALUES (:name, :principal, {now} + :interval) ON CONFLICT (name) DO UPDATE "
-        f"SET next_at = {_GREATEST[dialect]}(rate.next_at, {now}) + :interval "
-        f"WHERE {_GREATEST[dialect]}(rate.next_at, {now}) + :interval <= {now} + :window RETURNING next_at"
-    )
-    for dialect, now in DATABASE_NOW.items()
-}
-_WAIT = {
-    dialect: text(f"SELECT next_at + :interval - :window - {now} FROM toolcrib_rates WHERE name = :name")  # noqa: S608
-    for dialect, now in DATABASE_NOW.items()
-}
-_SPENT = {
-    dialect: text(
-        f"SELECT name, next_at - {now} AS spent FROM toolcrib_rates WHERE name IN :names AND next_at > {now}"  # noqa: S608
-    ).bindparams(bindparam("names", expanding=True))
-    for dialect, now in DATABASE_NOW.items()
-}
-_SPEND = {
-    dialect: text(
-        "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "  # noqa: S608
-        f"VALUES (:name, :principal, {now} + :interval) ON CONFLICT (name) DO UPDATE "
-        f"SET next_at = {_LEAST[dialect]}({_GREATEST[dialect]}(rate.next_at, {now}) + :interval, {now} + :most) "
-        f"RETURNING next_at - :window - {now}"
-    )
-    for dialect, now in DATABASE_NOW.items()
-}
+_ADMIT = by_dialect(
+    "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "
+    "VALUES (:name, :principal, {now} + :interval) ON CONFLICT (name) DO UPDATE "
+    "SET next_at = {greatest}(rate.next_at, {now}) + :interval "
+    "WHERE {greatest}(rate.next_at, {now}) + :interval <= {now} + :window RETURNING next_at"
+)
+_WAIT = by_dialect("SELECT next_at + :interval - :window - {now} FROM toolcrib_rates WHERE name = :name")
+_SPENT = select(RATES.c.name, (RATES.c.next_at - Now()).label("spent")).where(RATES.c.next_at > Now())
+_SPEND = by_dialect(
+    "INSERT INTO toolcrib_rates AS rate (name, principal, next_at) "
+    "VALUES (:name, :principal, {now} + :interval) ON CONFLICT (name) DO UPDATE "
+    "SET next_at = {least}({greatest}(rate.next_at, {now}) + :interval, {now} + :most) "
+    "RETURNING next_at - :window - {now}"
+)
 _IS_FREE = (
     "FROM place LEFT JOIN toolcrib_leases held "
     "ON held.name = :name || CAST(number AS TEXT) AND held.expires_at > {now} WHERE held.name IS NULL"
 )
 _PLACES = "WITH RECURSIVE place(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM place WHERE number + 1 < :size) "
-_HAS_FREE = {
-    dialect: text(f"{_PLACES} SELECT number {_IS_FREE.format(now=now)} LIMIT 1")
-    for dialect, now in DATABASE_NOW.items()
-}
-_TAKE = {
-    dialect: text(
-        f"{_PLACES} INSERT INTO toolcrib_leases AS lease (name, owner, fence, expires_at) "
-        f"SELECT :name || CAST(number AS TEXT), :owner, 1, {now} + :lease {_IS_FREE.format(now=now)} "
-        "ORDER BY random() LIMIT 1 ON CONFLICT (name) DO UPDATE "
-        "SET owner = excluded.owner, fence = lease.fence + 1, expires_at = excluded.expires_at "
-        f"WHERE lease.expires_at <= {now} RETURNING name, fence"
-    )
-    for dialect, now in DATABASE_NOW.items()
-}
+_HAS_FREE = by_dialect(f"{_PLACES} SELECT number {_IS_FREE} LIMIT 1")
+_TAKE = by_dialect(
+    f"{_PLACES} INSERT INTO toolcrib_leases AS lease (name, owner, fence, expires_at) "
+    f"SELECT :name || CAST(number AS TEXT), :owner, 1, {{now}} + :lease {_IS_FREE} "
+    "ORDER BY random() LIMIT 1 ON CONFLICT (name) DO UPDATE "
+    "SET owner = excluded.owner, fence = lease.fence + 1, expires_at = excluded.expires_at "
+    "WHERE lease.expires_at <= {now} RETURNING name, fence"
+)
 
 
 class SharedLimits:
     """The limits of *store*. A name stands for one limit and who shares it."""
 
-    def __init__(self, store: "Database") -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
         self._leases = Leases(store)
         self._owner = token_hex(8)
@@ -125,9 +100,8 @@ class SharedLimits:
 
     async def spent(self, names: Iterable[str]) -> dict[str, int]:
         """Return in how many microseconds those of *names* are whole again that are not."""
-        values = {"names": [*names]}
-        rows = await self._store.transact(lambda c: c.execute(_SPENT[c.dialect.name], values).fetchall(), write=False)
-        return {row.name: int(row.spent) for row in rows}
+        query = _SPENT.where(RATES.c.name.in_([*names]))
+        return {row["name"]: int(row["spent"]) for row in await self._store.fetch(query)}
 
     async def take(self, name: str, size: int, wait_s: float = 0.0) -> Lease | None:
         """Return one of *size* places, to be released; None where all are taken for *wait_s* seconds."""
@@ -152,20 +126,19 @@ class SharedLimits:
             raise
 
     async def _acquire(self, values: Mapping[str, object]) -> Lease | None:
-        def acquire(connection: Connection) -> tuple[str, int] | None:
+        def acquire(connection: Connection) -> Lease | None:
             dialect = connection.dialect.name
             for _ in range(MAX_TRIES):
                 row = connection.execute(_TAKE[dialect], values).first()
                 if row is not None:
-                    return row.name, row.fence
+                    return Lease(row.name, self._owner, row.fence)
                 if connection.execute(_HAS_FREE[dialect], values).first() is None:
                     break
             return None
 
-        taken = await self._store.transact(acquire)
-        if taken is None:
+        lease = await self._store.transact(acquire)
+        if lease is None:
             return None
-        lease = Lease(taken[0], self._owner, taken[1])
         self._held[lease] = from_any_thread(partial(self._begin_release, lease))
         if self._renewing is None or self._renewing.done():
             self._renewing = create_lasting_task(self._renew())

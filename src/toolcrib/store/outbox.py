@@ -11,12 +11,12 @@ from sqlalchemy import Connection, Table, bindparam, literal_column, select
 
 from ..core import Pending
 from ..machinery import LedgerEntry
-from .ledger import DEFAULT_LEASE_S, IS_LATE, SELECT, Now
+from .database import Now, Row
+from .ledger import DEFAULT_LEASE_S, IS_LATE, SELECT
 from .tables import LEDGER, PENDINGS, decode_time
 from .webhook import Topic
 
 if TYPE_CHECKING:
-    from .database import Row
     from .store import Store
 
 HOOK_LEASE_S = 30.0
@@ -41,16 +41,16 @@ class Outbox:
     def __init__(self, store: "Store") -> None:
         self._store = store
 
-    async def claim(self, topic: Topic, count: int) -> "list[Row]":
+    async def claim(self, topic: Topic, count: int) -> list[Row]:
         """Claim at most *count* rows that are due. Each is due again after a lease, unless `settle` says otherwise."""
         table, due = _DUE[topic]
         if topic == "tasks" and await self._store.read(_LOST) and not self._store.was_away(DEFAULT_LEASE_S):
-            await self._store.transact(lambda connection: connection.execute(_ANNOUNCE_LOST).rowcount)
+            await self._store.execute(_ANNOUNCE_LOST)
         if not await self._store.read(due, {"count": 1}):
             return []
         lease = table.update().values(hook_at=Now() + int(HOOK_LEASE_S * 1e6), hook_tries=table.c.hook_tries + 1)
 
-        def claim(connection: Connection) -> "list[Row]":
+        def claim(connection: Connection) -> list[Row]:
             rows = connection.execute(due, {"count": count}).mappings().fetchall()
             columns = [table.c[name] for name in ("id", "state", "hook_tries")]
             updates = [(row, lease.where(*(column == row[column.name] for column in columns))) for row in rows]
@@ -58,15 +58,15 @@ class Outbox:
 
         return await self._store.transact(claim)
 
-    def subject(self, topic: Topic, row: "Row") -> tuple[LedgerEntry | Pending, datetime]:
+    def subject(self, topic: Topic, row: Row) -> tuple[LedgerEntry | Pending, datetime]:
         """Return what the claimed *row* is about, and when it was opened or lost. Raises StoreError."""
         if topic == "pending":
             return self._store.pendings._decode(row).pending, decode_time(row["opened_at"])  # pyright: ignore[reportPrivateUsage] - a friend
         return self._store.ledger._decode(row, is_brief=True), decode_time(row["lease_until"])  # pyright: ignore[reportPrivateUsage]
 
-    async def settle(self, topic: Topic, row: "Row", *, retry_s: float | None = None) -> None:
+    async def settle(self, topic: Topic, row: Row, *, retry_s: float | None = None) -> None:
         """Have the claimed *row* due again in *retry_s*, or no more. Nothing happens where the lease was lost."""
         table, _ = _DUE[topic]
         own = (table.c.id == row["id"], table.c.hook_tries == row["hook_tries"] + 1)
         update = table.update().where(*own).values(hook_at=None if retry_s is None else Now() + int(retry_s * 1e6))
-        await self._store.transact(lambda connection: connection.execute(update).rowcount)
+        await self._store.execute(update)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Update, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from ..core import Answer, AnswerError, Grant, Pending, PendingKind, SetupError, StoreError, ToolError
 from ..machinery import StoredPending, answer_from, require_grants_room, room_for
@@ -166,7 +166,7 @@ class DatabasePendings:
             # The answer goes with the call: it may be a password, and no other call needs it.
             where = (_t.number == row["number"], _t.state == "answered", _t.answer == row["answer"])
             update = PENDINGS.update().where(*where).values(state="taken", answer=None)
-            if await self._changes_one(update):
+            if await self._store.execute(update) == 1:
                 return replace(entry, state="taken")
         return None
 
@@ -185,7 +185,7 @@ class DatabasePendings:
     async def waiting(self, *, now: datetime, principal: str | None = None) -> Sequence[Pending]:
         query = _WAITING.where(_t.expires_at > encode_time(await self._see(now)))
         query = query if principal is None else query.where(_t.principal == encode_name(principal))
-        rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
+        rows = await self._store.fetch(query)
         # In a thread that writes nothing: thousands of rows take as long as a slow call.
         return await asyncio.to_thread(lambda: [entry.pending for entry, _ in self._decoded(rows)])
 
@@ -208,7 +208,7 @@ class DatabasePendings:
             raise ValueError("not a place")
         query = _WAITING.where(_t.expires_at > encode_time(await self._see(now)), _t.number > int(after or 0))
         query = query if principal is None else query.where(_t.principal == encode_name(principal))
-        rows = await self._store.transact(lambda c: c.execute(query.limit(limit)).mappings().fetchall(), write=False)
+        rows = await self._store.fetch(query.limit(limit))
         return await asyncio.to_thread(
             lambda: [(str(row["number"]), entry.pending) for entry, row in self._decoded(rows)]
         )
@@ -228,11 +228,8 @@ class DatabasePendings:
         if now < seen:
             had_expired = (_t.expires_at <= encode_time(seen), _t.state.in_(("open", "answered")))
             update = PENDINGS.update().where(*had_expired).values(state="expired", answer=None, answered_by=None)
-            await self._store.transact(lambda connection: connection.execute(update).rowcount)
+            await self._store.execute(update)
         return now
-
-    async def _changes_one(self, update: Update) -> bool:
-        return await self._store.transact(lambda connection: connection.execute(update).rowcount == 1)
 
     def _add_event(self, connection: Connection, kind: str, pending: Pending, **fields: Any) -> None:
         names = {"id": pending.id, "tool": pending.tool, "thread": pending.thread, "question": pending.kind}
@@ -387,9 +384,8 @@ class DatabaseGrants:
         self, *, now: datetime, of: str | None = None, after: int = 0, limit: int = 50
     ) -> tuple[Sequence[Grant], int | None]:
         query = APPROVALS.select().where(_g.number > after).order_by(_g.number).limit(limit + 1)
-        query = query.where(_g.expires_at > encode_time(max(now, self._now)))
-        query = query.where(*_of(of))
-        rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
+        query = query.where(_g.expires_at > encode_time(max(now, self._now)), *_of(of))
+        rows = await self._store.fetch(query)
         following = rows[limit - 1]["number"] if len(rows) > limit else None
         return self._current(rows[:limit], now), following
 

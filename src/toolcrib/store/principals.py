@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Delete, Select, Table, func, select, tuple_
+from sqlalchemy import Column, Connection, Delete, Table, func, select, tuple_
 
 from ..core import StoreError
 from .events import EVENTS
@@ -33,7 +33,7 @@ async def count(store: "Database", principal: str, schemas: Sequence[Schema] | N
     counts: dict[str, int] = {}
     for table, owner in _owned(schemas or store.schemas):
         query = select(func.count().label("number")).select_from(table).where(owner == encode_name(principal))
-        (row,) = await store.transact(partial(_rows, query), write=False)
+        (row,) = await store.fetch(query)
         counts[_name(table)] = row["number"]
     return counts
 
@@ -49,12 +49,12 @@ async def export(
     for table, owner in _owned(schemas or store.schemas):
         key, data = list(table.primary_key), tables.setdefault(_name(table), [])
         query = table.select().where(owner == encode_name(principal)).order_by(*key).limit(BATCH)
-        rows = await store.transact(partial(_rows, query), write=False)
+        rows = await store.fetch(query)
         while rows:
             data += await asyncio.to_thread(partial(_data, store, table, rows))
             progress(_name(table), len(data))
             after = query.where(tuple_(*key) > tuple_(*(rows[-1][part.name] for part in key)))
-            rows = await store.transact(partial(_rows, after), write=False)
+            rows = await store.fetch(after)
     return tables
 
 
@@ -80,10 +80,6 @@ async def forget(
             progress(name, counts[name])
             await asyncio.sleep(_PAUSE_S)
     return counts
-
-
-def _rows(query: Select[Any], connection: Connection) -> "Sequence[Row]":
-    return connection.execute(query).mappings().fetchall()
 
 
 def _delete(statement: Delete, connection: Connection) -> int:

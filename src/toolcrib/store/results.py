@@ -62,7 +62,8 @@ class DatabaseResults:
         return True
 
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
-        values = self._caller(principal, thread) | {"handle": encode_name(handle)}
+        names = {"handle": handle, "principal": principal, "thread": thread}
+        values = {name: encode_name(text) for name, text in names.items()} | {"now": encode_time(self._clock())}
 
         def find(connection: Connection) -> StoredResult | None:
             row = connection.execute(_FIND, values).mappings().one_or_none()
@@ -72,10 +73,6 @@ class DatabaseResults:
 
     def __repr__(self) -> str:
         return f"<DatabaseResults in {self._store.place}>"
-
-    def _caller(self, principal: str, thread: str) -> dict[str, Any]:
-        now = encode_time(self._clock())
-        return {"principal": encode_name(principal), "thread": encode_name(thread), "now": now}
 
     def _row(self, stored: StoredResult, size: int, now: datetime) -> dict[str, Any]:
         row: dict[str, Any] = {

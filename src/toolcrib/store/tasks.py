@@ -9,25 +9,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, exists, func, literal_column, or_, select, text, tuple_
 
 from ..core import StoreError, ToolError
 from ..machinery import LedgerEntry, share
-from .database import notify
-from .ledger import (
-    END_OWN,
-    IS_LATE,
-    IS_LOST,
-    SELECT,
-    TASKS_CHANNEL,
-    DatabaseLedger,
-    End,
-    Now,
-    clear_columns,
-    follow_end,
-)
+from .database import Database, Now, Row, notify
+from .ledger import END_OWN, IS_LATE, IS_LOST, SELECT, TASKS_CHANNEL, DatabaseLedger, End, clear_columns, follow_end
 from .tables import (
     LEDGER,
     PENDINGS,
@@ -43,9 +32,6 @@ from .tables import (
     of_event,
     of_step,
 )
-
-if TYPE_CHECKING:
-    from .database import Database, Row
 
 MAX_EVENTS = 1_000
 """How many events of a task are kept, the newest."""
@@ -135,7 +121,7 @@ STATES = ("queued", "running", "waiting", "lost")
 class DatabaseTasks(DatabaseLedger):
     """The ledger of a store, with its tasks."""
 
-    def __init__(self, store: "Database", **times: float) -> None:
+    def __init__(self, store: Database, **times: float) -> None:
         super().__init__(store, **times)
         self._due: dict[tuple[Any, ...], Any] = {}
         self._unsure: set[str] = set()
@@ -157,10 +143,8 @@ class DatabaseTasks(DatabaseLedger):
             has_come = _has_come(connection, subjects)
             current = self._claim(connection, entry, "")
             query = _OPEN_OF[connection.dialect.name]
-            if (
-                connection.execute(query, {"owner": encode_name(entry.principal)}).scalar_one() > MAX_OPEN
-                and current.is_own
-            ):
+            count = connection.execute(query, {"owner": encode_name(entry.principal)}).scalar_one()
+            if current.is_own and count > MAX_OPEN:
                 raise ToolError(
                     f"Too many tasks of '{entry.principal}' wait or run: {MAX_OPEN:,}. Cancel some (toolcrib tasks "
                     "cancel), or submit this one when some have ended.",
@@ -308,9 +292,7 @@ class DatabaseTasks(DatabaseLedger):
         owner = self._heartbeat().owner
         own = (_t.id == encode_name(entry.id), _t.fence == entry.fence, _t.owner == owner, _t.state == "running")
         body = self._row(replace(entry, call=call), owner)["body"]
-        return await self._store.transact(
-            lambda connection: connection.execute(LEDGER.update().where(*own).values(body=body)).rowcount == 1
-        )
+        return await self._store.execute(LEDGER.update().where(*own).values(body=body)) == 1
 
     async def cancel(self, entry: LedgerEntry, result: Mapping[str, Any]) -> bool:
         """End *entry* with *result* where it does not run. Else ask the process that runs it to stop: False."""
@@ -337,22 +319,19 @@ class DatabaseTasks(DatabaseLedger):
         """Return the names of the tools with tasks that have been due for a minute, and that no process has taken."""
         is_due = (_IS_OPEN, _IS_IDLE, _t.run_at <= Now() - int(UNCLAIMED_S * 1e6))
         query = select(_t.tool).where(*is_due).distinct().order_by(_t.tool)
-        rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
-        return [decode_name(row) for row in rows]
+        return [decode_name(row["tool"]) for row in await self._store.fetch(query)]
 
     async def subjects(self, task: str) -> Sequence[str]:
         """Return the ids of what *task* waits for: questions, and other tasks."""
         query = select(WAITS.c.subject).where(WAITS.c.task == encode_name(task), WAITS.c.task == _t.id)
         query = query.where(_t.state == "waiting").order_by(WAITS.c.subject)
-        rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
-        return [decode_name(row) for row in rows]
+        return [decode_name(row["subject"]) for row in await self._store.fetch(query)]
 
     async def cancelled(self) -> Sequence[str]:
         """Return the ids of tasks that run here and are to stop."""
         owner = self._heartbeat().owner
         query = select(_t.id).where(_t.owner == owner, _t.state == "running", _t.cancelled == 1)
-        rows = await self._store.transact(lambda c: c.execute(query).scalars().all(), write=False)
-        return [decode_name(row) for row in rows]
+        return [decode_name(row["id"]) for row in await self._store.fetch(query)]
 
     async def listed(
         self, principal: str | None, state: str | None, after: LedgerEntry | None, count: int
@@ -363,8 +342,7 @@ class DatabaseTasks(DatabaseLedger):
         if after is not None:
             place = tuple_(_t.started_at, _t.id)
             query = query.where(place < tuple_(encode_time(after.started_at), encode_name(after.id)))
-        rows = await self._store.transact(lambda c: c.execute(query.limit(count)).mappings().fetchall(), write=False)
-        return list(self._sound(rows))
+        return list(self._sound(await self._store.fetch(query.limit(count))))
 
     async def counts(self) -> tuple[Mapping[str, int], float]:
         """Return how many tasks there are of each state, and for how many seconds the oldest has been due."""
@@ -472,7 +450,7 @@ def _full(occupied: Mapping[str, int], places: int) -> Sequence[str]:
     return [principal for principal, count in occupied.items() if count >= share(places, total - count)]
 
 
-def _put_off(connection: Connection, row: "Row") -> None:
+def _put_off(connection: Connection, row: Row) -> None:
     """Look at the task of *row*, which is damaged, in an hour again: its key may have been put back."""
     later = Now() + _PAUSE_US
     connection.execute(LEDGER.update().where(_t.id == row["id"]).values(run_at=later, lease_until=later))

@@ -3,35 +3,28 @@
 from collections.abc import Collection
 from hashlib import sha256
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, delete, select, text
+from sqlalchemy import Connection, delete, select
 
 from ..machinery import fact_of_call, life_s
-from .ledger import DATABASE_NOW, Now
+from .database import Database, Now, by_dialect
 from .tables import PRUNE_INTERVAL, RATES, encode_name
-
-if TYPE_CHECKING:
-    from .database import Database
 
 _t = RATES.c
 
-_KEEP = {
-    dialect: "INSERT INTO toolcrib_rates AS fact (name, principal, next_at) "  # noqa: S608 - of this file
-    f"VALUES (:name, :principal, {now} + :life) ON CONFLICT (name) DO UPDATE SET next_at = {now} + :life"
-    for dialect, now in DATABASE_NOW.items()
-}
-_REMEMBER = {dialect: text(statement) for dialect, statement in _KEEP.items()}
-_TAKE = {
-    dialect: text(f"{statement} WHERE fact.next_at <= {DATABASE_NOW[dialect]} RETURNING name")
-    for dialect, statement in _KEEP.items()
-}
+_KEEP = (
+    "INSERT INTO toolcrib_rates AS fact (name, principal, next_at) "
+    "VALUES (:name, :principal, {now} + :life) ON CONFLICT (name) DO UPDATE SET next_at = {now} + :life"
+)
+_REMEMBER = by_dialect(_KEEP)
+_TAKE = by_dialect(f"{_KEEP} WHERE fact.next_at <= {{now}} RETURNING name")
 
 
 class DatabaseThreads:
     """A ThreadStore in *store*."""
 
-    def __init__(self, store: "Database") -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
         self._writes = 0
 
@@ -50,8 +43,7 @@ class DatabaseThreads:
     async def recall(self, principal: str, thread: str, facts: Collection[str], /) -> frozenset[str]:
         names = {_row(principal, thread, fact)["name"]: fact for fact in facts}
         statement = select(_t.name).where(_t.name.in_(names), _t.next_at > Now())
-        rows = await self._store.transact(lambda c: list(c.execute(statement).scalars()), write=False)
-        return frozenset(names[name] for name in rows)
+        return frozenset(names[row["name"]] for row in await self._store.fetch(statement))
 
     async def take(self, principal: str, thread: str, name: str, most: int, /) -> bool:
         rows = [_row(principal, thread, fact_of_call(name, number)) for number in range(1, most + 1)]
@@ -68,7 +60,7 @@ class DatabaseThreads:
             statement = statement.where(_t.principal == encode_name(principal))
             if thread is not None:
                 statement = statement.where(_t.name.like(f"{_prefix(principal, thread)}%"))
-        return int(await self._store.transact(lambda connection: connection.execute(statement).rowcount))
+        return await self._store.execute(statement)
 
     def __repr__(self) -> str:
         return f"<DatabaseThreads in {self._store.place}>"
