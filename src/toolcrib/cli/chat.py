@@ -155,10 +155,8 @@ class Chat:
         status = 0
         async for line in _lines():
             status_of_line = await self._status_of(line)
-            if status_of_line is None:
-                break
-            status = status or status_of_line
-            if self._model_failed:
+            status = status or status_of_line or 0
+            if status_of_line is None or self._model_failed:
                 break
         return status
 

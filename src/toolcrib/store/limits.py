@@ -16,9 +16,10 @@ from ..core import StoreError
 from ..machinery import create_lasting_task, from_any_thread, log_failure
 from .database import Database, Now, by_dialect
 from .leases import Lease, Leases, retried
+from .ledger import DEFAULT_LEASE_S
 from .tables import LEASES, PRUNE_INTERVAL, RATES, encode_name
 
-PLACE_LEASE_S = 15.0
+PLACE_LEASE_S = DEFAULT_LEASE_S
 """After how many seconds a place of a process that has died is free again."""
 MAX_TRIES = 4
 """How often a place is tried for that another process has just taken."""
