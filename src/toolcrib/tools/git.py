@@ -149,30 +149,35 @@ def _problem(address: GitAddress) -> str | None:
     parts = address.folder.split("/") if address.folder else []
     if any(part in ("", ".", "..") or part.lower() == ".git" or "\\" in part for part in parts):
         return f"'{address.folder[:64]}' is not a folder of a repository."
-    return _problem_of_repository(address)
+    return _problem_of_path(address.repository) if address.is_local else _problem_of_url(address.repository)
 
 
-def _problem_of_repository(address: GitAddress) -> str | None:
-    repository = address.repository
-    if address.is_local:
-        if repository.startswith("-") or "::" in repository or not repository:
-            return "its repository is not the path of a folder."
-        return None
+def _problem_of_path(path: str) -> str | None:
+    is_refused = path.startswith("-") or "::" in path or not path
+    return "its repository is not the path of a folder." if is_refused else None
+
+
+def _problem_of_url(repository: str) -> str | None:
     url = urlsplit(repository)
     if (short := _SHORT.fullmatch(repository)) is not None:
         url = urlsplit(f"ssh://{short['user']}@{short['host']}/{short['path'].removeprefix('/')}")
     user, at, host = url.netloc.rpartition("@")
-    if url.scheme not in ("https", "ssh", "http"):
-        return f"git is not allowed to use '{url.scheme[:64]}'. A repository of this computer is its path."
-    if url.scheme == "http" and not _LOOPBACK.fullmatch(host):
-        return "over http it could be changed on the way."
-    if at and url.scheme != "ssh":
-        return "an address holds no name and no password. Private repositories are reached over ssh, by its agent."
-    if at and not _USER.fullmatch(user):
-        return "its user is not a name."
-    if not _HOST.fullmatch(host) or not _PATH.fullmatch(url.path) or url.query:
-        return "its host or its path has characters that are not allowed there."
-    return "its path has '..' in it." if ".." in url.path.split("/") else None
+    is_of_characters = _HOST.fullmatch(host) and _PATH.fullmatch(url.path) and not url.query
+    refusals = (
+        (
+            url.scheme not in ("https", "ssh", "http"),
+            f"git is not allowed to use '{url.scheme[:64]}'. A repository of this computer is its path.",
+        ),
+        (url.scheme == "http" and not _LOOPBACK.fullmatch(host), "over http it could be changed on the way."),
+        (
+            at and url.scheme != "ssh",
+            "an address holds no name and no password. Private repositories are reached over ssh, by its agent.",
+        ),
+        (at and not _USER.fullmatch(user), "its user is not a name."),
+        (not is_of_characters, "its host or its path has characters that are not allowed there."),
+        (".." in url.path.split("/"), "its path has '..' in it."),
+    )
+    return next((problem for is_refused, problem in refusals if is_refused), None)
 
 
 # Fetching
@@ -192,6 +197,7 @@ _OPTIONS = (
     *("fetch.unpackLimit=1", "transfer.unpackLimit=1", "transfer.bundleURI=false", "http.followRedirects=false"),
     *("http.lowSpeedLimit=100", "http.lowSpeedTime=30", "protocol.version=2", "fetch.negotiationAlgorithm=noop"),
 )
+_FETCH = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none")
 _CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tpartialClone = origin\n"
 # A host whose key is not known is not asked about, and not trusted; nor is it given the agent, whatever the user's
 # settings say of other uses of it.
@@ -318,14 +324,12 @@ class _Git:
     def extract(self, commit: str, to: Path) -> None:
         """Write the files of the folder, as they are at *commit*, below *to*."""
         _log.info("Fetching %s at %s", self._address, commit[:12])
-        flags = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none")
-        self._run("fetch", "--depth=1", *flags, "--", "origin", commit)
+        self._run("fetch", "--depth=1", *_FETCH, "--", "origin", commit)
         tree = self._tree(commit)
         files = list(self._files(tree))
-        missing = self._run("rev-list", "--objects", "--no-object-names", "--missing=print", tree).decode().split()
-        if absent := {name[1:] for name in missing if name.startswith("?")} & {name for name, _, _ in files}:
-            self._run("fetch", *flags, "--stdin", "origin", data="\n".join(sorted(absent)).encode() + b"\n")
-        content = self._contents([name for name, _, _ in files])
+        names = [name for name, _, _ in files]
+        self._fetch_missing(tree, names)
+        content = self._contents(names)
         plain = {path: content[name] for name, path, is_link in files if not is_link}
         links = {path: content[name] for name, path, is_link in files if is_link}
         plain |= {path: plain[self._target(path, target, plain)] for path, target in links.items()}
@@ -338,6 +342,12 @@ class _Git:
                     file.write(data)
             except OSError as error:  # two of one name, for this file system
                 raise self._refused(path, f"it cannot be written ({error.strerror})") from None
+
+    def _fetch_missing(self, tree: str, names: Sequence[str]) -> None:
+        """Fetch those of the objects *names*, below *tree*, that are not here yet."""
+        objects = self._run("rev-list", "--objects", "--no-object-names", "--missing=print", tree).decode().split()
+        if absent := {name[1:] for name in objects if name.startswith("?")}.intersection(names):
+            self._run("fetch", *_FETCH, "--stdin", "origin", data="\n".join(sorted(absent)).encode() + b"\n")
 
     def _tree(self, commit: str) -> str:
         revision = f"{commit}:{self._address.folder}"
@@ -462,7 +472,7 @@ def _is_safe(path: str) -> bool:
 
 def _reason(errors: bytes) -> str:
     """Return the line in which git says what is wrong. The other side may have written it: it is shown on one line."""
-    lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
+    lines = list(filter(None, map(str.strip, re.split(r"[\r\n]", errors.decode(errors="replace")))))
     if _LOST in lines:  # it was not git that failed, but what it had called before it said so
         lines = lines[: lines.index(_LOST)] or [_LOST]
     reasons = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
