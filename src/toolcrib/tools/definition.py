@@ -10,17 +10,14 @@ import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import CodeType
+from types import CodeType, EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ..core import Auth, DefinitionError, Hints, Secret, ToolAuth, ToolError, ToolSpec
 from ..machinery import Availability, Check, Checked, Encode, is_amount
 
 if TYPE_CHECKING:
-    from ..schema import Signature
-
-_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, _VAR_KEYWORD)
+    from ..schema import Parameter, Signature
 
 
 class ToolOptions(TypedDict, total=False):
@@ -81,8 +78,11 @@ class ToolOptions(TypedDict, total=False):
     labels: Sequence[str] | frozenset[str]
 
 
-def require_options(options: ToolOptions, label: str) -> None:
-    """Raise DefinitionError for an option that does not exist, or a value that does not fit it."""
+def require_options(options: ToolOptions, label: str) -> dict[str, Any]:
+    """Return the *options* that have a value other than None.
+
+    Raises DefinitionError for an option that does not exist, or a value that does not fit it.
+    """
     for option, value in options.items():
         if option not in ToolOptions.__annotations__:
             from ..schema import closest_match, did_you_mean
@@ -98,6 +98,7 @@ def require_options(options: ToolOptions, label: str) -> None:
             f"{label}: a call that failed may have had its effect all the same, so only a tool that is declared "
             "repeatable is called again. Add idempotent=True or read_only=True, or leave out retries."
         )
+    return {option: value for option, value in options.items() if value is not None}
 
 
 def _is_text(value: object) -> bool:
@@ -117,8 +118,12 @@ def _is_count(value: object) -> bool:
 
 
 def _is_cost(value: object) -> bool:
-    costs = value if isinstance(value, Mapping) else {"calls": value}
-    return all(is_amount(unit, amount) for unit, amount in costs.items())
+    return all(is_amount(unit, amount) for unit, amount in amounts_of(value).items())
+
+
+def amounts_of(cost: Any) -> Mapping[str, float]:
+    """Return what a call takes of budgets, by unit: *cost* is that, or a number of calls."""
+    return cost if isinstance(cost, Mapping) else {"calls": cost}
 
 
 def _is_tags(value: object) -> bool:
@@ -172,27 +177,21 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
     """Return *schema*, and require that the function can take every argument it lets through."""
     from ..schema import SchemaView
 
-    takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
-    takes_any = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
     names = SchemaView(schema).names
-    names_lost = [
-        name for name in names.members if name in signature.reserved_names or not (takes_any or name in takes)
-    ]
-    if names_lost:
+    if names_lost := [name for name in names.members if not _takes(signature, name)]:
         raise DefinitionError(
             f"{label}: parameters= describes '{names_lost[0]}', and the function takes no such argument from a model. "
             "Add it to the function, or let the function take **arguments."
         )
-    for parameter in signature.parameters:
-        must_be_given = parameter.kind not in _VARIADIC and parameter.default is inspect.Parameter.empty
-        if must_be_given and parameter.name not in names.required:
-            raise DefinitionError(
-                f"{label}: the function needs '{parameter.name}', and parameters= does not require it. "
-                'Add it to "required", or give it a default.'
-            )
-    if takes_any:
+    needed = needed_names(signature.parameters)
+    if optional := sorted(set(needed) - names.required, key=needed.index):
+        raise DefinitionError(
+            f"{label}: the function needs '{optional[0]}', and parameters= does not require it. "
+            'Add it to "required", or give it a default.'
+        )
+    if takes_any_name(signature):
         return schema
-    if unknown := sorted(names.required - takes):
+    if unknown := sorted(names.required.difference(parameter.name for parameter in signature.parameters)):
         raise DefinitionError(
             f"{label}: parameters= requires '{unknown[0]}', and the function takes no such argument. "
             "Add it to the function, or let the function take **arguments."
@@ -203,6 +202,24 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
             'Let the function take **arguments, or set "additionalProperties" to false.'
         )
     return {**schema, "unevaluatedProperties" if names.is_composed else "additionalProperties": False}
+
+
+def takes_any_name(signature: "Signature") -> bool:
+    """Return whether the function has a parameter like `**arguments`."""
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature.parameters)
+
+
+def _takes(signature: "Signature", name: str) -> bool:
+    """Return whether the function takes an argument *name* from a model."""
+    is_known = takes_any_name(signature) or any(parameter.name == name for parameter in signature.parameters)
+    return is_known and name not in signature.reserved_names
+
+
+def needed_names(parameters: "Iterable[Parameter | inspect.Parameter]") -> list[str]:
+    """Return the names of those *parameters* that have to be given."""
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = (parameter for parameter in parameters if parameter.default is inspect.Parameter.empty)
+    return [parameter.name for parameter in needed if parameter.kind not in variadic]
 
 
 def require_examples(spec: ToolSpec, check: Check, label: str) -> None:
@@ -260,7 +277,7 @@ def require_any_name(name: Any) -> str:
 
 def spec_of(
     name: str,
-    options: ToolOptions,
+    options: Mapping[str, Any],
     output_schema: Mapping[str, Any] | None,
     names: Sequence[frozenset[str]],
     described: Callable[[], tuple[str, Mapping[str, Any]]],
@@ -271,24 +288,22 @@ def spec_of(
 
     *described* makes the description and the input schema: with *is_later*, when one is first looked at.
     """
-
-    hints: dict[str, Any] = {hint: value for hint in Hints.__slots__ if (value := options.get(hint)) is not None}
     spec = ToolSpec.with_later(
         described,
         name=name,
         output_schema=output_schema,
         title=options.get("title"),
-        hints=Hints(**hints),
+        hints=Hints(**{hint: options[hint] for hint in Hints.__slots__ if hint in options}),
         auth=options.get("auth"),
-        tags=frozenset(options.get("tags") or ()),
-        labels=frozenset(options.get("labels") or ()),
+        tags=frozenset(options.get("tags", ())),
+        labels=frozenset(options.get("labels", ())),
         version=options.get("version"),
-        examples=tuple(options.get("examples") or ()),
+        examples=tuple(options.get("examples", ())),
         strict=options.get("strict"),
         timeout_s=options.get("timeout_s"),
-        once=options.get("once") is True or bool(options.get("task")),
+        once=bool(options.get("once") or options.get("task")),
         names=names,
-        icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
+        icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons", ())),
     )
     if not is_later:
         spec.input_schema  # noqa: B018
@@ -329,25 +344,31 @@ CONTENT = "__toolcrib_content__"
 """The name under which a module that was made for a file has a digest of the file."""
 
 
+_CONSTANTS = (NoneType, EllipsisType, bool, int, float, complex, str, bytes)
+
+
 def body_digest(functions: Iterable[Any]) -> str:
     """Return a digest of the code of *functions*."""
     import hashlib  # OpenSSL: a program that only defines tools needs none
 
-    visited: set[int] = set()
-    return hashlib.sha256(repr([_described(function, visited) for function in functions]).encode()).hexdigest()
+    return hashlib.sha256(repr(_each_described(functions, set())).encode()).hexdigest()
+
+
+def _each_described(values: Iterable[Any], seen: set[int]) -> list[Any]:
+    return [_described(value, seen) for value in values]
 
 
 def _described(value: Any, seen: set[int]) -> Any:
     """Return *value* as data with the same repr in every process."""
     if isinstance(value, CodeType):
         names = value.co_names, value.co_varnames[: value.co_argcount + value.co_kwonlyargcount], value.co_freevars
-        return value.co_name, value.co_code, names, [_described(const, seen) for const in value.co_consts]
-    if value is None or value is ... or type(value) in (bool, int, float, complex, str, bytes):
+        return value.co_name, value.co_code, names, _each_described(value.co_consts, seen)
+    if type(value) in _CONSTANTS:
         return value
     if type(value) is tuple:
-        return [_described(item, seen) for item in value]
+        return _each_described(value, seen)
     if type(value) is frozenset:
-        return sorted(repr(_described(item, seen)) for item in value)
+        return sorted(map(repr, _each_described(value, seen)))
     if id(value) in seen:
         return "seen"
     seen.add(id(value))
@@ -357,6 +378,10 @@ def _described(value: Any, seen: set[int]) -> Any:
         return _described(value.__func__, seen)
     if inspect.isfunction(value):
         return _function_described(value, seen)
+    return _object_described(value, seen)
+
+
+def _object_described(value: Any, seen: set[int]) -> Any:
     call = next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None)
     own = _described(call, seen) if inspect.isfunction(call) else None
     kind = value if isinstance(value, type) else type(value)

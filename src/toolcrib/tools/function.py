@@ -16,6 +16,7 @@ from ..core import Tool as AnyTool
 from ..machinery import AtDeadline, Availability, Check, Encode, Need, Needs, Semaphore, Work
 from .definition import (
     ToolOptions,
+    amounts_of,
     body_digest,
     is_portable,
     output_of,
@@ -26,11 +27,14 @@ from .definition import (
     require_name,
     require_options,
     spec_of,
+    takes_any_name,
 )
 from .process_codec import ProcessCodec, reference, require_importable
-from .work import Runs, by_name, generates, needs_context, work_of, yielded
+from .work import Runs, at_deadline, by_name, needs_context, runs_of, work_of, yielded
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from ..schema import Arguments, Signature
 
 
@@ -96,10 +100,7 @@ class Tool(Generic[P, R]):
     """What `wrapped` puts around the work."""
 
     def __init__(self, fn: Callable[P, R], /, **options: Unpack[ToolOptions]) -> None:
-        mark = _definition(fn)
-        if mark is not None:
-            options = {**mark.options, **options}
-        self._set(**_parts_of(fn, options, {} if mark is None else mark.names, _caller()))
+        self._set(**_parts_of(fn, *_with_earlier(fn, options), _caller()))
 
     @classmethod
     def of_parts(cls, **parts: Any) -> Any:
@@ -233,31 +234,16 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         raise DefinitionError(f"A tool is made of something that can be called, not of {type(fn).__name__}.")
     name = _name(fn, options)
     label = f"Tool '{name}'"
-    require_options(options, label)
+    given = require_options(options, label)
     if isinstance(inner, type):
         raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
     signature = schema.read_signature(fn, label=label, names=names)
-    aliases: Mapping[str, str] = {}
-    code: Sequence[Any] = ()
-    member_names: Sequence[frozenset[str]] = ()
-    handles: Mapping[str, Any] | None = None
-    input_schema: Mapping[str, Any] | None = None
-    parameters = options.get("parameters")
-    if parameters is not None:
-        input_schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
-        handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
-    # With plain types nothing can go wrong, so that what reads them is made when the tool is first looked at or called.
-    is_later = parameters is None and all(map(schema.is_plain_parameter, signature.parameters))
-    inputs = _Inputs(signature, input_schema, label, options.get("description"))
-    if not is_later and (arguments := inputs.read()[1]) is not None:
-        aliases, code, member_names = arguments.aliases, arguments.plan.code, tuple(arguments.plan.names)
-        handles = schema.handle_parameters(signature.parameters, arguments.schema, label=label)
-    inputs.handles = handles
-    runs: Runs = generates(fn) or ("async" if signature.is_async else "sync")
+    inputs = _Inputs(signature, given.get("parameters"), label, given.get("description"))
+    runs = runs_of(fn, is_async=signature.is_async)
     returns = yielded(signature.returns) if "generator" in runs else signature.returns
     needs = signature.needs or None
     output_schema, encode_as = output_of(returns, name, signature.names)
-    spec = spec_of(name, options, output_schema, member_names, inputs.described, is_later=is_later)
+    spec = spec_of(name, given, output_schema, inputs.names, inputs.described, is_later=inputs.is_later)
     parts: dict[str, Any] = {
         "spec": spec,
         "fn": fn,
@@ -269,19 +255,19 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "runs": runs,
         "needs": needs,
         "needs_context": needs_context(runs, needs),
-        "at_deadline": "left_running" if runs in ("sync", "generator") else "cancelled",
-        "available": options.get("available"),
-        "retries": options.get("retries"),
-        "handles": handles,
-        "lock": Semaphore(1) if options.get("serial") else None,
-        "is_task": options.get("task") or False,
-        "priority": options.get("priority") or 0,
-        "verify": _verifier(options.get("verify"), label),
-        "cost": cost if (cost := options.get("cost")) is None or isinstance(cost, Mapping) else {"calls": cost},
-        "aliases": aliases,
-        "code": (fn, *code),
+        "at_deadline": at_deadline(runs),
+        "available": given.get("available"),
+        "retries": given.get("retries"),
+        "handles": inputs.handles,
+        "lock": Semaphore(1) if given.get("serial") else None,
+        "is_task": given.get("task", False),
+        "priority": given.get("priority", 0),
+        "verify": _verifier(given.get("verify"), label),
+        "cost": amounts_of(given["cost"]) if "cost" in given else None,
+        "aliases": inputs.aliases,
+        "code": (fn, *inputs.code),
     }
-    if options.get("isolation") is not None:
+    if "isolation" in given:
         from ..sandbox import ProcessWork
 
         codec = ProcessCodec(
@@ -291,10 +277,10 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
             encode=encode_as(name),
             signature=signature,
             returns=returns,
-            arguments=None if (arguments := inputs.read()[1]) is None else arguments.adapter,
-            parameters=parameters,
+            arguments=inputs.adapter,
+            parameters=given.get("parameters"),
         )
-        parts |= {"isolation": options.get("isolation"), "codec": codec, "work": ProcessWork(codec)}
+        parts |= {"isolation": given["isolation"], "codec": codec, "work": ProcessWork(codec)}
         parts |= {"needs_context": True, "at_deadline": "killed"}
     if spec.examples:
         require_examples(spec, inputs.check_as(name), label)
@@ -302,22 +288,36 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
 
 
 class _Inputs:
-    """What a model fills in of a function, read when the tool is first looked at or called.
+    """What a model fills in of a function, with `is_later` read when the tool is first looked at or called.
 
-    With *schema*, `parameters=` describes it. *description* goes before that of the docstring.
+    *parameters*, if given, is the JSON Schema of it. *description* goes before that of the docstring.
     """
 
-    __slots__ = ("_description", "_label", "_read", "_schema", "_signature", "handles")
+    __slots__ = (
+        *("_description", "_label", "_read", "_schema", "_signature"),
+        *("aliases", "code", "handles", "is_later", "names"),
+    )
 
-    def __init__(
-        self, signature: "Signature", schema: Mapping[str, Any] | None, label: str, description: str | None
-    ) -> None:
+    def __init__(self, signature: "Signature", parameters: Any, label: str, description: str | None) -> None:
+        from .. import schema
+
         self._signature = signature
-        self._schema = schema
+        self._schema: Mapping[str, Any] | None = None
         self._label = label
         self._description = description
         self._read: tuple[str, Arguments | None] | None = None
+        if parameters is not None:
+            self._schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
+        # With plain types nothing can go wrong.
+        self.is_later = parameters is None and all(map(schema.is_plain_parameter, signature.parameters))
+        self.aliases: Mapping[str, str] = {}
+        self.code: Sequence[Any] = ()
+        self.names: Sequence[frozenset[str]] = ()
         self.handles: Mapping[str, Any] | None = None
+        if not self.is_later:
+            if (arguments := self.read()[1]) is not None:
+                self.aliases, self.code, self.names = arguments.aliases, arguments.plan.code, (*arguments.plan.names,)
+            self.handles = schema.handle_parameters(signature.parameters, self._input_schema(), label=label)
 
     def read(self) -> "tuple[str, Arguments | None]":
         """Return the docstring's description, and the arguments unless `parameters=` describes them."""
@@ -337,10 +337,18 @@ class _Inputs:
     def described(self) -> tuple[str, Mapping[str, Any]]:
         from .. import schema
 
-        description, arguments = self.read()
-        input_schema = self._schema or {} if arguments is None else arguments.schema
-        text = description if self._description is None else self._description
-        return text, schema.with_handles(input_schema, self.handles)
+        text = self.read()[0] if self._description is None else self._description
+        return text, schema.with_handles(self._input_schema(), self.handles)
+
+    @property
+    def adapter(self) -> "TypeAdapter[dict[str, Any]] | None":
+        """What reads and writes the arguments, unless `parameters=` describes them."""
+        arguments = self.read()[1]
+        return None if arguments is None else arguments.adapter
+
+    def _input_schema(self) -> Mapping[str, Any]:
+        arguments = self.read()[1]
+        return self._schema or {} if arguments is None else arguments.schema
 
     def check_as(self, tool: str) -> Check:
         from .. import schema
@@ -352,8 +360,7 @@ class _Inputs:
             else schema.arguments_check(tool, arguments)
         )
         hidden = self._signature.reserved_names
-        is_open = any(parameter.kind is _VAR_KEYWORD for parameter in self._signature.parameters)
-        return protecting(hidden, check, tool) if hidden and is_open else check
+        return protecting(hidden, check, tool) if hidden and takes_any_name(self._signature) else check
 
 
 def _verifier(verify: Any, label: str) -> "Tool[..., Any] | None":
@@ -474,6 +481,12 @@ def _definition(fn: Any) -> Definition | None:
     return definition if isinstance(definition, Definition) else None
 
 
+def _with_earlier(fn: Any, options: ToolOptions) -> tuple[ToolOptions, Mapping[str, Any]]:
+    """Return *options* over those with which *fn* is marked already, and the local names that its mark has."""
+    mark = _definition(fn)
+    return (options, {}) if mark is None else ({**mark.options, **options}, mark.names)
+
+
 def _unwrapped(fn: Any) -> Any:
     """Return what is called behind partials that are not marked themselves."""
     while isinstance(fn, functools.partial) and not hasattr(fn, "__toolcrib__"):
@@ -504,9 +517,8 @@ def _mark(fn: Any, options: ToolOptions, home: str) -> Any:
         raise DefinitionError(f"@tool marks functions and methods, not {type(fn).__name__}.")
     if isinstance(fn, type):
         raise DefinitionError(f"@tool cannot mark the class {fn.__name__}. {_INSTEAD_OF_A_CLASS}")
-    before = _definition(fn)
-    all_options: ToolOptions = {**before.options, **options} if before else options
-    names = {**(before.names if before else {}), **enclosing_names(fn)}
+    all_options, names = _with_earlier(fn, options)
+    names = {**names, **enclosing_names(fn)}
     require_options(all_options, f"Tool '{_name(fn, all_options)}'")
     if all_options.get("isolation") is not None:
         require_importable(fn, f"Tool '{_name(fn, all_options)}'")
@@ -584,7 +596,7 @@ def from_schema(
         fn=work,
         home=home or getattr(work, "__module__", None) or __name__,
         needs_context=needs_context(runs, needs),
-        at_deadline="left_running" if runs in ("sync", "generator") else "cancelled",
+        at_deadline=at_deadline(runs),
     )
     return tool.replace(runs=runs, needs=needs, available=available, lock=Semaphore(1) if serial else None)
 

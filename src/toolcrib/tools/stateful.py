@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from ..core import Caller, DefinitionError, LoadError, ToolcribError
 from ..machinery import Semaphore
+from .definition import needed_names
 from .function import Definition, Tool
 
 if TYPE_CHECKING:
@@ -348,15 +349,9 @@ def _state_key(owner: Any, cls: type) -> str:
 def _needed_by(fn: Callable[..., Any]) -> list[str]:
     """Return the parameters of *fn* that have to be given."""
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        return needed_names(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
         return []
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
-    ]
 
 
 async def _run(hook: Callable[[], Any] | None) -> None:

@@ -5,14 +5,14 @@ import copy
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..core import Context, DefinitionError, ToolError
-from ..machinery import Need, Needs, Port, Work, in_thread
+from ..machinery import AtDeadline, Need, Needs, Port, Work, in_thread
 from .depends import Dependencies, end, is_async, log_close, overridden, provided, until_closed, with_dependencies
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ def work_of(fn: Callable[..., Any], runs: Runs, needs: Needs | None) -> Work:
 def needs_context(runs: Runs, needs: Needs | None) -> bool:
     """Return whether the work looks at the Context of its call."""
     return needs is not None or runs in ("async_generator", "generator")
+
+
+def at_deadline(runs: Runs) -> AtDeadline:
+    """Return what becomes of the work at its deadline: what runs in a thread goes on."""
+    return "left_running" if runs in ("sync", "generator") else "cancelled"
 
 
 def _body(fn: Callable[..., Any], runs: Runs) -> Body | None:
@@ -106,8 +111,7 @@ def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Calla
     # What stands before *args can only be given by position once *args has anything in it.
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)[: 1 if rest is None else 2]
     firsts = [p for p in signature.in_python if p.kind in by_place]
-    fresh = {p.name: p.default for p in signature.parameters if _mutable(p.default)}
-    _require_copies(fresh, label)
+    fresh = _fresh_defaults(signature, label)
     if not firsts and rest is None and not fresh:
         return fn
 
@@ -131,7 +135,9 @@ def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Calla
     return work
 
 
-def _require_copies(defaults: Mapping[str, Any], label: str) -> None:
+def _fresh_defaults(signature: "Signature", label: str) -> dict[str, Any]:
+    """Return the defaults of which each call gets a copy of its own. Raises DefinitionError for what has no copy."""
+    defaults = {parameter.name: parameter.default for parameter in signature.parameters if _mutable(parameter.default)}
     for name, default in defaults.items():
         try:
             copy.deepcopy(default)
@@ -140,6 +146,7 @@ def _require_copies(defaults: Mapping[str, Any], label: str) -> None:
                 f"{label}: the default of '{name}' cannot be copied, so all calls would share it ({error}). "
                 "Take None as the default and make the value in the function, or let the host provide it with Depends."
             ) from error
+    return defaults
 
 
 def _mutable(default: Any) -> bool:
@@ -159,13 +166,16 @@ def yielded(returns: Any) -> Any:
     return inner[0] if inner else inspect.Parameter.empty
 
 
-def generates(fn: Any) -> Runs | None:
+def runs_of(fn: Any, *, is_async: bool) -> Runs:
+    """Return how *fn* runs; *is_async* says whether calling it returns an awaitable."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     plain = fn if inspect.isroutine(fn) else type(fn).__call__
     if inspect.isasyncgenfunction(plain):
         return "async_generator"
-    return "generator" if inspect.isgeneratorfunction(plain) else None
+    if inspect.isgeneratorfunction(plain):
+        return "generator"
+    return "async" if is_async else "sync"
 
 
 # Plain functions with plain providers: what these open for a call is opened, used and closed in its thread
