@@ -174,8 +174,11 @@ def imported(ref: str, *, trusted: Sequence[str] | None = None) -> Any:
             f"'{ref}' is outside the trusted packages ({', '.join(trusted) or 'none'}), so it is not imported."
         )
     module = _import_module(module_name, ref)
-    if trusted is None:
-        return _attribute(module, path, ref)
+    return _attribute(module, path, ref) if trusted is None else _own_attribute(module, path, ref, trusted)
+
+
+def _own_attribute(module: ModuleType, path: str, ref: str, trusted: Sequence[str]) -> Any:
+    """Return what *path* names in *module*. Raises LoadError where a *trusted* package does not define it itself."""
     # Only classes on the way: of a function, `__wrapped__` and `__globals__` lead to what its module does not offer.
     holder, _, name = path.rpartition(".")
     is_own = not holder or isinstance(_attribute(module, holder, ref), type)
@@ -260,14 +263,7 @@ def _tools_of(source: Any) -> list[AnyTool]:
     if isinstance(offer, Definition):
         return [as_tool(source)]
     if offer is not None and not isinstance(source, type):
-        answer = offer()
-        tools = list(answer) if isinstance(answer, Sequence) else [answer]
-        if wrong := [item for item in tools if not is_tool(item)]:
-            raise LoadError(
-                f"{type(source).__name__}.__toolcrib__() returned a {type(wrong[0]).__name__}. It returns a Tool or a "
-                "list of Tools."
-            )
-        return list(map(as_tool, tools))
+        return _tools_in(offer(), source)
     if (methods := tools_of_object(source)) is not None:
         return [*methods]
     if is_source(source):
@@ -277,17 +273,24 @@ def _tools_of(source: Any) -> list[AnyTool]:
     raise LoadError(f"A value of type {type(source).__name__} is not a source of tools. A source is {SOURCES}.")
 
 
+def _tools_in(answer: Any, source: Any) -> list[AnyTool]:
+    """Return the tools in the *answer* of the `__toolcrib__()` of *source*. Raises LoadError for what is not a tool."""
+    tools = list(answer) if isinstance(answer, Sequence) else [answer]
+    if wrong := [item for item in tools if not is_tool(item)]:
+        raise LoadError(
+            f"{type(source).__name__}.__toolcrib__() returned a {type(wrong[0]).__name__}. It returns a Tool or a list "
+            "of Tools."
+        )
+    return list(map(as_tool, tools))
+
+
 def _from_plugin(value: Any) -> Any:
     """Return the source, or what is Loaded, that a plug-in makes of *value*, an object of a package that it knows.
 
     Return *value* itself where there is none.
     """
-    if value is None or isinstance(value, type | ModuleType | functools.partial) or inspect.isroutine(value):
-        return value
-    packages = {f"{cls.__module__}." for cls in type(value).__mro__}
-    if packages <= {"builtins."} or hasattr(value, "__toolcrib__") or is_source(value):
-        return value
-    for reader in _readers():
+    packages = _foreign_packages(value)
+    for reader in _readers() if packages else ():
         if any(package.startswith(f"{reader.name}.") for package in packages):
             try:
                 source = reader.load()(value)
@@ -296,6 +299,14 @@ def _from_plugin(value: Any) -> Any:
             if source is not None:
                 return Loaded(list(map(as_tool, source))) if isinstance(source, list) else source
     return value
+
+
+def _foreign_packages(value: Any) -> set[str]:
+    """Return the packages, each with a dot, of which *value* is an object; none where it can be read without them."""
+    if isinstance(value, type | ModuleType | functools.partial) or inspect.isroutine(value):
+        return set()
+    packages = {f"{cls.__module__}." for cls in type(value).__mro__} - {"builtins."}
+    return set() if hasattr(value, "__toolcrib__") or is_source(value) else packages
 
 
 @functools.cache
@@ -430,36 +441,39 @@ def _scan(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
     """Return what a module itself defines and marks as tools, in its order, and a problem for each that cannot work."""
     result = Loaded(problems=[_problem(error, fn, place) for fn, error in errors])
     exported: Collection[str] = getattr(module, "__all__", ())
-    values = {
-        name: value for name, value in vars(module).items() if not (name.startswith("__") and name.endswith("__"))
-    }
+    values = _members(module)
     done_ids: set[int] = set()
-    no_instance: LoadProblem | None = None
+    no_instance: list[LoadProblem] = []
     for name, value in values.items():
         if id(value) in done_ids:
             continue
         try:
             tools = _own_tools(module, value, values.values(), is_exported=name in exported)
+            result.tools += tools
+            if tools:
+                done_ids.add(id(value))
         except LoadError as error:  # a class that needs arguments: it may be the base of the others
-            no_instance = _problem(error, value, place)
+            no_instance = [_problem(error, value, place)]
         except ToolcribError as error:
             result.problems.append(_problem(error, value, place))
             done_ids.add(id(value))
         except Exception as error:
             result.problems.append(import_problem(error, place))
-        else:
-            result.tools += tools
-            done_ids |= {id(value)} if tools else set()
-    if no_instance is not None and not result.tools and not result.problems:
-        result.problems.append(no_instance)
+    if not result.tools and not result.problems:
+        result.problems += no_instance
     return result
+
+
+def _members(module: ModuleType) -> dict[str, Any]:
+    """Return what *module* has by a name that is not Python's own."""
+    return {name: value for name, value in vars(module).items() if not (name.startswith("__") and name.endswith("__"))}
 
 
 def _own_tools(module: ModuleType, value: Any, values: Iterable[Any], *, is_exported: bool) -> Sequence[AnyTool]:
     kind = value if isinstance(value, type) else type(value)
     if issubclass(kind, StatefulTool):
         is_own = is_exported or kind.__module__ == module.__name__
-        return (tools_of_object(value) or ()) if is_own and not (kind is value and _is_used(kind, values)) else ()
+        return _stateful_tools(value, values) if is_own else ()
     mark = mark_of(value)
     # A tool that does not know its module is taken for one of this module.
     if mark is None or not (is_exported or getattr(mark, "home", module.__name__) == module.__name__):
@@ -467,12 +481,13 @@ def _own_tools(module: ModuleType, value: Any, values: Iterable[Any], *, is_expo
     return [as_tool(value if isinstance(mark, Definition) else mark)]
 
 
-def _is_used(cls: type, values: Iterable[Any]) -> bool:
-    """Return whether a module has an instance or a subclass of its class, which then is the source."""
-    return any(
-        issubclass(value, cls) and value is not cls if isinstance(value, type) else isinstance(value, cls)
-        for value in values
+def _stateful_tools(value: Any, values: Iterable[Any]) -> Sequence[AnyTool]:
+    """Return the tools of *value*, an object or a class; none where *values* have an instance or a subclass of it."""
+    is_used = isinstance(value, type) and any(
+        issubclass(other, value) and other is not value if isinstance(other, type) else isinstance(other, value)
+        for other in values
     )
+    return () if is_used else tools_of_object(value) or ()
 
 
 def _reload(file: Path, name: str = "") -> Loaded:

@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -162,20 +162,25 @@ def siblings_of(file: Path) -> Generator[None]:
         if entries:
             yield
             return
-        siblings = {sibling.stem for sibling in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}
-        conflicts = [name for name in list(sys.modules) if name.partition(".")[0] in siblings]
-        hidden_modules = {name: sys.modules.pop(name) for name in conflicts if not _is_sibling(folder, name)}
+        hidden_modules = _hide_conflicts(folder)
         before = set(sys.modules)
         sys.path.insert(0, str(folder))
         try:
             yield
         finally:
-            if str(folder) in sys.path:
+            with suppress(ValueError):
                 sys.path.remove(str(folder))
-            for name in [name for name in list(sys.modules) if name not in before and not name.startswith(_PREFIX)]:
-                if _is_sibling(folder, name):
+            for name in set(sys.modules) - before:
+                if not name.startswith(_PREFIX) and _is_sibling(folder, name):
                     del sys.modules[name]
             sys.modules.update(hidden_modules)
+
+
+def _hide_conflicts(folder: Path) -> dict[str, ModuleType]:
+    """Remove from `sys.modules`, and return, what is there from elsewhere by the name of a file in *folder*."""
+    siblings = {sibling.stem for sibling in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}
+    conflicts = [name for name in list(sys.modules) if name.partition(".")[0] in siblings]
+    return {name: sys.modules.pop(name) for name in conflicts if not _is_sibling(folder, name)}
 
 
 def _is_sibling(folder: Path, name: str) -> bool:
@@ -192,10 +197,13 @@ def import_problem(error: BaseException, place: str) -> LoadProblem:
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         line = f":{error.lineno}" if error.lineno else ""
         return LoadProblem(f"{error.filename}{line}", f"{kind}: {error.msg}")
+    return LoadProblem(_line_of(error, place), f"{kind}: {without_module_names(str(error))}" if str(error) else kind)
+
+
+def _line_of(error: BaseException, place: str) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_internal(frame.filename)]
     own = [frame for frame in frames if frame.filename == place] or ([] if place.endswith(".py") else frames)
-    at = f"{own[-1].filename}:{own[-1].lineno}" if own else place
-    return LoadProblem(at, f"{kind}: {without_module_names(str(error))}" if str(error) else kind)
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else place
 
 
 def _is_internal(filename: str) -> bool:
