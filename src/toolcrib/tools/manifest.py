@@ -98,6 +98,14 @@ class Manifest(Strict):
         return [entry.requirement for entry in self.auth]
 
     @property
+    def secrets(self) -> list[str]:
+        return [entry.secret for entry in self.auth if entry.secret is not None]
+
+    @property
+    def providers(self) -> list[str]:
+        return [entry.provider for entry in self.auth if entry.provider is not None]
+
+    @property
     def needs(self) -> dict[str, Any]:
         """What it needs beside credentials, as JSON data."""
         names = ("runtime", "variables", "hosts", "mounts", "memory_mb", "output_mb", "timeout_s")

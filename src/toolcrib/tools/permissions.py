@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 from annotated_types import Ge, Gt
 
-from ..core import LoadError, Secret, SetupError, ToolAuth
+from ..core import LoadError, SetupError
 
 if TYPE_CHECKING:
     from .manifest import Manifest
@@ -114,27 +114,29 @@ def _missing(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[s
             yield f"the folder '{mount.name}'", ("mounts", mount.name)
         if not mount.read_only and mount.name not in permissions.writable:
             yield f"to write in '{mount.name}'", ("writable", mount.name)
-    if permissions.trusted:
-        return
-    requests = (
-        ("hosts", "the host", manifest.hosts),
-        ("variables", "the variable", manifest.variables),
-        ("secrets", "the secret", [of.name for of in manifest.requirements if isinstance(of, Secret)]),
-        ("providers", "a token of", [of.provider for of in manifest.requirements if isinstance(of, ToolAuth)]),
-    )
-    for key, label, names in requests:
+    if not permissions.trusted:
+        yield from _missing_names(permissions, manifest)
+        yield from _missing_amounts(permissions, manifest)
+
+
+def _missing_names(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[str, tuple[str, str]]]:
+    labels = {"hosts": "the host", "variables": "the variable", "secrets": "the secret", "providers": "a token of"}
+    for key, label in labels.items():
         grants: Sequence[str] = getattr(permissions, key)
-        for name in names:
+        for name in getattr(manifest, key):
             if name not in grants and not (key == "hosts" and any(_covers(pattern, name) for pattern in grants)):
                 yield f"{label} {name}", (key, name)
-    for key, unit in (("memory_mb", "MiB of memory"), ("output_mb", "MiB of output"), ("timeout_s", "seconds")):
-        amount, usual = getattr(manifest, key), type(manifest).model_fields[key].default
-        if amount > max(usual, getattr(permissions, key) or 0):
-            yield f"{amount:g} {unit}", (key, f"{amount:g}")
 
 
 def _covers(granted: str, host: str) -> bool:
     return granted.startswith("*.") and host.endswith(granted[1:])
+
+
+def _missing_amounts(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[str, tuple[str, str]]]:
+    for key, unit in {"memory_mb": "MiB of memory", "output_mb": "MiB of output", "timeout_s": "seconds"}.items():
+        amount, usual = getattr(manifest, key), type(manifest).model_fields[key].default
+        if amount > max(usual, getattr(permissions, key) or 0):
+            yield f"{amount:g} {unit}", (key, f"{amount:g}")
 
 
 def _setting(key: str, values: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..core import LoadError, SetupError, Source
+from ..core import LoadError, SetupError, Source, ToolSpec
 from ..machinery import defer_package
 from ..sandbox import content_hash
 from .function import Tool
@@ -187,24 +187,28 @@ class _FileSource(Source):
             paths = {path for path in {*content, *last} if content.get(path) != last.get(path)}
             if self._content is not None and not paths:
                 return None
-            before, old_problems, is_first = self.tools(), self.problems, self._content is None
+            before, old_problems, is_first = self._specs(), self.problems, self._content is None
             units = self._list_units()
             refusal = None if is_first else self._refusal()
             results = self._load(units, paths) if refusal is None else dict.fromkeys(units, refusal)
-            old = {path: self._units[path] for path in units if path in self._units}
-            loaded_units = {path: self._kept(old.get(path), result) for path, result in results.items()}
-            self._units = {path: (old | loaded_units)[path] for path in units if path in old or path in loaded_units}
+            self._take(units, results)
             self._content = {**self._look(), **content}  # with the paths that are known only now
             if refusal is not None:  # all is loaded once it is as it was locked
                 self._content.update(dict.fromkeys(self._content))
-            self._missing = None
-            if not units:
-                self._missing = LoadProblem(str(self._path), self._missing_reason(was_there=not is_first))
-            elif not (self.tools() or self.problems):
-                self._missing = LoadProblem(str(self._path), "It defines no tool. Mark functions with @tool.")
-            files = tuple(path for path, result in results.items() if not result.failed)
-            new = tuple(problem for problem in self.problems if problem not in old_problems)
-            return _change(before, self.tools(), files, new)
+            self._missing = self._absence(units, was_there=not is_first)
+            return self._change(results, before, old_problems)
+
+    def _specs(self) -> dict[str, ToolSpec]:
+        return {tool.spec.name: tool.spec for tool in self.tools()}
+
+    def _change(
+        self, results: Mapping[Path, Loaded], before: Mapping[str, ToolSpec], old_problems: Sequence[LoadProblem]
+    ) -> Change | None:
+        """Return what *results* changed of the tools and problems that were there before; None if nothing."""
+        files = tuple(path for path, result in results.items() if not result.failed)
+        problems = tuple(problem for problem in self.problems if problem not in old_problems)
+        tools = _changed_names(before, self._specs())
+        return Change(files, tools, problems) if files or tools or problems else None
 
     def _refusal(self) -> Loaded | None:
         """Return the problem of files that are not those of the lock; None where they are."""
@@ -214,6 +218,11 @@ class _FileSource(Source):
             return Loaded(problems=[LoadProblem(str(self._path), str(error))])
         return None
 
+    def _take(self, units: Sequence[Path], results: Mapping[Path, Loaded]) -> None:
+        """Have of *units* their *results*, or where they have none what they had."""
+        loaded = self._units | {path: self._kept(self._units.get(path), result) for path, result in results.items()}
+        self._units = {path: loaded[path] for path in units if path in loaded}
+
     def _kept(self, old: Loaded | None, new: Loaded) -> Loaded:
         """Return *new* and the tools of *old* that stay because of its problems."""
         names = {tool.spec.name for tool in new.tools}
@@ -221,23 +230,24 @@ class _FileSource(Source):
         old_tools = [tool for tool in old.tools if tool.spec.name not in names] if old is not None and stays else []
         return Loaded([*new.tools, *old_tools], new.problems)
 
-    def _missing_reason(self, *, was_there: bool) -> str:
-        if self._path.is_dir():
-            return "The folder has no .py file."
-        return "It was removed, and its tools with it." if was_there else "It is not there."
+    def _absence(self, units: Sequence[Path], *, was_there: bool) -> LoadProblem | None:
+        """Return why there are no tools; None where a unit has some, or problems."""
+        if any(unit.tools or unit.problems for unit in self._units.values()):
+            return None
+        if units:
+            return LoadProblem(str(self._path), "It defines no tool. Mark functions with @tool.")
+        reason = "It was removed, and its tools with it." if was_there else "It is not there."
+        return LoadProblem(str(self._path), "The folder has no .py file." if self._path.is_dir() else reason)
 
 
-def _change(
-    old: Iterable[AnyTool], new: Iterable[AnyTool], files: tuple[Path, ...], problems: tuple[LoadProblem, ...]
-) -> Change | None:
-    before, after = ({tool.spec.name: tool.spec for tool in tools} for tools in (old, new))
+def _changed_names(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> dict[str, list[str]]:
+    """Return the names of the tools that are "new", "changed" or "gone"."""
     kinds = {
         "new": [name for name in after if name not in before],
         "changed": [name for name, spec in after.items() if before.get(name, spec) != spec],
         "gone": [name for name in before if name not in after],
     }
-    tools = {kind: names for kind, names in kinds.items() if names}
-    return Change(files, tools, problems) if files or tools or problems else None
+    return {kind: names for kind, names in kinds.items() if names}
 
 
 def _digest(path: Path) -> object:
