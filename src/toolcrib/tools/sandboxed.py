@@ -25,7 +25,7 @@ import pydantic_core
 from ..core import Context, DefinitionError, LoadError, SetupError, ToolcribError, ToolError
 from ..machinery import Overrides, Work
 from ..sandbox import MAX_BYTES, Codec, ProcessWork, folder_digest, guest_processes, native_code_in
-from ..sandbox.environments import Environment, environment_for
+from ..sandbox.python_build import Environment, environment_for
 from .content import bytes_of
 from .definition import require_examples
 from .function import Tool, from_schema, stand_in
