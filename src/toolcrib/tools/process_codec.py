@@ -70,7 +70,7 @@ class ProcessCodec:
     `where` is JSON data, and `key` the same as text. Raises DefinitionError for what cannot be sent.
     """
 
-    loader = "toolcrib.tools.worker:WorkerTools"
+    loader = "toolcrib.tools.loading:WorkerTools"
     """What a worker imports the tool with."""
 
     def __init__(
@@ -108,10 +108,10 @@ class ProcessCodec:
             "module": fn.__module__,
             "path": fn.__qualname__,
             "file": file,
-            "by_file": _is_from_file(fn.__module__, file),
             "parameters": None if parameters is None else dict(parameters),
             "schema": _digest(spec.input_schema),
             "version": version_of(file),
+            # Of a module that `tools.load` imported from its file, under a name that only it can import.
             "sha256": getattr(sys.modules[fn.__module__], CONTENT, None),
         }
         self.key = json.dumps(self.where, sort_keys=True)
@@ -254,13 +254,6 @@ def _require_of_call(needs: Needs, label: str) -> None:
 
 def _providers(needs: Needs) -> list[Callable[..., Any]]:
     return [provider for need in needs.depends for provider in (need.how.provider, *_providers(need.needs))]
-
-
-def _is_from_file(module: str, file: str | None) -> bool:
-    """Return whether `tools.load` imported *module* from its file, under a name that only it can import."""
-    from .modules import module_name_of
-
-    return file is not None and module == module_name_of(Path(file))
 
 
 def _digest(schema: Mapping[str, Any]) -> str:
