@@ -247,11 +247,11 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     parts: dict[str, Any] = {
         "spec": spec,
         "fn": fn,
+        "ref": reference(fn),
         "work": work_of(by_name(fn, signature, label), runs, needs),
         "check_as": inputs.check_as,
         "encode_as": encode_as,
         "home": home,
-        "ref": reference(fn),
         "runs": runs,
         "needs": needs,
         "needs_context": needs_context(runs, needs),

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Context, DefinitionError, LoadError, Source, ToolcribError
 from ..machinery import is_source
-from .function import Definition, Tool, as_tool, definition_errors, is_tool, mark_of, run_nowhere
+from .function import Definition, Tool, as_tool, is_tool, mark_of, run_nowhere
 from .modules import (
+    Errors,
     LoadFailed,
     LoadProblem,
     import_file,
@@ -49,9 +50,6 @@ TEXT_SOURCES = (
 )
 
 SOURCES = f"a function, a Tool, an object or class with methods that are tools, {TEXT_SOURCES}"
-
-
-Errors = Sequence[tuple[Any, DefinitionError]]
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 
@@ -389,7 +387,7 @@ def _load_path(path: Path, name: str = "", *, permissions: "Permissions") -> Loa
         raise LoadError(f"{path} is not a Python file. A source is {TEXT_SOURCES}.")
     file = path.resolve()
     with siblings_of(file):
-        module, errors = _import(file)
+        module, errors = import_file(file)
         return _load_named(module, name, f"{path}:{name}", errors) if name else _load_module(module, str(path), errors)
 
 
@@ -409,16 +407,6 @@ def _load_folder(path: Path) -> Loaded:
     if not result.tools and not result.problems:
         raise LoadError(f"No file in the folder {path} defines a tool. Mark its functions with @tool.")
     return result
-
-
-def _import(file: Path) -> tuple[ModuleType, Errors]:
-    """Return the module in *file*, and what its decorators refused."""
-    errors: list[tuple[Any, DefinitionError]] = []
-    token = definition_errors.set(errors)
-    try:
-        return import_file(file), errors
-    finally:
-        definition_errors.reset(token)
 
 
 def _load_named(module: ModuleType, name: str, source: str, errors: Errors = ()) -> Loaded:
@@ -499,7 +487,7 @@ def _reload(file: Path, name: str = "") -> Loaded:
     """Return what *file* has now. Where it fails, its module is what it was before."""
     before = sys.modules.get(module_name_of(file))
     try:
-        module, errors = _import(file)
+        module, errors = import_file(file)
         result = _load_named(module, name, f"{file}:{name}", errors) if name else _scan(module, str(file), errors)
     except LoadFailed as error:
         result = Loaded(problems=error.problems)

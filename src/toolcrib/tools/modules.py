@@ -16,12 +16,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..core import LoadError
+from ..core import DefinitionError, LoadError
 from ..sandbox.source_imports import SUFFIXES, SourceLoader, compile_imports_from
 from .definition import CONTENT
+from .function import definition_errors
 
 importing = threading.RLock()
 """Held while sources are imported: `sys.path` and `sys.modules` are the same for all threads."""
+
+Errors = Sequence[tuple[Any, DefinitionError]]
+"""What decorators refused in a file: functions, and why."""
 
 _HERE = Path(__file__).parent
 
@@ -114,8 +118,11 @@ class LoadFailed(LoadError):
         self.problems = list(problems)
 
 
-def import_file(file: Path) -> ModuleType:
-    """Return the module in *file*, imported under a name of its own; importing it again gives the file as it is now."""
+def import_file(file: Path) -> tuple[ModuleType, Errors]:
+    """Return the module in *file*, imported under a name of its own, and what its decorators refused.
+
+    Importing it again gives the file as it is now.
+    """
     if not file.is_file():  # reading a pipe would wait for its writer
         raise LoadFailed([LoadProblem(str(file), "It is not a file that can be read.")])
     name = module_name_of(file)
@@ -126,6 +133,8 @@ def import_file(file: Path) -> ModuleType:
     setattr(module, CONTENT, source_hash(file))
     before = sys.modules.get(name)
     sys.modules[name] = module  # pydantic and pickle look a class's module up by name
+    errors: list[tuple[Any, DefinitionError]] = []
+    token = definition_errors.set(errors)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -134,7 +143,9 @@ def import_file(file: Path) -> ModuleType:
         else:
             sys.modules[name] = before
         raise LoadFailed([import_problem(error, str(file))]) from error
-    return module
+    finally:
+        definition_errors.reset(token)
+    return module, errors
 
 
 def module_name_of(file: Path) -> str:
