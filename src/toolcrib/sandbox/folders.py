@@ -6,6 +6,7 @@ Nothing of a folder is imported.
 import hashlib
 import os
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from ..core import LoadError
@@ -17,6 +18,7 @@ MAX_BYTES = 64 * 1024**2
 LOCK = "toolcrib.lock"
 
 _LEFT_OUT = ("__pycache__", ".git")
+_stamp = attrgetter("st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 _NATIVE = (".so", ".pyd", ".dylib", ".dll")
 
 
@@ -26,7 +28,7 @@ def content_hash(path: Path) -> str:
     Raises LoadError for what cannot be read, and for a folder with more than a source may have.
     """
     if path.is_dir():
-        files = _files(path, links=True, left_out=_LEFT_OUT)
+        files = _files(path, is_source=True)
         return _digest(path, [file for file in files if file != path / LOCK])  # it holds the hash
     if path.exists() and not path.is_file():  # reading a pipe would wait for its writer
         raise LoadError(f"{path} is not a file that can be read.")
@@ -44,7 +46,7 @@ def folder_digest(folder: Path) -> str:
 def folder_stamp(folder: Path) -> str:
     """Return what is another when a file in *folder* was changed since, without reading it."""
     try:
-        stamps = [(str(file), *_stamp(file)) for file in _files(folder)]
+        stamps = [(str(file), *_stamp(file.lstat())) for file in _files(folder)]
     except OSError:
         return ""
     return hashlib.sha256(repr(stamps).encode("utf-8", "surrogateescape")).hexdigest()
@@ -82,17 +84,17 @@ def _digest(path: Path, files: Iterator[Path] | list[Path]) -> str:
     return digest.hexdigest()
 
 
-def _files(folder: Path, *, links: bool = False, left_out: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the files in *folder*, and with *links* those too. Raises LoadError for what else is in it."""
+def _files(folder: Path, *, is_source: bool = False) -> Iterator[Path]:
+    """Yield the files in *folder*, of a source with links, without caches. Raises LoadError for what else is in it."""
     count = 0
     waiting = [folder]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False):
-                    waiting += [] if entry.name in left_out else [Path(entry.path)]
+                    waiting += [] if is_source and entry.name in _LEFT_OUT else [Path(entry.path)]
                     continue
-                if not (entry.is_file(follow_symlinks=False) or (links and entry.is_symlink())):
+                if not (entry.is_file(follow_symlinks=False) or (is_source and entry.is_symlink())):
                     raise LoadError(f"{entry.path} is a link or a device. A tool's folder has files and folders only.")
                 count += 1
                 if count > MAX_FILES:
@@ -101,8 +103,3 @@ def _files(folder: Path, *, links: bool = False, left_out: tuple[str, ...] = ())
                         "tools alone."
                     )
                 yield Path(entry.path)
-
-
-def _stamp(file: Path) -> tuple[int, ...]:
-    status = file.lstat()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -17,7 +17,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 from ..machinery import Semaphore
@@ -84,9 +83,7 @@ class Processes:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def take(

@@ -315,7 +315,7 @@ class _Git:
         lines_of_refs = self._run("ls-remote", "--", "origin", *names, max_bytes=_MAX_LISTED_BYTES).decode()
         commits = {name: commit for commit, _, name in (line.partition("\t") for line in lines_of_refs.splitlines())}
         for name in names:
-            if re.fullmatch("[0-9a-f]{40}", commits.get(name, "")):
+            if _COMMIT.fullmatch(commits.get(name, "")):
                 return commits[name]
         raise LoadError(
             f"{self._address}: there is no branch and no tag '{ref}'. A commit is named by all 40 digits of its hash."

@@ -6,32 +6,48 @@
                  environment of its own
 
 A program gets its arguments as JSON on standard input, and writes its result to standard output. Each call runs in a
-worker process, which is ended at the deadline. Nothing of a folder is imported here: what cannot run in the sandbox is
-found by looking at it.
+worker process, which is ended at the deadline. What a `tool.toml` names is a wish: the tool is loaded only if the
+operator's `Permissions` give all of it. Nothing of a folder is imported here: what cannot run in the sandbox is found
+by looking at it.
 """
 
 import hashlib
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pydantic_core
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
-from ..core import Context, DefinitionError, LoadError, SetupError, ToolcribError, ToolError
+from ..core import (
+    Auth,
+    Context,
+    DefinitionError,
+    Hints,
+    LoadError,
+    Secret,
+    SetupError,
+    ToolAuth,
+    ToolcribError,
+    ToolError,
+    ToolSpec,
+)
 from ..machinery import Overrides, Work
 from ..sandbox import MAX_BYTES, Codec, ProcessWork, folder_digest, guest_processes, native_code_in
 from ..sandbox.python_build import Environment, environment_for
-from .content import bytes_of
+from ..schema import display_name
+from ..schema.declared import Strict, mistakes_in
+from ..schema.toml import line_at, lines_of, parse_toml
+from .content import MAX_TEXT_BYTES, bytes_of
 from .definition import require_examples
 from .function import Tool, from_schema, stand_in
-from .manifest import MANIFEST, Manifest, file_in, parameters_of, read_manifest
 from .modules import LoadProblem
-from .permissions import NotGranted, Permissions, mounted, require
+from .permissions import Permissions
 
 _MODULE, _COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
 # What a worker runs a program by.
@@ -39,6 +55,243 @@ _GUEST = "toolcrib.sandbox.guests:GuestPrograms"
 _NATIVE = "toolcrib.sandbox.programs:NativePrograms"
 
 _log = logging.getLogger("toolcrib")
+
+# `tool.toml`: what the author of a tool in a folder says of it, and what it needs
+
+MANIFEST = "tool.toml"
+MEMORY_MB, OUTPUT_MB, TIMEOUT_S = 64, 8, 30.0
+"""What a tool may have of memory, output and time without a grant."""
+_ANYTHING: Mapping[str, Any] = {"type": "object"}
+
+Mebibytes = Annotated[int, Field(ge=1, le=4096)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+MountName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+
+
+class Needed(Strict):
+    """One requirement: the grant of a provider, or a named secret."""
+
+    provider: str | None = None
+    scopes: list[str] = Field(default_factory=list[str])
+    secret: Variable | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "Needed":
+        if (self.provider is None) == (self.secret is None) or (self.scopes and self.provider is None):
+            raise ValueError("expected 'provider', with 'scopes' where it has them, or 'secret'")
+        return self
+
+    @property
+    def requirement(self) -> ToolAuth | Secret:
+        if self.provider is not None:
+            return ToolAuth(self.provider, scopes=self.scopes)
+        assert self.secret is not None
+        return Secret(self.secret)
+
+
+class Mount(Strict):
+    """A folder of the host that the tool sees as `/NAME`."""
+
+    name: MountName = Field(description="What the tool and the operator call it.")
+    read_only: bool = Field(default=True, description="Whether the tool only reads it.")
+
+
+class Manifest(Strict):
+    """What `tool.toml` says of a tool."""
+
+    name: str = Field(description="The name that models see.")
+    description: str = Field(description="What it does, for models.")
+    runtime: Literal["wasm", "python"] = Field(default="wasm", description="What runs it.")
+    language: str | None = Field(default=None, description="What it is written in.")
+    file: str | None = Field(
+        default=None, description="The program, beside this file: 'tool.wasm', or 'main.py' for Python, by default."
+    )
+    title: str | None = Field(default=None, description="The name that people see.")
+    parameters: dict[str, JsonValue] | str = Field(
+        default_factory=lambda: dict(_ANYTHING),
+        description="The JSON Schema of its arguments, as a table or the name of a file beside this one.",
+    )
+    variables: list[Variable] = Field(
+        default_factory=list[Variable], description="The host's variables in its environment."
+    )
+    auth: list[Needed] = Field(default_factory=list[Needed], description="The credentials in its environment.")
+    hosts: list[str] = Field(default_factory=list[str], description="The hosts that it reaches: 'api.example.com'.")
+    mounts: list[Mount] = Field(default_factory=list[Mount], description="The folders that it reads or writes.")
+    memory_mb: Mebibytes = Field(default=MEMORY_MB, description="How much memory it may have, in MiB.")
+    output_mb: Mebibytes = Field(default=OUTPUT_MB, description="How much it may write to standard output, in MiB.")
+    timeout_s: float = Field(default=TIMEOUT_S, gt=0, description="How long a call may take, in seconds.")
+    read_only: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")
+    destructive: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")
+    idempotent: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")
+    open_world: bool | None = Field(default=None, description="Hint of its effects, as in MCP.")
+    tags: list[str] = Field(default_factory=list[str], description="For those who choose among tools.")
+    version: str | None = Field(default=None, description="The version of the tool.")
+    examples: list[dict[str, JsonValue]] = Field(
+        default_factory=list[dict[str, JsonValue]], description="Arguments that work; checked when it is loaded."
+    )
+
+    @property
+    def program(self) -> str:
+        """The name of the file that is run."""
+        return self.file or {"wasm": "tool.wasm", "python": "main.py"}[self.runtime]
+
+    @property
+    def requirements(self) -> list[ToolAuth | Secret]:
+        return [entry.requirement for entry in self.auth]
+
+    @property
+    def secrets(self) -> list[str]:
+        return [entry.secret for entry in self.auth if entry.secret is not None]
+
+    @property
+    def providers(self) -> list[str]:
+        return [entry.provider for entry in self.auth if entry.provider is not None]
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What it needs beside credentials, as JSON data."""
+        names = ("runtime", "variables", "hosts", "mounts", "memory_mb", "output_mb", "timeout_s")
+        return self.model_dump(include=set(names))
+
+    def spec(self, parameters: Any) -> ToolSpec:
+        """Return what the tool promises. *parameters* are its JSON Schema. Raises DefinitionError."""
+        auth: Auth = self.requirements or None
+        return ToolSpec(
+            self.name,
+            self.description,
+            parameters,
+            title=self.title,
+            hints=Hints(
+                read_only=self.read_only,
+                destructive=self.destructive,
+                idempotent=self.idempotent,
+                open_world=self.open_world,
+            ),
+            auth=auth,
+            tags=frozenset(self.tags),
+            version=self.version,
+            examples=tuple(self.examples),
+            timeout_s=self.timeout_s,
+        )
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    """Return the manifest in *folder*. Raises LoadError, with the line of each mistake."""
+    file = folder / MANIFEST
+    try:
+        text = bytes_of(file, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
+        data = parse_toml(text)
+    except ValueError as error:
+        raise LoadError(f"{file} is not valid TOML: {error}.") from None
+    try:
+        return Manifest.model_validate(data)
+    except ValidationError as error:
+        lines = lines_of(text)
+        mistakes = mistakes_in(Manifest, data, error)
+        raise LoadError(
+            "\n".join(f"{file}:{line_at(lines, mistake.keys)}: {mistake.message}" for mistake in mistakes)
+        ) from None
+
+
+def _parameters_of(manifest: Manifest, folder: Path) -> Any:
+    """Return the JSON Schema of its arguments, from the file that it names or as it has it. Raises LoadError."""
+    if not isinstance(manifest.parameters, str):
+        return manifest.parameters
+    file = _file_in(folder, manifest.parameters)
+    try:
+        return json.loads(bytes_of(file, MAX_TEXT_BYTES))
+    except (ValueError, RecursionError):
+        raise LoadError(f"{file} is not valid JSON.") from None
+
+
+def _file_in(folder: Path, name: str) -> Path:
+    """Return the file *name* in *folder*, a resolved path, and nowhere else. Raises LoadError."""
+    path = None if "\0" in name else (folder / name).resolve()
+    if path is None or not path.is_relative_to(folder):
+        raise LoadError(f"{folder / MANIFEST} names a file that is not in its folder: '{display_name(name)}'.")
+    return path
+
+
+# What the operator grants of it
+
+
+class _NotGranted(LoadError):
+    """A tool needs what the operator has not granted. The message has the setting that would."""
+
+
+def _require_granted(permissions: Permissions, manifest: Manifest) -> None:
+    """Raise _NotGranted, naming the setting, for whatever *manifest* needs and *permissions* do not give."""
+    if missing := list(_missing(permissions, manifest)):
+        needs = ", ".join(need for need, _ in missing)
+        settings: dict[str, list[str]] = {}
+        for _, (key, value) in missing:
+            settings.setdefault(key, []).append(value)
+        allow = ", ".join(_setting(key, values) for key, values in settings.items())
+        raise _NotGranted(
+            f"It needs what was not granted: {needs}. If it should have that, write in its [[source]] of "
+            f"toolcrib.toml: allow = {{ {allow} }}; or in a program: Permissions(...).to(source)."
+        )
+
+
+def _mounted(permissions: Permissions, manifest: Manifest) -> list[tuple[str, str, bool]]:
+    """Return of each mount of *manifest* its path in the tool, the host's folder, and whether it may be written.
+
+    Raises LoadError where there is no such folder.
+    """
+    mounts: list[tuple[str, str, bool]] = []
+    for mount in manifest.mounts:
+        # Resolved first: what is given to a guest follows a link in the path itself.
+        folder = Path(permissions.mounts[mount.name]).expanduser().resolve()
+        if not folder.is_dir():
+            raise LoadError(f"The mount '{mount.name}' is not a folder: {folder}.")
+        mounts.append((f"/{mount.name}", str(folder), not mount.read_only))
+    return mounts
+
+
+def _missing(permissions: Permissions, manifest: Manifest) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield what *manifest* needs and does not get, with the setting that would give it."""
+    for mount in manifest.mounts:
+        if mount.name not in permissions.mounts:
+            yield f"the folder '{mount.name}'", ("mounts", mount.name)
+        if not mount.read_only and mount.name not in permissions.writable:
+            yield f"to write in '{mount.name}'", ("writable", mount.name)
+    if not permissions.trusted:
+        yield from _missing_names(permissions, manifest)
+        yield from _missing_amounts(permissions, manifest)
+
+
+def _missing_names(permissions: Permissions, manifest: Manifest) -> Iterator[tuple[str, tuple[str, str]]]:
+    labels = {"hosts": "the host", "variables": "the variable", "secrets": "the secret", "providers": "a token of"}
+    for key, label in labels.items():
+        grants: Sequence[str] = getattr(permissions, key)
+        for name in getattr(manifest, key):
+            if name not in grants and not (key == "hosts" and any(_covers(pattern, name) for pattern in grants)):
+                yield f"{label} {name}", (key, name)
+
+
+def _covers(granted: str, host: str) -> bool:
+    return granted.startswith("*.") and host.endswith(granted[1:])
+
+
+def _missing_amounts(permissions: Permissions, manifest: Manifest) -> Iterator[tuple[str, tuple[str, str]]]:
+    for key, unit in {"memory_mb": "MiB of memory", "output_mb": "MiB of output", "timeout_s": "seconds"}.items():
+        amount, usual = getattr(manifest, key), type(manifest).model_fields[key].default
+        if amount > max(usual, getattr(permissions, key) or 0):
+            yield f"{amount:g} {unit}", (key, f"{amount:g}")
+
+
+def _setting(key: str, values: Sequence[str]) -> str:
+    """Return the *values* of the setting *key*, as TOML."""
+    match key:
+        case "mounts":
+            return "mounts = { " + ", ".join(f'{value} = "PATH"' for value in values) + " }"
+        case "memory_mb" | "output_mb" | "timeout_s":
+            return f"{key} = {values[0]}"
+        case _:
+            return f"{key} = [" + ", ".join(f'"{value}"' for value in values) + "]"
+
+
+# Tools
 
 
 def wasm_tools(paths: Sequence[Path], permissions: Permissions) -> tuple[list[Tool[..., Any]], list[LoadProblem]]:
@@ -104,9 +357,6 @@ class _TextCodec(GuestCodec):
         return str(data["text"]).rstrip("\n")
 
 
-# Tools
-
-
 def _tool_of(path: Path, permissions: Permissions) -> Tool[..., Any]:
     """Return the tool in *path*: a `.wasm` file, or a folder with a `tool.toml`. Raises LoadError."""
     if not path.is_dir():
@@ -114,11 +364,11 @@ def _tool_of(path: Path, permissions: Permissions) -> Tool[..., Any]:
         file = path.resolve()
         return _program_tool(Manifest(name=name, description="", file=path.name), file.parent, file, permissions)
     folder = path.resolve()
-    manifest = read_manifest(folder)
+    manifest = _read_manifest(folder)
     try:
-        require(permissions, manifest)
-        return _program_tool(manifest, folder, file_in(folder, manifest.program), permissions)
-    except (DefinitionError, NotGranted) as error:
+        _require_granted(permissions, manifest)
+        return _program_tool(manifest, folder, _file_in(folder, manifest.program), permissions)
+    except (DefinitionError, _NotGranted) as error:
         raise LoadError(f"{folder / MANIFEST}: {error}") from None
 
 
@@ -131,7 +381,7 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
     where: dict[str, Any] = {
         "limits": {"memory_bytes": manifest.memory_mb * 1024**2, "output_bytes": manifest.output_mb * 1024**2},
         "variables": manifest.variables,
-        "mounts": mounted(permissions, manifest),
+        "mounts": _mounted(permissions, manifest),
     }
     network = {"hosts": manifest.hosts, "private_hosts": list(permissions.private_hosts)}
     if manifest.runtime == "python":
@@ -154,7 +404,7 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
 
 def _sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> Tool[..., Any]:
     """Return the tool that *manifest* in *folder* describes, run by *codec*; *digest* is that of its program."""
-    spec = manifest.spec(parameters_of(manifest, folder))
+    spec = manifest.spec(_parameters_of(manifest, folder))
     tool = from_schema(spec, stand_in(manifest.name, digest))
     tool.work = ProcessWork(codec, guest_processes)
     tool.requires = manifest.needs

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core import LoadError, SetupError, Source, ToolSpec
 from ..machinery import defer_package
 from ..sandbox import content_hash
-from .function import Tool
 from .git import DOCUMENT
-from .loading import SOURCES, Loaded, identity, reload_files, split_name
+from .loading import SOURCES, AnyTool, Loaded, identity, reload_files, split_name
 from .modules import LoadProblem, python_files, sandboxed_in
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 SETTLE_S = 0.3
 _RECHECK_INTERVAL_S = 2.0
 
-AnyTool = Tool[..., Any]
 _log = logging.getLogger("toolcrib.watch")
 
 
@@ -82,9 +80,9 @@ class _FileSource(Source):
     def _list_units(self) -> list[Path]:
         """Return the paths of the units that are there now."""
 
-    @abstractmethod
     def _list_files(self) -> Iterable[Path]:
         """Return the paths whose content counts, beside those of the units."""
+        return ()
 
     @abstractmethod
     def _load(self, units: Sequence[Path], changed: set[Path]) -> dict[Path, Loaded]:
@@ -298,15 +296,13 @@ class Watched(_FileSource):
         beside = changed & self._imported
         if beside:
             self._stale |= self._imported
-        due = [path for path in units if beside or path in changed or self._has_problems(path)]
+        whole = {path for path, unit in self._units.items() if not unit.problems}
+        due = [path for path in units if beside or path in changed or path not in whole]
         results, files = reload_files(due, self._name, stale=self._stale)
         self._imported |= files
         if not all(result.failed for result in results):
             self._stale.clear()
         return dict(zip(due, results, strict=True))
-
-    def _has_problems(self, unit: Path) -> bool:
-        return unit not in self._units or bool(self._units[unit].problems)
 
 
 class WatchedSandboxed(_FileSource):
@@ -321,9 +317,6 @@ class WatchedSandboxed(_FileSource):
 
     def _list_units(self) -> list[Path]:
         return sandboxed_in(self._path) if self._path.is_dir() else [self._path]
-
-    def _list_files(self) -> Iterable[Path]:
-        return ()
 
     def _load(self, units: Sequence[Path], changed: set[Path]) -> dict[Path, Loaded]:
         from .sandboxed import wasm_tools
