@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +84,15 @@ def hold(folder: Path) -> bool:
 
 def entries(name: str) -> list[Entry]:
     """Return what is in the folder *name* of our cache, the most recently used first."""
-    return sorted(_entries(cache_folder(name)), key=lambda entry: -entry.used_at_s)
+    all_entries: list[Entry] = []
+    with suppress(OSError), os.scandir(cache_folder(name)) as items:
+        for item in items:
+            with suppress(OSError):  # removed meanwhile
+                status = item.stat(follow_symlinks=False)
+                if not item.name.endswith(".lock"):  # held while an entry is made
+                    size = size_of(Path(item)) if stat.S_ISDIR(status.st_mode) else status.st_size
+                    all_entries.append(Entry(Path(item), size, status.st_mtime))
+    return sorted(all_entries, key=lambda entry: -entry.used_at_s)
 
 
 def trim(name: str) -> None:
@@ -130,16 +137,6 @@ def remove(entry: Path) -> bool:
         os.close(file)
     shutil.rmtree(aside, ignore_errors=True)
     return True
-
-
-def _entries(folder: Path) -> Iterator[Entry]:
-    with suppress(OSError), os.scandir(folder) as items:
-        for item in items:
-            with suppress(OSError):  # removed meanwhile
-                status = item.stat(follow_symlinks=False)
-                if not item.name.endswith(".lock"):  # held while an entry is made
-                    size = size_of(Path(item)) if stat.S_ISDIR(status.st_mode) else status.st_size
-                    yield Entry(Path(item), size, status.st_mtime)
 
 
 def size_of(folder: Path) -> int:

@@ -16,7 +16,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -43,8 +43,6 @@ from .wire import READ_BYTES, Frames, TooLarge, pack
 
 T = TypeVar("T")
 
-Serve = Callable[["Channel"], Coroutine[Any, Any, None]]
-
 
 def main(settings: Mapping[str, Any]) -> None:
     """Serve as a worker until the host hangs up."""
@@ -60,8 +58,7 @@ def main(settings: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
         # Where the whole machine runs out of memory, a worker is to go before its host.
         Path("/proc/self/oom_score_adj").write_text("500")
-    serve: Serve = resolve_name(settings["target"])
-    asyncio.run(serve(Channel(sock, settings)))
+    asyncio.run(resolve_name(settings["target"])(Channel(sock, settings)))
     # Threads of a tool that never return would keep the process from ending by itself.
     os._exit(0)
 
@@ -222,20 +219,14 @@ class _Worker:
 
     def _error(self, raised: BaseException, message: Mapping[str, Any]) -> dict[str, Any]:
         name = message["name"]
-        match raised:
-            case TooLarge():
-                text = (
-                    f"Tool '{name}' returned {raised.size_bytes} bytes; at most {raised.limit_bytes} can be sent. "
-                    "Ask for less."
-                )
-                return ToolError(text, "too_large").to_dict()
-            case MemoryError():
-                limit = self.channel.settings["memory_bytes"]
-                most = f" ({limit / 2**20:.0f} MiB)" if limit else ""
-                text = f"Tool '{name}' needed more memory than it may have{most}. Ask for less."
-                return {**ToolError(text, "trapped").to_dict(), "worn": True}
-            case _:
-                pass
+        if isinstance(raised, TooLarge):
+            sizes = f"{raised.size_bytes} bytes; at most {raised.limit_bytes} can be sent"
+            return ToolError(f"Tool '{name}' returned {sizes}. Ask for less.", "too_large").to_dict()
+        if isinstance(raised, MemoryError):
+            limit = self.channel.settings["memory_bytes"]
+            most = f" ({limit / 2**20:.0f} MiB)" if limit else ""
+            text = f"Tool '{name}' needed more memory than it may have{most}. Ask for less."
+            return {**ToolError(text, "trapped").to_dict(), "worn": True}
         try:
             return to_tool_error(raised, name, show=message["show_errors"], redaction=None).to_dict()
         except BaseException as cancelled:  # by the host, or by the tool itself

@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 from ..machinery import lazy_names
 from .definition import ToolOptions, require_name
-from .depends import Dependencies, Replacements
 from .function import Definition, Tool, as_tool, from_schema, from_work, is_tool, tool
 from .process_codec import reference, referent
 from .stateful import ClassSource, ObjectSource, StatefulTool
-from .work import Runs, by_name, work_of
+from .work import Dependencies, Replacements, Runs, by_name, work_of
 
 if TYPE_CHECKING:
     from .git import GitSource, commit_of, fetch, is_git_address, parse_git_address

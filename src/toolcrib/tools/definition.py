@@ -79,10 +79,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 def require_options(options: ToolOptions, label: str) -> dict[str, Any]:
-    """Return the *options* that have a value other than None.
-
-    Raises DefinitionError for an option that does not exist, or a value that does not fit it.
-    """
+    """Return the *options* that are not None. Raises DefinitionError for one that is unknown, or has a wrong value."""
     for option, value in options.items():
         if option not in ToolOptions.__annotations__:
             from ..schema import closest_match, did_you_mean
@@ -218,8 +215,7 @@ def _takes(signature: "Signature", name: str) -> bool:
 def needed_names(parameters: "Iterable[Parameter | inspect.Parameter]") -> list[str]:
     """Return the names of those *parameters* that have to be given."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = (parameter for parameter in parameters if parameter.default is inspect.Parameter.empty)
-    return [parameter.name for parameter in needed if parameter.kind not in variadic]
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in variadic]
 
 
 def require_examples(spec: ToolSpec, check: Check, label: str) -> None:
@@ -323,7 +319,7 @@ def output_of(
         output_schema, encode = schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=names)
         if output_schema:
             return output_schema, lambda named: encode if named == name else _encoder(returns, names, named)
-    return None, _encoder_of_any
+    return None, encoder_of_any
 
 
 def _encoder(returns: Any, names: Mapping[str, Any], tool: str) -> Encode:
@@ -332,7 +328,7 @@ def _encoder(returns: Any, names: Mapping[str, Any], tool: str) -> Encode:
     return return_serializer(returns, label=f"Tool '{tool}'", tool=tool, names=names)[1]
 
 
-def _encoder_of_any(tool: str) -> Encode:
+def encoder_of_any(tool: str) -> Encode:
     from ..schema import serialize_any
 
     return functools.partial(serialize_any, tool)

@@ -18,6 +18,7 @@ from .definition import (
     ToolOptions,
     amounts_of,
     body_digest,
+    encoder_of_any,
     is_portable,
     output_of,
     protecting,
@@ -37,13 +38,11 @@ if TYPE_CHECKING:
 
     from ..schema import Arguments, Signature
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
-
+_INSTEAD_OF_A_CLASS = "Make a tool of a function, or of a method of an instance."
 
 definition_errors: ContextVar[list[tuple[Any, DefinitionError]] | None] = ContextVar(
     "toolcrib_definition_errors", default=None
@@ -124,7 +123,7 @@ class Tool(Generic[P, R]):
         signature = inspect.signature(self.fn)
         arguments: dict[str, Any] = dict(signature.bind_partial(*args, **kwargs).arguments)
         for parameter in signature.parameters.values():
-            if parameter.kind is _VAR_KEYWORD:
+            if parameter.kind is parameter.VAR_KEYWORD:
                 arguments |= arguments.pop(parameter.name, {})
         return {self.aliases.get(name, name): value for name, value in arguments.items()}
 
@@ -301,10 +300,8 @@ class _Inputs:
     def __init__(self, signature: "Signature", parameters: Any, label: str, description: str | None) -> None:
         from .. import schema
 
-        self._signature = signature
+        self._signature, self._label, self._description = signature, label, description
         self._schema: Mapping[str, Any] | None = None
-        self._label = label
-        self._description = description
         self._read: tuple[str, Arguments | None] | None = None
         if parameters is not None:
             self._schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
@@ -528,9 +525,6 @@ def _mark(fn: Any, options: ToolOptions, home: str) -> Any:
     return target
 
 
-_INSTEAD_OF_A_CLASS = "Make a tool of a function, or of a method of an instance."
-
-
 def _name(fn: Any, options: ToolOptions) -> str:
     plain = fn
     while isinstance(plain, functools.partial):
@@ -624,13 +618,12 @@ def from_work(
         check = functools.partial(
             schema.json_schema_check, schema=schema.require_schema(spec.input_schema, label=label)
         )
-    encode = encode or (lambda name: functools.partial(schema.serialize_any, name))
     tool: Tool[..., Any] = Tool.of_parts(
         spec=spec,
         fn=fn or work,
         work=work,
         check_as=check,
-        encode_as=encode,
+        encode_as=encode or encoder_of_any,
         home=home,
         needs_context=needs_context,
         at_deadline=at_deadline,

@@ -42,6 +42,7 @@ _GITHUB = re.compile(r"https://github\.com/(?P<repository>[^/#?]+/[^/#?]+?)(\.gi
 _OTHER = re.compile(rf"git@[^/@:]+:|{_GITHUB.pattern}$")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LOCAL = re.compile(r"(?!-)(?!.*::).+", re.DOTALL)
 _PATH = re.compile(r"/[A-Za-z0-9~_][A-Za-z0-9~_.+/-]*")
 _SHORT = re.compile(r"(?P<user>[^/@:]+)@(?P<host>[^/@:]+):(?!:)(?P<path>[^@]*)")
 """How git writes an address of SSH for short; the path may be one from the user's home."""
@@ -149,12 +150,9 @@ def _problem(address: GitAddress) -> str | None:
     parts = address.folder.split("/") if address.folder else []
     if any(part in ("", ".", "..") or part.lower() == ".git" or "\\" in part for part in parts):
         return f"'{address.folder[:64]}' is not a folder of a repository."
-    return _problem_of_path(address.repository) if address.is_local else _problem_of_url(address.repository)
-
-
-def _problem_of_path(path: str) -> str | None:
-    is_refused = path.startswith("-") or "::" in path or not path
-    return "its repository is not the path of a folder." if is_refused else None
+    if address.is_local:
+        return None if _LOCAL.fullmatch(address.repository) else "its repository is not the path of a folder."
+    return _problem_of_url(address.repository)
 
 
 def _problem_of_url(repository: str) -> str | None:

@@ -51,6 +51,12 @@ TEXT_SOURCES = (
 
 SOURCES = f"a function, a Tool, an object or class with methods that are tools, {TEXT_SOURCES}"
 
+_PYTHON = (
+    "It is Python, which would run in this process, and a source from outside is not trusted. If you have read it and "
+    "trust it, write `trusted = true` in its [[source]] of toolcrib.toml, or in a program: "
+    "Permissions(trusted=True).to(source)."
+)
+
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 
 AnyTool = Tool[..., Any]
@@ -133,13 +139,6 @@ def _sandboxed_tools(
         raise LoadFailed(problems or [LoadProblem(str(source), "There is no tool.toml and no .wasm file in it.")])
     tools, wasm_problems = wasm_tools(paths, permissions)
     return tools, problems + wasm_problems
-
-
-_PYTHON = (
-    "It is Python, which would run in this process, and a source from outside is not trusted. If you have read it and "
-    "trust it, write `trusted = true` in its [[source]] of toolcrib.toml, or in a program: "
-    "Permissions(trusted=True).to(source)."
-)
 
 
 def reload_files(files: Sequence[Path], name: str, *, stale: Collection[Path]) -> tuple[list[Loaded], set[Path]]:
@@ -235,10 +234,9 @@ def _load_object(source: Any) -> Loaded:
     try:
         if is_tool(source):
             return Loaded([as_tool(source)])
-        offer = _from_plugin(_source_behind(source))
-        if isinstance(offer, Loaded):
-            return offer
-        source = offer
+        source = _from_plugin(_source_behind(source))
+        if isinstance(source, Loaded):
+            return source
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
@@ -345,10 +343,9 @@ def _import_module(name: str, source: str) -> ModuleType:
         try:
             return importlib.import_module(name)
         except (Exception, SystemExit) as error:
-            missing = error.name if isinstance(error, ModuleNotFoundError) else None
-            if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            if isinstance(error, ModuleNotFoundError) and _is_inside(name, [error.name or ""]):
                 raise LoadError(
-                    f"'{source}' cannot be imported: there is no module '{missing}', and no file of that name. "
+                    f"'{source}' cannot be imported: there is no module '{error.name}', and no file of that name. "
                     "Install it, or name a file: tools.py."
                 ) from None
             raise LoadFailed([import_problem(error, source)]) from error
@@ -579,8 +576,7 @@ class WorkerTools:
             try:
                 return importlib.import_module(name)
             except ModuleNotFoundError as error:
-                missing = error.name or ""
-                if file is None or not (name == missing or name.startswith(f"{missing}.")):
+                if file is None or not _is_inside(name, [error.name or ""]):
                     raise
                 # The host imported it in another way, as test runners do.
         if file not in self._modules:

@@ -28,9 +28,7 @@ Errors = Sequence[tuple[Any, DefinitionError]]
 """What decorators refused in a file: functions, and why."""
 
 _HERE = Path(__file__).parent
-
 _PREFIX = "toolcrib_"
-
 _MODULE_NAME = re.compile(_PREFIX + r"(\w+?)_[0-9a-f]{12}(\.(?=\w))?")
 
 

@@ -175,9 +175,7 @@ def reference(fn: Any) -> str | None:
 
 
 def referent(ref: str) -> Any:
-    """Return what *ref*, as `reference` returns it, names in a module that is imported already; None where there is
-    none.
-    """
+    """Return what *ref*, as `reference` returns it, names in a module that is imported already; None without one."""
     module, _, path = ref.partition(":")
     return functools.reduce(lambda value, name: getattr(value, name, None), path.split("."), sys.modules.get(module))
 

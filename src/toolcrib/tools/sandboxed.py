@@ -25,7 +25,6 @@ import pydantic_core
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from ..core import (
-    Auth,
     Context,
     DefinitionError,
     Hints,
@@ -155,19 +154,13 @@ class Manifest(Strict):
 
     def spec(self, parameters: Any) -> ToolSpec:
         """Return what the tool promises. *parameters* are its JSON Schema. Raises DefinitionError."""
-        auth: Auth = self.requirements or None
         return ToolSpec(
             self.name,
             self.description,
             parameters,
             title=self.title,
-            hints=Hints(
-                read_only=self.read_only,
-                destructive=self.destructive,
-                idempotent=self.idempotent,
-                open_world=self.open_world,
-            ),
-            auth=auth,
+            hints=Hints(**self.model_dump(include={"read_only", "destructive", "idempotent", "open_world"})),
+            auth=self.requirements or None,
             tags=frozenset(self.tags),
             version=self.version,
             examples=tuple(self.examples),
@@ -215,20 +208,16 @@ def _file_in(folder: Path, name: str) -> Path:
 # What the operator grants of it
 
 
-class _NotGranted(LoadError):
-    """A tool needs what the operator has not granted. The message has the setting that would."""
-
-
-def _require_granted(permissions: Permissions, manifest: Manifest) -> None:
-    """Raise _NotGranted, naming the setting, for whatever *manifest* needs and *permissions* do not give."""
+def _require_granted(permissions: Permissions, manifest: Manifest, place: Path) -> None:
+    """Raise LoadError, naming the setting, for whatever *manifest*, at *place*, needs and *permissions* do not give."""
     if missing := list(_missing(permissions, manifest)):
         needs = ", ".join(need for need, _ in missing)
         settings: dict[str, list[str]] = {}
         for _, (key, value) in missing:
             settings.setdefault(key, []).append(value)
         allow = ", ".join(_setting(key, values) for key, values in settings.items())
-        raise _NotGranted(
-            f"It needs what was not granted: {needs}. If it should have that, write in its [[source]] of "
+        raise LoadError(
+            f"{place}: It needs what was not granted: {needs}. If it should have that, write in its [[source]] of "
             f"toolcrib.toml: allow = {{ {allow} }}; or in a program: Permissions(...).to(source)."
         )
 
@@ -365,10 +354,10 @@ def _tool_of(path: Path, permissions: Permissions) -> Tool[..., Any]:
         return _program_tool(Manifest(name=name, description="", file=path.name), file.parent, file, permissions)
     folder = path.resolve()
     manifest = _read_manifest(folder)
+    _require_granted(permissions, manifest, folder / MANIFEST)
     try:
-        _require_granted(permissions, manifest)
         return _program_tool(manifest, folder, _file_in(folder, manifest.program), permissions)
-    except (DefinitionError, _NotGranted) as error:
+    except DefinitionError as error:
         raise LoadError(f"{folder / MANIFEST}: {error}") from None
 
 

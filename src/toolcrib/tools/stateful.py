@@ -202,8 +202,7 @@ class ObjectSource:
         hook = getattr(self.instance, name)
         if not callable(hook):
             return None
-        names = _needed_by(hook)
-        if names:
+        if names := _needed_by(hook):
             raise DefinitionError(
                 f"{self.name}.{name} takes arguments ({', '.join(names)}), and is run without any when the workbench "
                 f"{_HOOKS[name]}. Give it another name, or mark it with @tool if a model is to call it."
@@ -278,10 +277,9 @@ def tools_of_object(source: Any) -> list[Tool[..., Any]] | None:
 
     None without any.
     """
-    if isinstance(source, type):
-        return ClassSource(source, source).tools() if _is_marked(source) else None
-    if isinstance(source, functools.partial) and isinstance(source.func, type):
-        return ClassSource(source.func, source).tools() if _is_marked(source.func) else None
+    cls = source.func if isinstance(source, functools.partial) else source
+    if isinstance(cls, type):
+        return ClassSource(cls, source).tools() if _is_marked(cls) else None
     return object_source(source).tools() if _is_marked(type(source)) else None
 
 
@@ -305,6 +303,7 @@ def marked_methods(cls: type) -> Mapping[str, Definition]:
     return definitions
 
 
+_MISSING = object()
 _HOOKS = {"start": "starts", "stop": "stops", "reset": "is reset"}
 
 
@@ -380,9 +379,6 @@ def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
                 "Field(exclude=True)."
             )
     return json_state
-
-
-_MISSING = object()
 
 
 def _same(one: Any, other: Any) -> bool:

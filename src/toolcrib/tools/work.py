@@ -1,19 +1,40 @@
-"""How the work of a function is done: on the event loop, in a thread, or as a generator, with what it needs besides."""
+"""How the work of a function is done: on the event loop, in a thread, or as a generator, with what the host provides.
+
+What it provides is opened when first needed, shared within its scope, and closed in reverse order. Each value is opened
+and closed in one task of its own, on one event loop: what holds a cancel scope or a task group (most clients do) may
+only be left by the task that entered it.
+"""
 
 import asyncio
 import copy
 import functools
 import inspect
+import logging
+import os
+import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..core import Context, DefinitionError, ToolError
-from ..machinery import AtDeadline, Need, Needs, Port, Work, in_thread
-from .depends import Dependencies, end, is_async, log_close, overridden, provided, until_closed, with_dependencies
+from ..core import Context, DefinitionError, Redaction, ToolcribError, ToolError
+from ..machinery import (
+    AtDeadline,
+    Escaped,
+    Need,
+    Needs,
+    Overrides,
+    Port,
+    Suspended,
+    Work,
+    create_lasting_task,
+    in_thread,
+    log_failure,
+    release_permits,
+    share_permits,
+)
 
 if TYPE_CHECKING:
     from ..schema import Signature
@@ -23,6 +44,354 @@ Runs = Literal["async", "sync", "async_generator", "generator"]
 
 Body = Callable[[dict[str, Any], Any], Any]
 """Plain work: checked arguments and the Context → the value, in a thread."""
+
+_log = logging.getLogger("toolcrib")
+
+_CLOSE_TIMEOUT_S = 5.0
+"""How long a provider may take to end when what it opens is not needed any more."""
+
+# An event loop does not keep its tasks: a task without a waiter is kept here until it has ended.
+_running: set[asyncio.Task[Any]] = set()
+_END = object()
+
+
+class Replacements(dict[Callable[..., Any], Callable[..., Any]]):
+    """*overrides*, which `get` finds by where a provider is defined, too.
+
+    A `.py` file that is loaded by its path is a module of its own: its provider is another object than the one that a
+    test imports from the same file.
+    """
+
+    def __init__(self, overrides: Overrides) -> None:
+        super().__init__(overrides)
+        self._places = {place: provider for provider in self if (place := _place_of(provider)) is not None}
+
+    def get(self, provider: Callable[..., Any], default: Any = None) -> Any:
+        return super().get(self._key(provider), default)
+
+    def unused(self, needs: Iterable[Needs | None]) -> list[Callable[..., Any]]:
+        """Return the providers that nothing with these *needs* uses, with replacements or without."""
+        used_keys: set[Callable[..., Any]] = set()
+        waiting = [need for need_set in needs if need_set is not None for need in need_set.depends]
+        while waiting:
+            need = waiting.pop()
+            key = self._key(need.how.provider)
+            replacement = super().get(key)
+            used_keys.add(key)
+            waiting += (*need.needs.depends, *(() if replacement is None else _needs_of(replacement).depends))
+        return [provider for provider in self if provider not in used_keys]
+
+    def _key(self, provider: Callable[..., Any]) -> Callable[..., Any]:
+        if provider in self or (place := _place_of(provider)) is None:
+            return provider
+        return self._places.get(place, provider)
+
+
+def _place_of(provider: Callable[..., Any]) -> tuple[str, str, int] | None:
+    """Return file, name and line of a function or class at the top of a module; None for anything else."""
+    name, code = getattr(provider, "__qualname__", "<"), getattr(inspect.unwrap(provider), "__code__", None)
+    if "<" in name or inspect.ismethod(provider):
+        return None
+    if code is not None:
+        return os.path.realpath(code.co_filename), name, code.co_firstlineno
+    file = getattr(sys.modules.get(getattr(provider, "__module__", "")), "__file__", None)
+    return (os.path.realpath(file), name, 0) if file and isinstance(provider, type) else None
+
+
+class Dependencies:
+    """The values of some *scopes*.
+
+    *outer* has the longer-lived scopes; *overrides* puts other providers in the place of some; *redaction* is for what
+    is logged. *variables* are given where several callers share the values: then a provider that takes the Caller has
+    one value for each of them, and these variables.
+    """
+
+    def __init__(
+        self,
+        *scopes: str,
+        overrides: Overrides | None = None,
+        outer: "Dependencies | None" = None,
+        redaction: Redaction | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._scopes = frozenset(scopes)
+        self._redaction = redaction
+        self._overrides = overrides or {}
+        self._outer = outer
+        self._variables = variables
+        self._values: dict[Any, Value] = {}
+        self._opened: list[Value] = []  # in the order in which they can be relied on
+
+    async def arguments(self, needs: Needs, context: Context) -> dict[str, Any]:
+        """Return the values of *needs* by parameter name. Raises what a provider raises."""
+        values: dict[str, Any] = {need.name: await self.value(need, context) for need in needs.depends}
+        return {**values, **provided(needs, context, self._variables)}
+
+    async def value(self, need: Need, context: Context) -> Any:
+        """Return the value of *need*. Raises what its provider raises."""
+        if need.how.scope not in self._scopes:
+            if self._outer is None:
+                raise ToolcribError(f"Values of this scope cannot be opened here: {need.how.scope}.")
+            return await self._outer.value(need, context)
+        key: Any = need.how.provider
+        if self._variables is not None and _takes_caller(need.needs):
+            key = (key, context.caller)
+        value = self._values.get(key)
+        if value is None:
+            provider, needs = overridden(need, self._overrides)
+            # What lives longer than the call does not have its deadline.
+            is_lasting = need.how.scope != "call"
+            arguments = self.arguments(needs, context)
+            value = self._values[key] = Value(provider, arguments, self._opened.append, is_lasting=is_lasting)
+        try:
+            return await value.value()
+        except BaseException:
+            if value.failed and self._values.get(key) is value:
+                del self._values[key]
+            raise
+
+    def opened(self, provider: Callable[..., Any]) -> asyncio.Future[Any] | None:
+        """Return the value of *provider*, where it was opened here."""
+        value = self._values.get(provider)
+        return None if value is None else value.future
+
+    async def close(self) -> None:
+        """Close what was opened, the newest first. One that fails to close is logged, and the others are closed."""
+        opening = [value for value in self._values.values() if value not in self._opened]
+        self._values.clear()
+        await asyncio.gather(*(value.close(self._redaction) for value in opening))
+        while self._opened:
+            await self._opened.pop().close(self._redaction)
+
+    def abandon(self) -> None:
+        """Forget what was opened on an event loop that has ended."""
+        if self._values:
+            _log.warning("What Depends opened on an event loop that has ended cannot be closed any more.")
+            self._values.clear()
+
+    def is_used(self) -> bool:
+        return bool(self._values)
+
+
+def provided(needs: Needs, context: Context, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what *needs* takes of the call itself, by parameter name."""
+    values: dict[str, Any] = {}
+    if needs.context is not None:
+        values[needs.context] = context
+    if needs.caller is not None:
+        values[needs.caller] = context.caller
+    if needs.variables is not None:
+        values[needs.variables] = context.variables if variables is None else variables
+    return values
+
+
+async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any], context: Context) -> Any:
+    """Return the value of *work*, with what it *needs* besides its arguments; what is opened for the call is closed."""
+    host = context.host
+    dependencies = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
+    try:
+        return await work({**arguments, **await dependencies.arguments(needs, context)}, context)
+    finally:
+        if dependencies.is_used():
+            await until_closed(dependencies.close)
+
+
+async def until_closed(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Wait until *close* is done. It ends without a waiter too, so it keeps the permits of the call."""
+    permits = share_permits()
+
+    async def work() -> None:
+        try:
+            await close()
+        finally:
+            release_permits(permits)
+
+    task = create_lasting_task(work())
+    _keep(task)
+    await asyncio.shield(task)
+
+
+class Value:
+    """One value: opened, kept and closed by a task of its own."""
+
+    def __init__(
+        self,
+        provider: Callable[..., Any],
+        arguments: Awaitable[dict[str, Any]],
+        on_open: Callable[["Value"], None],
+        *,
+        is_lasting: bool,
+    ) -> None:
+        self._provider = provider
+        self._on_open = on_open
+        self._is_lasting = is_lasting
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._closing = asyncio.Event()
+        # Kept alive until it is closed, also where a workbench was dropped without being stopped.
+        self._task = (create_lasting_task if is_lasting else asyncio.create_task)(self._live(arguments))
+        _keep(self._task)
+
+    @property
+    def failed(self) -> bool:
+        return self.future.done() and (self.future.cancelled() or self.future.exception() is not None)
+
+    async def value(self) -> Any:
+        # Shielded: one caller that gives up must not take the value from the others.
+        return await asyncio.shield(self.future)
+
+    async def close(self, redaction: Redaction | None) -> None:
+        """Wait until it is closed. What is still being opened is cancelled, and waited for, but not for long."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if not self.future.done():
+            self._task.cancel()
+            if not (await asyncio.wait({self._task}, timeout=_CLOSE_TIMEOUT_S))[0]:
+                _log.warning("The provider %r was cancelled and continues to open", self._provider)
+            return
+        await asyncio.wait({self._task})
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            log_close(self._provider, error, redaction)
+
+    async def _live(self, arguments: Awaitable[dict[str, Any]]) -> None:
+        try:
+            result, value = await self._open(await arguments)
+        except BaseException as error:
+            if isinstance(error, GeneratorExit):
+                raise  # this task is closed, and nothing waits
+            # A provider may ask too, and then it is the call that waits.
+            is_reported = isinstance(error, Exception | Suspended)
+            self.future.set_exception(error if is_reported else self._stopped(error))
+            self.future.exception()  # retrieved, also without a waiter
+            if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+                raise
+            return
+        self._on_open(self)
+        self.future.set_result(value)
+        while not self._closing.is_set():
+            try:
+                await self._closing.wait()
+            except asyncio.CancelledError:
+                if self._is_lasting:
+                    raise
+                # The loop ends. What was opened for a call is closed with the call, in order; where the call was
+                # closing already, it was cancelled in the middle of that, and no close follows.
+                asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT_S, self._closing.set)
+        try:
+            await _close_opened(result, self._provider)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise Escaped(error) from None  # a `sys.exit` ends no event loop
+
+    def _stopped(self, error: BaseException) -> Exception:
+        if isinstance(error, asyncio.CancelledError):
+            return ToolError("What the tool needs was closed before it was open. Try again later.", "unavailable")
+        return Escaped(error)
+
+    async def _open(self, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        """Return what the provider returned, and the value."""
+        if is_async(self._provider):
+            result = self._provider(**arguments)
+        else:
+            result, value = await _opened_in_thread(self._provider, arguments)
+            if isinstance(result, Generator):
+                return result, value
+        if inspect.isawaitable(result):
+            result = await result
+        return result, await anext(result) if isinstance(result, AsyncGenerator) else result
+
+
+async def _opened_in_thread(provider: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what plain *provider* returned, and its first value.
+
+    Cancelled, what the thread opens all the same is closed.
+    """
+    turn = threading.Lock()  # taken once: by the thread that hands it over, or by the task that waits no more
+    generators: list[Any] = []
+
+    def open_() -> tuple[Any, Any]:
+        result = provider(**arguments)
+        value = next(result) if isinstance(result, Generator) else result
+        generators.append(result)
+        if not turn.acquire(blocking=False):
+            _end_late(result, provider)
+        return result, value
+
+    try:
+        return await in_thread(open_)
+    except asyncio.CancelledError:
+        if not turn.acquire(blocking=False):
+            await in_thread(lambda: _end_late(generators[0], provider), is_cleanup=True)
+        raise
+
+
+def overridden(need: Need, overrides: Overrides) -> tuple[Callable[..., Any], Needs]:
+    """Return the provider of *need*, or what takes its place, and what that needs."""
+    replacement = overrides.get(need.how.provider)
+    return (need.how.provider, need.needs) if replacement is None else (replacement, _needs_of(replacement))
+
+
+@functools.lru_cache(maxsize=256)
+def _needs_of(provider: Callable[..., Any]) -> Needs:
+    from ..schema import read_signature
+
+    return read_signature(provider, label=f"The override {getattr(provider, '__name__', provider)!r}").needs
+
+
+def _takes_caller(needs: Needs) -> bool:
+    return needs.caller is not None or any(_takes_caller(need.needs) for need in needs.depends)
+
+
+def is_async(provider: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(provider) or inspect.isasyncgenfunction(provider)
+
+
+async def _close_opened(opened: Any, provider: Callable[..., Any]) -> None:
+    if isinstance(opened, AsyncGenerator):
+        async for _ in opened:
+            await opened.aclose()
+            raise _yields_twice(provider)
+    elif isinstance(opened, Generator):
+        await in_thread(lambda: end(opened, provider), is_cleanup=True)
+
+
+def end(opened: Iterator[Any], provider: Callable[..., Any]) -> None:
+    if next(opened, _END) is not _END:
+        opened.close()  # type: ignore[attr-defined]
+        raise _yields_twice(provider)
+
+
+def _end_late(opened: Any, provider: Callable[..., Any]) -> None:
+    """Close what was opened after its call had ended."""
+    if isinstance(opened, Generator):
+        try:
+            end(opened, provider)
+        except BaseException as error:
+            log_close(provider, error, None)
+
+
+def _yields_twice(provider: Callable[..., Any]) -> ToolcribError:
+    return ToolcribError(f"The provider {provider!r} yields more than once. Yield one value, then clean up.")
+
+
+def log_close(provider: Callable[..., Any], error: BaseException, redaction: Redaction | None) -> None:
+    error = error.error if isinstance(error, Escaped) else error
+    log_failure(f"The provider {provider!r} failed to close", error, redaction)
+
+
+def _keep(task: asyncio.Task[Any]) -> None:
+    _running.add(task)
+    task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, also without a waiter
+
+
+# The work
 
 
 def work_of(fn: Callable[..., Any], runs: Runs, needs: Needs | None) -> Work:
