@@ -180,8 +180,8 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
             f"{label}: parameters= describes '{names_lost[0]}', and the function takes no such argument from a model. "
             "Add it to the function, or let the function take **arguments."
         )
-    needed = needed_names(signature.parameters)
-    if optional := sorted(set(needed) - names.required, key=needed.index):
+    needs = needed_names(signature.parameters)
+    if optional := sorted(set(needs) - names.required, key=needs.index):
         raise DefinitionError(
             f"{label}: the function needs '{optional[0]}', and parameters= does not require it. "
             'Add it to "required", or give it a default.'

@@ -233,16 +233,16 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         raise DefinitionError(f"A tool is made of something that can be called, not of {type(fn).__name__}.")
     name = _name(fn, options)
     label = f"Tool '{name}'"
-    given = require_options(options, label)
+    values = require_options(options, label)
     if isinstance(inner, type):
         raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
     signature = schema.read_signature(fn, label=label, names=names)
-    inputs = _Inputs(signature, given.get("parameters"), label, given.get("description"))
+    inputs = _Inputs(signature, values.get("parameters"), label, values.get("description"))
     runs = runs_of(fn, is_async=signature.is_async)
     returns = yielded(signature.returns) if "generator" in runs else signature.returns
     needs = signature.needs or None
     output_schema, encode_as = output_of(returns, name, signature.names)
-    spec = spec_of(name, given, output_schema, inputs.names, inputs.described, is_later=inputs.is_later)
+    spec = spec_of(name, values, output_schema, inputs.names, inputs.described, is_later=inputs.is_later)
     parts: dict[str, Any] = {
         "spec": spec,
         "fn": fn,
@@ -255,18 +255,18 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
         "needs": needs,
         "needs_context": needs_context(runs, needs),
         "at_deadline": at_deadline(runs),
-        "available": given.get("available"),
-        "retries": given.get("retries"),
+        "available": values.get("available"),
+        "retries": values.get("retries"),
         "handles": inputs.handles,
-        "lock": Semaphore(1) if given.get("serial") else None,
-        "is_task": given.get("task", False),
-        "priority": given.get("priority", 0),
-        "verify": _verifier(given.get("verify"), label),
-        "cost": amounts_of(given["cost"]) if "cost" in given else None,
+        "lock": Semaphore(1) if values.get("serial") else None,
+        "is_task": values.get("task", False),
+        "priority": values.get("priority", 0),
+        "verify": _verifier(values.get("verify"), label),
+        "cost": amounts_of(values["cost"]) if "cost" in values else None,
         "aliases": inputs.aliases,
         "code": (fn, *inputs.code),
     }
-    if "isolation" in given:
+    if "isolation" in values:
         from ..sandbox import ProcessWork
 
         codec = ProcessCodec(
@@ -277,9 +277,9 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
             signature=signature,
             returns=returns,
             arguments=inputs.adapter,
-            parameters=given.get("parameters"),
+            parameters=values.get("parameters"),
         )
-        parts |= {"isolation": given["isolation"], "codec": codec, "work": ProcessWork(codec)}
+        parts |= {"isolation": values["isolation"], "codec": codec, "work": ProcessWork(codec)}
         parts |= {"needs_context": True, "at_deadline": "killed"}
     if spec.examples:
         require_examples(spec, inputs.check_as(name), label)

@@ -474,8 +474,8 @@ def _own_tools(module: ModuleType, value: Any, values: Iterable[Any], *, is_expo
 def _stateful_tools(value: Any, values: Iterable[Any]) -> Sequence[AnyTool]:
     """Return the tools of *value*, an object or a class; none where *values* have an instance or a subclass of it."""
     is_used = isinstance(value, type) and any(
-        issubclass(other, value) and other is not value if isinstance(other, type) else isinstance(other, value)
-        for other in values
+        issubclass(item, value) and item is not value if isinstance(item, type) else isinstance(item, value)
+        for item in values
     )
     return () if is_used else tools_of_object(value) or ()
 

@@ -218,8 +218,8 @@ class _FileSource(Source):
 
     def _take(self, units: Sequence[Path], results: Mapping[Path, Loaded]) -> None:
         """Have of *units* their *results*, or where they have none what they had."""
-        loaded = self._units | {path: self._kept(self._units.get(path), result) for path, result in results.items()}
-        self._units = {path: loaded[path] for path in units if path in loaded}
+        contents = self._units | {path: self._kept(self._units.get(path), result) for path, result in results.items()}
+        self._units = {path: contents[path] for path in units if path in contents}
 
     def _kept(self, old: Loaded | None, new: Loaded) -> Loaded:
         """Return *new* and the tools of *old* that stay because of its problems."""
