@@ -9,7 +9,7 @@ is removed.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from time import thread_time
 from typing import Any, get_args
@@ -104,10 +104,7 @@ def problems(view: SchemaView, value: Any, error: ValidationError | None = None)
     for detail in details:
         path, _ = locate(detail["loc"], value)
         places.add(pointer((*path, detail["loc"][-1]) if detail["type"] == "missing" else path))
-    above = {place[:end] for place in places for end, sign in enumerate(place) if sign == "/"}
-    in_question = [
-        problem for problem in by_schema if problem.path in above or any(_is_within(problem.path, p) for p in places)
-    ]
+    in_question = [problem for problem in by_schema if _meets(problem.path, places)]
     return [*in_question, *_by_pydantic_alone(details, value, [problem.path for problem in in_question])]
 
 
@@ -123,7 +120,7 @@ def _by_pydantic_alone(details: Iterable[Any], value: Any, explained_paths: Sequ
             break
         if explained_paths and all(detail["type"] == "extra_forbidden" for detail in of_place):
             continue  # perhaps of another branch of a union
-        if not any(_is_within(p, place) or _is_within(place, p) for p in explained_paths):
+        if not _meets(place, explained_paths):
             problems.append(_from_validator(path, part, of_place, value))
     return problems
 
@@ -142,8 +139,14 @@ def locate(loc: Sequence[Any], data: Any) -> tuple[Path, Any]:
     return tuple(path), data
 
 
-def _is_within(place: str, outer: str) -> bool:
-    return f"{place}/".startswith(f"{outer}/")
+def _meets(place: str, others: Iterable[str]) -> bool:
+    """Return whether the JSON pointer *place* is one of *others*, or leads into one or on the way to one."""
+    start = f"{place}/"
+    return any(other.startswith(start) or start.startswith(f"{other}/") for other in others)
+
+
+def _omit(names: Iterable[str], others: Collection[str]) -> list[str]:
+    return [name for name in names if name not in others]
 
 
 class _Walk:
@@ -190,11 +193,7 @@ class _Walk:
         for keyword in UNIONS:
             if keyword in schema:
                 yield from self._union(value, view, keyword, path)
-        for keyword, limit in schema.items():
-            if keyword in LIMITS and not view.satisfies(value, keyword):
-                yield _expected(path, LIMITS[keyword](limit), value, with_kind=False)
-        if "format" in schema and not view.satisfies(value, "format"):
-            yield _expected(path, f"text in the format '{display_name(schema['format'])}'", value, with_kind=False)
+        yield from _over_limits(value, view, path)
         if isinstance(value, dict):
             yield from self._object(value, view, path)
         elif isinstance(value, list):
@@ -214,33 +213,38 @@ class _Walk:
         return closest_match(name, names) if self._compared <= 2 * MAX_NAMES else None
 
     def _union(self, value: Any, view: SchemaView, keyword: str, path: Path) -> Iterator[Problem]:
-        if fitting := [branch for branch in view.branches(keyword) if branch.is_valid(value)]:
-            if keyword == "oneOf" and len(fitting) > 1:
-                forms = ", ".join(dict.fromkeys(map(describe_at, fitting)))
-                sentence = f"{display_path(path)} may fit only one of these, and fits several: {forms}."
-                yield Problem(pointer(path), f"only one of: {forms}", kind(value), sentence)
-            return
-        leaves = dict.fromkeys(leaf for branch in view.branches(keyword) for leaf in branch.alternatives)
+        branches = view.branches(keyword)
+        fitting = [branch for branch in branches if branch.is_valid(value)]
+        if not fitting:
+            yield from self._no_branch(value, view, branches, path)
+        elif keyword == "oneOf" and len(fitting) > 1:
+            forms = ", ".join(dict.fromkeys(map(describe_at, fitting)))
+            sentence = f"{display_path(path)} may fit only one of these, and fits several: {forms}."
+            yield Problem(pointer(path), f"only one of: {forms}", kind(value), sentence)
+
+    def _no_branch(self, value: Any, view: SchemaView, branches: Sequence[SchemaView], path: Path) -> Iterator[Problem]:
+        """Return why *value* fits none of *branches*."""
+        leaves = dict.fromkeys(leaf for branch in branches for leaf in branch.alternatives)
         near = [leaf for leaf in leaves if leaf.admits_kind_of(value)]
         if isinstance(value, dict) and (tagged := by_tag(near)) is not None:
             yield from self._tagged(value, *tagged, path)
-            return
-        if not near or any(leaf.choices for leaf in near):
+        elif not near or any(leaf.choices for leaf in near):
             yield self._another_kind(value, view, path)
-            return
-        yield from self._closest_branch(value, view, near, path)
+        else:
+            yield from self._closest_branch(value, view, near, path)
 
     def _closest_branch(
         self, value: Any, view: SchemaView, near: Sequence[SchemaView], path: Path
     ) -> Iterator[Problem]:
         """Return the problems of the branch that was probably meant: the one with the fewest, if just one has."""
         outcomes = [self.problems(value, leaf, path) for leaf in near[:SHOWN]]
-        common_counts = [sum(name in leaf.members for name in value) if isinstance(value, dict) else 0 for leaf in near]
-        distances = [(len(outcome), -names) for outcome, names in zip(outcomes, common_counts, strict=False)]
+        names: Set[str] = value.keys() if isinstance(value, dict) else frozenset()
+        common_counts = [len(names & leaf.members.keys()) for leaf in near]
+        distances = [(len(outcome), -count) for outcome, count in zip(outcomes, common_counts, strict=False)]
         closest = distances.index(min(distances))
         if distances.count(distances[closest]) == 1 and (common_counts[closest] or not isinstance(value, dict)):
             yield from outcomes[closest]
-        elif common := [problem for problem in outcomes[0] if all(problem in outcome for outcome in outcomes)]:
+        elif common := _common_problems(outcomes):
             yield from common
         else:
             yield self._another_kind(value, view, path)
@@ -264,34 +268,30 @@ class _Walk:
         unknown = [name for name in value if any(place.is_false for place in places[name])]
         if view.schema.get("unevaluatedProperties") is False:
             known = {*view.names.members, *unknown}
-            unknown += [name for name in value if name not in known]
-        missing = [name for name in view.required if name not in value]
+            unknown += _omit(value, known)
+        missing = _omit(view.required, value)
         matches = self._matches(value, unknown, missing, view)
         yield from _unknown(unknown, matches, _takes(view), path)
         for name, right in matches.items():
             yield from self.problems(value[name], view.at("properties", right), (*path, right))
-        for name in missing:
-            if name not in matches.values():
-                yield _missing((*path, name), describe_at(view.at("properties", name)))
-        for name, member in value.items():
-            if name not in unknown:
-                for place in places[name]:
-                    yield from self.problems(member, place, (*path, name))
+        for name in _omit(missing, matches.values()):
+            yield _missing((*path, name), describe_at(view.at("properties", name)))
+        for name in _omit(value, unknown):
+            for place in places[name]:
+                yield from self.problems(value[name], place, (*path, name))
 
     def _matches(
         self, value: Mapping[str, Any], unknown: Sequence[str], missing: Sequence[str], view: SchemaView
     ) -> dict[str, str]:
         """Return for unknown names those that they probably misspell, each once: missing ones before others."""
         matches: dict[str, str] = {}
-        taken = {*value, *missing}
-        free = [name for name in view.names.members if name not in taken]
+        free = _omit(view.names.members, {*value, *missing})
         for candidates in (missing, free):
             for name in unknown[:SHOWN]:
-                left = [candidate for candidate in candidates if candidate not in matches.values()]
+                left = _omit(candidates, matches.values())
                 if name not in matches and (near := self._closest(name, left)) is not None:
                     matches[name] = near
-        leftovers = [name for name in missing if name not in matches.values()]
-        over = [name for name in unknown if name not in matches]
+        leftovers, over = _omit(missing, matches.values()), _omit(unknown, matches)
         if len(leftovers) == len(over) == 1 and view.at("properties", leftovers[0]).is_valid(value[over[0]]):
             matches[over[0]] = leftovers[0]  # nothing else is left that it could be, and the value fits
         return matches
@@ -316,6 +316,20 @@ def _expected(
     got = f", got {kind(value)}{keys}" if with_kind else ""
     sentence = f"{display_path(path)}: expected {expected}{got}.{hint}"
     return Problem(pointer(path), expected, kind(value), sentence, tuple(choices[:SHOWN]))
+
+
+def _over_limits(value: Any, view: SchemaView, path: Path) -> Iterator[Problem]:
+    """Return a problem for each limit, and the format, that *value* does not keep to."""
+    for keyword, limit in view.schema.items():
+        if keyword in LIMITS and not view.satisfies(value, keyword):
+            yield _expected(path, LIMITS[keyword](limit), value, with_kind=False)
+    if "format" in view.schema and not view.satisfies(value, "format"):
+        expected = f"text in the format '{display_name(view.schema['format'])}'"
+        yield _expected(path, expected, value, with_kind=False)
+
+
+def _common_problems(outcomes: Sequence[list[Problem]]) -> list[Problem]:
+    return [problem for problem in outcomes[0] if all(problem in outcome for outcome in outcomes)]
 
 
 def _missing(path: Path, expected: str, choices: Sequence[Any] = ()) -> Problem:
@@ -412,11 +426,9 @@ def _without_values(message: str, values: Sequence[Any]) -> str:
     """
     texts = [" ".join(value.split()) for value in values if isinstance(value, str)]
     rest = _without_parts(message[:_MAX_MESSAGE_CHARS], "\n".join(texts)[:_MAX_SEARCHED_CHARS])
-    numbers = {
-        form for value in values if not isinstance(value, str) for form in (str(value), f"{value:,}", f"{value:g}")
-    }
+    numbers = _spellings(values)
     short = {text for text in texts if 0 < len(text) <= _MAX_MESSAGE_CHARS}
-    for text in sorted(short | {number for number in numbers if len(number) > 1}, key=len, reverse=True):
+    for text in sorted(short | numbers, key=len, reverse=True):
         if text not in rest:
             continue
         # As a word by itself only where it is long enough to be no word of the sentence.
@@ -424,6 +436,12 @@ def _without_values(message: str, values: Sequence[Any]) -> str:
         bare = rf"|(?<![\w.]){re.escape(text)}(?![\w]|\.\w)" if is_word else ""
         rest = re.sub(rf"(?<=['\"]){re.escape(text)}(?=['\"]){bare}", "…", rest)
     return rest
+
+
+def _spellings(values: Iterable[Any]) -> set[str]:
+    """Return how a message may write the numbers among *values*, as far as that is more than one digit."""
+    numbers = [value for value in values if not isinstance(value, str)]
+    return {text for number in numbers for text in (str(number), f"{number:,}", f"{number:g}") if len(text) > 1}
 
 
 def _without_parts(message: str, text: str) -> str:
