@@ -88,15 +88,20 @@ def mistakes_in(model: type[BaseModel], data: Any, error: ValidationError, *, he
 
 def _unknown_key(model: type[BaseModel], keys: Keys, header: str) -> str:
     *above, name = keys
-    views: Sequence[SchemaView] = [SchemaView(schema_of(model))]
-    for key in above:
-        places = [[view.item(key)] if isinstance(key, int) else view.member(key) for view in views]
-        views = [form for place in chain.from_iterable(places) for form in place.alternatives]
-    takes = [member for view in views for member in view.members]
+    takes = list(chain.from_iterable(view.members for view in _forms_at(model, above)))
     tables = header + ".".join(str(key) for key in above if isinstance(key, str))
     inside = f" in [[{tables}]]" if above and isinstance(above[-1], int) else f" in [{tables}]" if above else ""
     hint = did_you_mean(closest_match(str(name), takes))
     return f"There is no key '{display_name(str(name))}'{inside}.{hint} It takes: {', '.join(takes)}."
+
+
+def _forms_at(model: type[BaseModel], keys: Iterable[str | int]) -> Sequence[SchemaView]:
+    """Return what the value at *keys* may be in the schema of *model*."""
+    views: Sequence[SchemaView] = [SchemaView(schema_of(model))]
+    for key in keys:
+        places = [[view.item(key)] if isinstance(key, int) else view.member(key) for view in views]
+        views = [form for place in chain.from_iterable(places) for form in place.alternatives]
+    return views
 
 
 def _keys(pointer: str, data: Any) -> Keys:

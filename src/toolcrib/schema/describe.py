@@ -27,38 +27,44 @@ def describe(schema: Any, root: Mapping[str, Any]) -> str:
 
 def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     """Describe in a few words what is expected at *view*."""
-    leaves = view.alternatives
-    if leaves != (view.resolved,):
-        forms = [describe_at(leaf, depth=depth + 1) for leaf in leaves]
-        if len(set(forms)) < len(forms):
-            forms = [_with_keys(*pair) for pair in zip(leaves, forms, strict=True)]
-        return either(forms)
-    schema, types = view.resolved.schema, sorted(view.resolved.kinds)
+    schema, kinds = view.resolved.schema, view.resolved.kinds
+    if view.alternatives != (view.resolved,):
+        return _forms(view.alternatives, depth + 1)
     if view.resolved.is_false:
         return "nothing"
     if view.choices:
         return one_of(view.choices)
-    if len(types) != 1 or depth > _MAX_DEPTH:
-        return either(schema["type"]) if len(types) > 1 and depth <= _MAX_DEPTH else ANY
-    words = types[0]
+    if not kinds or depth > _MAX_DEPTH:
+        return ANY
+    if len(kinds) > 1:
+        return either(schema["type"])
+    [words] = kinds
     if words == "array" and isinstance(schema.get("items"), Mapping):
         words = f"array of {describe_at(view.resolved.at('items'), depth=depth + 1)}"
-    limits = _limits_of(view)
-    return f"{words} ({', '.join(limits)})" if limits and depth < 3 else words
+    return f"{words}{_limits_of(view)}" if depth < 3 else words
 
 
-def _limits_of(view: SchemaView) -> list[str]:
-    """Return the format and the limits of a value at *view*, in words."""
+def _forms(leaves: Sequence[SchemaView], depth: int) -> str:
+    """Return the descriptions of *leaves*; several objects are told apart by their keys."""
+    forms = [describe_at(leaf, depth=depth) for leaf in leaves]
+    if len(set(forms)) < len(forms):
+        pairs = zip(leaves, forms, strict=True)
+        forms = [f"{form} {in_braces(leaf.members)}" if leaf.members else form for leaf, form in pairs]
+    return either(forms)
+
+
+def _limits_of(view: SchemaView) -> str:
+    """Return the format and the limits of a value at *view*, in brackets behind its kind."""
     schema = view.resolved.schema
     keywords = [(word, limit) for step in reversed(view.chain) for word, limit in step.schema.items()]
-    limits = [LIMITS[word](limit) for word, limit in keywords if word in LIMITS]
-    return [display_name(schema["format"]), *limits] if "format" in schema else limits
+    limits = [display_name(schema["format"])] if "format" in schema else []
+    limits += [LIMITS[word](limit) for word, limit in keywords if word in LIMITS]
+    return f" ({', '.join(limits)})" if limits else ""
 
 
-def _with_keys(view: SchemaView, words: str) -> str:
-    """Return an object's description with its keys, by which several objects are told apart."""
-    keys = list(view.members)
-    return f"{words} {{{', '.join(map(display_name, keys[:6]))}}}" if keys else words
+def in_braces(names: Iterable[str]) -> str:
+    """Return the first of an object's *names*, by which it is told apart from others."""
+    return f"{{{', '.join(map(display_name, islice(names, 6)))}}}"
 
 
 def one_of(listed: Sequence[Any]) -> str:

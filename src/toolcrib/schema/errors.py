@@ -29,6 +29,7 @@ from .describe import (
     display_name,
     display_path,
     either,
+    in_braces,
     one_of,
 )
 from .view import UNIONS, SchemaView, by_tag, kind, pointer
@@ -310,9 +311,7 @@ def _expected(
     path: Path, expected: str, value: Any, *, choices: Sequence[Any] = (), hint: str = "", with_kind: bool = True
 ) -> Problem:
     """Return that something else was expected; *with_kind* where the kind of the value says something about it."""
-    keys = (
-        f" {{{', '.join(map(display_name, list(value)[:6]))}}}" if isinstance(value, dict) and "{" in expected else ""
-    )
+    keys = f" {in_braces(value)}" if isinstance(value, dict) and "{" in expected else ""
     got = f", got {kind(value)}{keys}" if with_kind else ""
     sentence = f"{display_path(path)}: expected {expected}{got}.{hint}"
     return Problem(pointer(path), expected, kind(value), sentence, tuple(choices[:SHOWN]))

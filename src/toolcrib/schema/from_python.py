@@ -52,11 +52,15 @@ class SchemaGenerator(GenerateJsonSchema):
         if required := described.get("required"):  # pydantic requires a name twice that two fields read
             described = {**described, "required": list(dict.fromkeys(required))}
         kind: Any = schema.get("cls")
-        config = getattr(kind, "__pydantic_config__", None) or getattr(kind, "model_config", {})
-        if "title" in config or "model_title_generator" in config:
+        if not {"title", "model_title_generator"}.isdisjoint(config_of(kind)):
             return described
         name = getattr(kind, "__name__", None)  # a title that is just the name of the class goes
         return {key: value for key, value in described.items() if key != "title" or value != name}
+
+
+def config_of(kind: Any) -> Mapping[str, Any]:
+    """Return pydantic's settings of a class: of a model, or of any other that has some."""
+    return getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
 
 
 class Arguments:
@@ -80,12 +84,7 @@ class Arguments:
         closed: bool = True,
     ) -> None:
         self.fields, self.extra = _fields(parameters, docs, label, names)
-        # A class of its own for every tool: the one way to hand pydantic any names at all (`schema`, `self`, `_x`).
-        build: Any = TypedDict
-        options = {} if self.extra is None else {"extra_items": self.extra}
-        kind = build("Arguments", self.fields, **options)
-        config = ConfigDict(allow_inf_nan=False)
-        kind.__pydantic_config__ = config if options or not closed else {**config, "extra": "forbid"}
+        kind = _typed_dict(self.fields, self.extra, closed=closed)
         try:
             with warnings.catch_warnings():
                 # `extra` reaches the TypedDicts inside as well, and one with a setting of its own is right.
@@ -100,11 +99,10 @@ class Arguments:
         has_filled = any(plan["schema"]["type"] == "default" for plan in plans.values())
         self.countable = not has_filled and not any(names_in_text.values())
         self.aliases = {name: alias for name, alias in names_in_text.items() if isinstance(alias, str)}
-        by_name = {parameter.name: parameter.default for parameter in parameters}
         self.defaults = {
-            self.aliases.get(name, name): default
-            for name, default in by_name.items()
-            if default is not EMPTY and not isinstance(default, FieldInfo)
+            self.aliases.get(parameter.name, parameter.name): parameter.default
+            for parameter in parameters
+            if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo)
         }
         self._show_defaults(parameters)
 
@@ -139,6 +137,16 @@ def _fields(
         else:
             extra = Any if parameter.annotation is EMPTY else parameter.annotation
     return fields, extra
+
+
+def _typed_dict(fields: Mapping[str, Any], extra: Any, *, closed: bool) -> Any:
+    """Return a class for one tool alone: the one way to hand pydantic any names at all (`schema`, `self`, `_x`)."""
+    build: Any = TypedDict
+    options = {} if extra is None else {"extra_items": extra}
+    kind = build("Arguments", fields, **options)
+    config = ConfigDict(allow_inf_nan=False)
+    kind.__pydantic_config__ = config if options or not closed else {**config, "extra": "forbid"}
+    return kind
 
 
 def adapter_of(kind: Any, names: Mapping[str, Any] | None) -> TypeAdapter[Any]:

@@ -8,13 +8,14 @@ does not have is refused, not passed over.
 import functools
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args, get_origin
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic.config import ExtraValues
 from pydantic.fields import FieldInfo
 
 from ..core import ToolError
@@ -61,16 +62,7 @@ def arguments_model(
     docs = read_docstring(signature.doc).parameters if docs is None else docs
     parameters = [parameter for parameter in signature.parameters if parameter.name not in without]
     inputs = Arguments(parameters, docs, label=label, names=signature.names)
-    by_name = {parameter.name: parameter for parameter in parameters}
-    body: dict[str, Any] = {"__module__": getattr(unwrap_partials(fn), "__module__", __name__), "__annotations__": {}}
-    for key, annotation in inputs.fields.items():
-        kind, *extras = get_args(bare) if get_origin(bare := stripped(annotation)) is Annotated else (bare,)
-        field = _field_name(key)
-        body["__annotations__"][field] = bare if field == key else Annotated[(kind, Field(alias=key), *extras)]
-        filled_in = any(isinstance(extra, FieldInfo) and not extra.is_required() for extra in extras)
-        if get_origin(annotation) is NotRequired and not filled_in:
-            is_shown = "default" in inputs.schema["properties"][inputs.aliases.get(key, key)]
-            body[field] = by_name[key].default if is_shown else Field(default_factory=_factory(by_name.get(key)))
+    body = _class_body(inputs, parameters) | {"__module__": getattr(unwrap_partials(fn), "__module__", __name__)}
     config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=()) | (config or ConfigDict())
     if inputs.extra is not None:
         body["__annotations__"]["__pydantic_extra__"] = dict[str, inputs.extra]  # type: ignore[name-defined]
@@ -81,6 +73,21 @@ def arguments_model(
     if not model.__pydantic_complete__:
         model.model_rebuild(raise_errors=False, _types_namespace=dict(signature.names))
     return model
+
+
+def _class_body(inputs: Arguments, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Return the annotations and the defaults of the fields for *inputs*, which are of *parameters*."""
+    by_name = {parameter.name: parameter for parameter in parameters}
+    body: dict[str, Any] = {"__annotations__": {}}
+    for key, annotation in inputs.fields.items():
+        kind, *extras = get_args(bare) if get_origin(bare := stripped(annotation)) is Annotated else (bare,)
+        field = _field_name(key)
+        body["__annotations__"][field] = bare if field == key else Annotated[(kind, Field(alias=key), *extras)]
+        filled_in = any(isinstance(extra, FieldInfo) and not extra.is_required() for extra in extras)
+        if get_origin(annotation) is NotRequired and not filled_in:
+            is_shown = "default" in inputs.schema["properties"][inputs.aliases.get(key, key)]
+            body[field] = by_name[key].default if is_shown else Field(default_factory=_factory(by_name.get(key)))
+    return body
 
 
 def read_arguments(arguments: BaseModel) -> dict[str, Any]:
@@ -212,8 +219,7 @@ def model_from_schema(schema: Mapping[str, Any], name: str) -> type[BaseModel]:
 
 
 def _model(view: SchemaView, name: str, base: type[BaseModel]) -> type[BaseModel]:
-    extra: Any = "ignore" if view.additional is None else "forbid" if view.additional.is_false else "allow"
-    config = ConfigDict(extra=extra, protected_namespaces=(), serialize_by_alias=True)
+    config = ConfigDict(extra=_extra(view), protected_namespaces=(), serialize_by_alias=True)
     config_base = cast(type[BaseModel], type(base.__name__, (base,), {"model_config": config}))
     fields: dict[str, Any] = {}
     for number, (key, member) in enumerate(view.members.items()):
@@ -228,13 +234,20 @@ def _model(view: SchemaView, name: str, base: type[BaseModel]) -> type[BaseModel
     return create_model(name, __base__=config_base, **fields)
 
 
+def _extra(view: SchemaView) -> ExtraValues:
+    """Return what becomes of members that are not listed."""
+    if view.additional is None:
+        return "ignore"
+    return "forbid" if view.additional.is_false else "allow"
+
+
 def _type(view: SchemaView, name: str) -> Any:
     """Return the Python type of what is allowed at *view*; Any where it does not say as much, or contains itself."""
     forms = view.alternatives
     if forms != (view,):
         return _union(_type(form, f"{name}_{number}" if len(forms) > 1 else name) for number, form in enumerate(forms))
     if view.constants is not None:
-        is_plain = all(choice is None or isinstance(choice, str | int | bool) for choice in view.constants)
+        is_plain = all(isinstance(choice, str | int | None) for choice in view.constants)
         return _LITERAL[tuple(view.constants)] if is_plain else _ANY
     if view.is_recursive:
         return _ANY

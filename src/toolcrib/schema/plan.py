@@ -216,12 +216,8 @@ class Plan:
         tags: dict[str, dict[Any, Any]] = {}
         choices = _choices(plan)
         for choice in choices:
-            model = self._definitions.get(choice.get("schema_ref"), choice)
-            fields = model["schema"].get("fields", {}) if model["type"] == "model" else {}
-            for name, field in fields.items() if isinstance(fields, Mapping) else ():
-                [text, *others] = field["schema"].get("expected") or [None]
-                if type(text) is str and not others and "validation_alias" not in field:
-                    tags.setdefault(name, {})[text] = choice
+            for name, text in _fixed_texts(self._target(choice)):
+                tags.setdefault(name, {})[text] = choice
         for name, by_text in tags.items():
             if len(by_text) == len(choices) > 1:
                 self._changes += 1
@@ -260,10 +256,8 @@ class Plan:
             return plan
         self._changes += 1
         if extra == "ignore" or plan["type"] != "model-fields":
-            return {
-                **plan,
-                "extra_behavior": "forbid",
-            }  # in others than models, an extra member can hide behind a field
+            # In others than models, an extra member can hide behind a field.
+            return {**plan, "extra_behavior": "forbid"}
         check = {"type": "no-info", "function": functools.partial(_require_one_name_each, names)}
         return {"type": "function-after", "function": check, "schema": plan}
 
@@ -319,6 +313,15 @@ def _choices(plan: Mapping[str, Any], value: Any = None) -> list[Any]:
     return [choice[0] if isinstance(choice, tuple) else choice for choice in choices]
 
 
+def _fixed_texts(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return the fields in *plan*, of a model, that take one text only, each with it."""
+    fields = plan["schema"].get("fields", {}) if plan["type"] == "model" else {}
+    for name, field in fields.items() if isinstance(fields, Mapping) else ():
+        match field["schema"].get("expected"):
+            case [text] if type(text) is str and "validation_alias" not in field:
+                yield name, text
+
+
 def _entries(plan: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """Return the fields of an object in *plan*, by name: in a mapping, or each with its name."""
     fields: Any = plan["fields"]
@@ -328,19 +331,25 @@ def _entries(plan: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _read_fields(plan: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Field]:
     """Return the fields of an object in pydantic's *plan*."""
     config = plan.get("config") or config
-    by_alias = config.get("validate_by_alias") is not False
-    by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
     for name, field in _entries(plan):
-        paths = _alias_paths(field.get("validation_alias")) if by_alias else []
-        paths += [[name]] if by_name or not paths else []
-        paths = [] if field.get("init") is False else paths
+        paths = [] if field.get("init") is False else _paths(name, field, config)
         names = dict.fromkeys(str(path[0]) for path in paths if len(path) == 1)
         inside = frozenset(str(path[0]) for path in paths if len(path) > 1)
         inner = field["schema"]
         while inner["type"] != "default" and isinstance(inner.get("schema"), Mapping):
             inner = inner["schema"]
-        default, is_made = inner.get("default", ABSENT), "default_factory" in inner
-        yield Field(name, tuple(names), inside, default if inner["type"] == "default" else ABSENT, is_made)
+        yield Field(name, tuple(names), inside, inner.get("default", ABSENT), "default_factory" in inner)
+
+
+def _paths(name: str, field: Mapping[str, Any], config: Mapping[str, Any]) -> list[Any]:
+    """Return the paths by which a class with *config* reads the field *name*: by its alias, its name, or both."""
+    paths = [] if config.get("validate_by_alias") is False else _alias_paths(field.get("validation_alias"))
+    return [*paths, [name]] if reads_by_name(config) or not paths else paths
+
+
+def reads_by_name(config: Mapping[str, Any]) -> bool:
+    """Return whether a class with *config*, pydantic's, reads fields by their own names beside their aliases."""
+    return bool(config.get("validate_by_name") or config.get("populate_by_name"))
 
 
 def _alias_paths(alias: Any) -> list[Any]:

@@ -144,7 +144,9 @@ class _Reader:
     """
 
     def __init__(self, plan: Plan | None, defaults: Defaults, mask: str | None, *, is_received: bool = False) -> None:
-        self._plan = plan
+        self._root: Fields = () if plan is None else plan.root
+        self._classes: Mapping[type, Fields] = {} if plan is None else plan.classes
+        self._tables: Sequence[Fields] = () if plan is None else plan.tables
         self._defaults = defaults
         self._mask = mask
         self._is_received = is_received
@@ -154,8 +156,8 @@ class _Reader:
         """Return the whole *document*, of which *value* was made."""
         is_shaped = self._mask is not None or self._is_received  # else a part stays as it was sent, secret or encoded
         views = view.alternatives if is_shaped and view is not None else ()
-        if self._plan is not None and self._plan.root and isinstance(document, dict) and isinstance(value, Mapping):
-            return self._object(document, value, self._plan.root, views)
+        if self._root and isinstance(document, dict) and isinstance(value, Mapping):
+            return self._object(document, value, self._root, views)
         return self._read(document, value, views)
 
     def _read(self, document: Any, value: Any, views: Sequence[SchemaView]) -> Any:
@@ -166,7 +168,7 @@ class _Reader:
             return document
         if isinstance(value, RootModel):
             return self._read(document, value.root, views)
-        fields = None if self._plan is None else self._plan.classes.get(type(value))
+        fields = self._classes.get(type(value))
         is_as_sent = not self._is_received or value is ABSENT
         if isinstance(document, dict):
             if fields is not None:
@@ -213,6 +215,13 @@ class _Reader:
             own_name = name if field is None or field.names[0] in document else field.names[0]
             inner = extra_values.get(name, ABSENT) if field is None else value.get(field.name, ABSENT)
             read[own_name] = self._read(member, inner, _members_of(views, name, own_name))
+        self._fill(read, document, value, fields)
+        return read
+
+    def _fill(
+        self, read: dict[str, Any], document: Mapping[str, Any], value: Mapping[str, Any], fields: Fields
+    ) -> None:
+        """Add to *read* the values of those *fields* that were not sent, as far as they are to be seen."""
         for field in fields:
             name = field.names[0] if field.names else field.name
             default = value.get(field.name, field.default)
@@ -221,7 +230,6 @@ class _Reader:
             if name not in read if field.inside.isdisjoint(document) else self._defaults == "judged":
                 read[name] = written(default, mask=self._mask, strict=False)
                 self.has_filled = True
-        return read
 
     def _fills(self, field: Field) -> bool:
         if self._defaults == "made":
@@ -235,10 +243,8 @@ class _Reader:
         except ValueError:  # keys that JSON has no names for
             values = {}
         if values.keys() != document.keys():
-            tables = () if self._plan is None else self._plan.tables
-            candidates = {table for table in tables if _fits(table, document, values)}
-            if len(candidates) == 1:
-                return self._object(document, values, candidates.pop(), views)
+            if (table := self._table_of(document, values)) is not None:
+                return self._object(document, values, table, views)
             if self._is_received and value:
                 return written(value, strict=False)
             # A key type has changed the names, perhaps, and keeps the order.
@@ -247,6 +253,11 @@ class _Reader:
             name: self._read(member, values.get(name, ABSENT), _members_of(views, name))
             for name, member in document.items()
         }
+
+    def _table_of(self, document: Mapping[str, Any], values: Mapping[str, Any]) -> Fields | None:
+        """Return the fields of the one TypedDict that can have made *values*; None where there are several, or none."""
+        tables = {table for table in self._tables if _fits(table, document, values)}
+        return tables.pop() if len(tables) == 1 else None
 
     def _items(self, document: Sequence[Any], value: Any, views: Sequence[SchemaView]) -> list[Any]:
         """Return the items of what is not a list in Python: a set, or what its validator made of them."""

@@ -129,7 +129,7 @@ class _Search:
         return readings
 
     def _proposed(self, value: Any, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
-        if isinstance(value, str) and _admits_lists(view) and isinstance(self.parsed(value), list):
+        if self._is_list_in_text(value, view):
             yield from self._in_text(value, view, path, depth)
             return
         for branch in _branches(view):
@@ -139,16 +139,25 @@ class _Search:
         if isinstance(value, str) and view.kinds & _PARSED:
             yield from self._in_text(value, view, path, depth)
         if isinstance(value, bool | int | float) and "string" in view.kinds:
-            text = json.dumps(value)
-            # A format is judged here too: a number is not a date, though some readers take it for one.
-            if text not in self.numbers and view.is_valid(text, formats=True):
-                yield text, (Repair(path, kind(value), "string"),)
+            yield from self._as_text(value, view, path)
         if "array" in view.kinds:
-            if isinstance(value, list):
-                yield from self._each_item(value, view, path, depth)
-            if _may_be_item(value, view):
-                for item, repairs in self.readings(value, view.item(0), path, depth):
-                    yield [item], (Repair(path, kind(value), "array"), *repairs)
+            yield from self._as_list(value, view, path, depth)
+
+    def _is_list_in_text(self, value: Any, view: SchemaView) -> bool:
+        return isinstance(value, str) and _admits_lists(view) and isinstance(self.parsed(value), list)
+
+    def _as_text(self, value: float, view: SchemaView, path: str) -> Iterator[Reading]:
+        text = json.dumps(value)
+        # A format is judged here too: a number is not a date, though some readers take it for one.
+        if text not in self.numbers and view.is_valid(text, formats=True):
+            yield text, (Repair(path, kind(value), "string"),)
+
+    def _as_list(self, value: Any, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
+        if isinstance(value, list):
+            yield from self._each_item(value, view, path, depth)
+        if _may_be_item(value, view):
+            for item, repairs in self.readings(value, view.item(0), path, depth):
+                yield [item], (Repair(path, kind(value), "array"), *repairs)
 
     def _in_text(self, text: str, view: SchemaView, path: str, depth: int) -> Iterator[Reading]:
         self._require_time(depth)
@@ -254,11 +263,10 @@ def _names(value: Mapping[str, Any], view: SchemaView) -> list[tuple[str, str]]:
     for name in view.members:
         by_fold.setdefault(_fold(name), []).append(name)
     claims: dict[str, list[str]] = {}
-    for key in value:
-        if key not in view.members:
-            match = by_fold.get(_fold(key), [])
-            if len(match) == 1 and match[0] not in value and (match[0] in view.required or not is_open):
-                claims.setdefault(match[0], []).append(key)
+    for key in value.keys() - view.members.keys():
+        match by_fold.get(_fold(key)):
+            case [name] if name not in value and (name in view.required or not is_open):
+                claims.setdefault(name, []).append(key)
     new_names = {keys[0]: name for name, keys in claims.items() if len(keys) == 1}
     return [(key, new_names.get(key, key)) for key in value]
 

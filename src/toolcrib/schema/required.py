@@ -35,9 +35,17 @@ def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
         )
     # Whatever version it names, it is read as 2020-12; the meta-schema says if that does not fit.
     plain = {"type": "object", **{key: value for key, value in plain.items() if key != "$schema"}}
+    _require_valid(plain, label)
+    if (b'"$ref"' in text or b'"$dynamicRef"' in text) and not is_plainly_bounded(plain):
+        _require_bounded(plain, label)
+    return plain
+
+
+def _require_valid(schema: dict[str, Any], label: str) -> None:
+    """Raise DefinitionError for what the meta-schema refuses, and for a reference that leads nowhere."""
     try:
-        jsonschema_rs.meta.validate(plain)
-        validator(plain, formats=True)
+        jsonschema_rs.meta.validate(schema)
+        validator(schema, formats=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         message = getattr(error, "message", str(error))
         place = "/".join(map(str, getattr(error, "instance_path", ())))
@@ -45,9 +53,6 @@ def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
         if not isinstance(error, jsonschema_rs.ValidationError) or error.kind.name in ("$ref", "$dynamicRef"):
             at += '. A $ref may only lead to a place in the schema itself, like "#/$defs/name"'
         raise DefinitionError(f"{label}: parameters= is not a JSON Schema 2020-12: {message}{at}.") from None
-    if (b'"$ref"' in text or b'"$dynamicRef"' in text) and not is_plainly_bounded(plain):
-        _require_bounded(plain, label)
-    return plain
 
 
 def _require_bounded(schema: dict[str, Any], label: str) -> None:
@@ -80,7 +85,8 @@ MAX_LOOKS = 1_000_000
 MAX_STATES = 2_000
 """How many kinds of values, or groups of places for one, are looked into: beyond, it is not known."""
 
-_DEFINITIONS = frozenset({"$defs", "definitions", "contentSchema"})
+_NOT_INSIDE = SAME_VALUE | {"$defs", "definitions", "contentSchema"}
+"""Keywords whose schemas apply to no member or item of the value."""
 
 _MOVING = frozenset({"$ref", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor"})
 
@@ -149,7 +155,7 @@ def times_looked(schema: Mapping[str, Any]) -> int:
     expansion = _Expansion()
     most = 0
     states: set[Hashable] = set()
-    start = expansion.of(SchemaView(schema)) or Counter()
+    start = expansion.of_all(Counter([SchemaView(schema)]))
     waiting: list[tuple[_Applied, frozenset[frozenset[SchemaView]]]] = [(start, frozenset())]
     while waiting and len(states) < MAX_STATES and most <= MAX_LOOKS:
         applied, above = waiting.pop()
@@ -161,10 +167,7 @@ def times_looked(schema: Mapping[str, Any]) -> int:
             continue
         states.add(state)
         for members in _members(applied):
-            inside: _Applied = Counter()
-            for view, times in members.items():
-                inside.update({place: times * n for place, n in (expansion.of(view) or {}).items()})
-            waiting.append((inside, above | {places}))
+            waiting.append((expansion.of_all(members), above | {places}))
     return most
 
 
@@ -195,6 +198,13 @@ class _Expansion:
             self._known[view] = applied
         return self._known[view]
 
+    def of_all(self, views: _Applied) -> _Applied:
+        """Return what applies where all of *views* do, each as often as it is counted there."""
+        applied: _Applied = Counter()
+        for view, times in views.items():
+            applied.update({place: times * n for place, n in (self.of(view) or {}).items()})
+        return applied
+
 
 def _members(applied: _Applied) -> Iterator[_Applied]:
     """Return what applies to each member and item of a value that has them all."""
@@ -202,7 +212,7 @@ def _members(applied: _Applied) -> Iterator[_Applied]:
     additional: dict[SchemaView, SchemaView] = {}
     for view, times in applied.items():
         for keyword, inner in view.inside():
-            if keyword in SAME_VALUE or keyword in _DEFINITIONS:
+            if keyword in _NOT_INSIDE:
                 continue
             if keyword == "additionalProperties":
                 additional[view] = inner

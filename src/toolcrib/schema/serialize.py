@@ -21,7 +21,8 @@ from pydantic.types import Json, Secret
 
 from ..core import Audio, Data, DefinitionError, File, Image, Result, Text, ToolError
 from .errors import problems
-from .from_python import SchemaGenerator, adapter_of, clean_schema, first_line, other_remedy, type_name
+from .from_python import SchemaGenerator, adapter_of, clean_schema, config_of, first_line, other_remedy, type_name
+from .plan import reads_by_name
 from .view import SchemaView, kind
 
 _log = logging.getLogger("toolcrib")
@@ -263,14 +264,14 @@ def _model(model: BaseModel, write: Any, strict: bool) -> dict[str, Any]:
 def _sent_as(kind: type, name: str, info: FieldInfo, strict: bool) -> str:
     """Return the name by which *kind* reads a field; its own name, where it reads it from inside another one."""
     alias = info.validation_alias
-    config: Mapping[str, Any] = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    config = config_of(kind)
     if alias is None or config.get("validate_by_alias") is False:
         return name
     if isinstance(alias, AliasChoices):
         alias = next((choice for choice in alias.choices if isinstance(choice, str)), None)
     if isinstance(alias, str):
         return alias
-    if config.get("validate_by_name") or config.get("populate_by_name") or not strict:
+    if reads_by_name(config) or not strict:
         return name
     raise NotWritten(f"the field '{name}' of {kind.__name__} is read from inside another one")
 
@@ -295,11 +296,13 @@ def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
     members = {}
     for field in dataclasses.fields(value):
         if hasattr(value, field.name) and (field.init or not strict):
-            info = infos.get(field.name)
-            name = field.name if info is None else _sent_as(kind, field.name, info, strict)
-            inner = getattr(value, field.name)
-            members[name] = write(inner) if info is None else _encoded(inner, info, write)
+            info = infos.get(field.name, _PLAIN_FIELD)
+            name = _sent_as(kind, field.name, info, strict)
+            members[name] = _encoded(getattr(value, field.name), info, write)
     return members
+
+
+_PLAIN_FIELD = FieldInfo()
 
 
 def _is_init_only(field: Any) -> bool:

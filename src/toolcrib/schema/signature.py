@@ -95,18 +95,7 @@ def read_signature(
         if name in partial_names:
             continue
         annotation = hints.get(name, EMPTY)
-        kind, how = None, None
-        if annotation not in _PLAIN_TYPES:
-            kind, how = _of_call(annotation), _dependency(annotation, label, name)
-        if isinstance(parameter.default, Depends):
-            raise DefinitionError(
-                f"{label}: parameter '{name}' has Depends as its default. "
-                f"Write it as an annotation: {name}: Annotated[..., Depends(...)]."
-            )
-        if (kind or how) and parameter.kind not in _BY_NAME:
-            raise DefinitionError(
-                f"{label}: parameter '{name}' is provided by name; write it after the '/', and without '*'."
-            )
+        kind, how = _provided(parameter, annotation, label)
         if how:
             depends.append(_need(name, how, label, names, within))
         elif kind:
@@ -130,6 +119,23 @@ def read_signature(
         _names_taken(fn, plain, python_signature, visible),
         local,
     )
+
+
+def _provided(parameter: inspect.Parameter, annotation: Any, label: str) -> tuple[str | None, Depends | None]:
+    """Return what the host provides as *parameter*: something of the call, or what a provider makes; or neither."""
+    name, kind, how = parameter.name, None, None
+    if annotation not in _PLAIN_TYPES:
+        kind, how = _of_call(annotation), _dependency(annotation, label, name)
+    if isinstance(parameter.default, Depends):
+        raise DefinitionError(
+            f"{label}: parameter '{name}' has Depends as its default. "
+            f"Write it as an annotation: {name}: Annotated[..., Depends(...)]."
+        )
+    if (kind or how) and parameter.kind not in _BY_NAME:
+        raise DefinitionError(
+            f"{label}: parameter '{name}' is provided by name; write it after the '/', and without '*'."
+        )
+    return kind, how
 
 
 def _need(name: str, how: Depends, label: str, names: Mapping[str, Any] | None, within: tuple[Any, ...]) -> Need:
@@ -383,4 +389,4 @@ def read_docstring(text: str | None) -> Doc:
         elif isinstance(section, griffe.DocstringSectionAdmonition):
             # "Note:" and its like do not describe the signature, so they stay in the description.
             description.append(f"{section.title}: {section.value.contents.strip()}")
-    return Doc("\n\n".join(part for part in description if part), parameters)
+    return Doc("\n\n".join(filter(None, description)), parameters)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -286,12 +287,15 @@ class SchemaView:
             if branches := [branch.names for branch in self.branches(keyword)]:
                 required |= frozenset.intersection(*(branch.required for branch in branches))
                 parts += branches
-        members = dict.fromkeys([*self.members, *(name for part in parts for name in part.members)])
+        members = dict.fromkeys(chain(self.members, *(part.members for part in parts)))
+        is_open = self._admits_others or any(part.is_open for part in parts)
+        return SchemaNames(tuple(members), required, is_open, is_composed=bool(parts))
+
+    @property
+    def _admits_others(self) -> bool:
+        """Whether its own keywords speak of members that it does not list, and admit them."""
         closing = [self.schema.get(word, False) for word in ("additionalProperties", "unevaluatedProperties")]
-        admits_others = bool(self.schema.get("patternProperties")) or any(others is not False for others in closing)
-        return SchemaNames(
-            tuple(members), required, admits_others or any(part.is_open for part in parts), is_composed=bool(parts)
-        )
+        return bool(self.schema.get("patternProperties")) or any(others is not False for others in closing)
 
     @property
     def additional(self) -> "SchemaView | None":
