@@ -20,14 +20,7 @@ from .signature import (
     returns_awaitable,
     unwrap_partials,
 )
-from .validate import (
-    DocumentReader,
-    Elicitation,
-    arguments_check,
-    document_of,
-    json_schema_check,
-    with_documents,
-)
+from .validate import Elicitation, arguments_check, document_of, json_schema_check, with_documents
 from .view import SchemaView, inlined, is_valid
 
 __all__ = [
@@ -35,7 +28,6 @@ __all__ = [
     "EMPTY",
     "Arguments",
     "Doc",
-    "DocumentReader",
     "JSONError",
     "Elicitation",
     "ModelReader",

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from ..core import DefinitionError, Handle
 from ..machinery import HANDLE_PREFIX
 from .signature import Parameter
+from .view import with_branch
 
 REFERENCE: Mapping[str, Any] = {
     "type": "object",
@@ -64,7 +65,8 @@ def with_handles(schema: Mapping[str, Any], handles: Mapping[str, Mapping[str, A
     """Return *schema*, for the model, with the reference admitted beside the value of each of *handles*."""
     if handles is None:
         return schema
-    return {**schema, "properties": {**schema["properties"], **{n: _either(of) for n, of in handles.items()}}}
+    properties = {name: with_branch(of, dict(REFERENCE), around=_AROUND) for name, of in handles.items()}
+    return {**schema, "properties": {**schema["properties"], **properties}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,6 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 def _past_space(text: str, at: int) -> int:
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
-
-
-def _either(of: Mapping[str, Any]) -> dict[str, Any]:
-    around = {key: value for key, value in of.items() if key in _AROUND}
-    value = {key: value for key, value in of.items() if key not in _AROUND}
-    branches = value["anyOf"] if set(value) == {"anyOf"} else [value]
-    return {**around, "anyOf": [*branches, dict(REFERENCE)]}
 
 
 def _is_marked(annotation: Any) -> bool:

@@ -8,10 +8,12 @@ members, items, limits, references, unions, a single `allOf`. Other keywords (`n
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import filterfalse
 from math import floor
+from operator import is_, is_not
 from typing import Any, Literal
 
 import jsonschema_rs
@@ -32,6 +34,7 @@ from .view import (
     is_deep,
     kind,
     steps,
+    with_branch,
 )
 
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
@@ -102,6 +105,11 @@ class Accepts:
     def takes(self, keyword: str) -> bool:
         """Return whether *keyword* is taken below the root."""
         return self.keywords is None or keyword in self.keywords
+
+    def takes_as_it_is(self, text: str) -> bool:
+        """Return whether any schema is taken as it is, and one of this *text* has no references to look at."""
+        demands = self.keywords is not None or self.not_at_root or self.needs_items or self.member_names
+        return not demands and '$ref"' not in text and '$dynamicRef"' not in text
 
     def takes_name(self, name: str) -> bool:
         """Return whether an argument may have this name."""
@@ -199,8 +207,7 @@ def lower(schema: Mapping[str, Any], accepts: Accepts, *, strict: bool | None = 
 @lru_cache(maxsize=1024)
 def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
     schema: dict[str, Any] = json.loads(text)
-    takes_all = accepts.keywords is None and not (accepts.not_at_root or accepts.needs_items or accepts.member_names)
-    if takes_all and '$ref"' not in text and '$dynamicRef"' not in text:
+    if accepts.takes_as_it_is(text):
         low = Lowered(schema if schema.get("type") == "object" else {"type": "object", **schema})
         return _without_strict(low, None, accepts) if strict else low
     if is_deep(schema):
@@ -378,22 +385,21 @@ class _Rewrite:
     def _renamed(self, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the root with names of arguments that the provider takes, and their own names by these."""
         members: dict[str, Any] = schema["properties"]
-        bad_names = [name for name in members if not self.accepts.takes_name(name)]
-        if not bad_names:
-            return schema, {}
-        names = {name: name for name in members}
-        for name in bad_names:
+        names: dict[str, str] = {}
+        for name in filterfalse(self.accepts.takes_name, members):
             names[name] = _free_name(name, {*names.values(), *members})
-        schema = {**schema, "properties": {names[name]: member for name, member in members.items()}}
+        if not names:
+            return schema, {}
+        schema = {**schema, "properties": {names.get(name, name): member for name, member in members.items()}}
         if "required" in schema:
             schema["required"] = [names.get(name, name) for name in schema["required"]]
         if schema.pop("dependentRequired", None) is not None:
             self.lose(self.start, "dependentRequired")
         if schema.get("additionalProperties") is not False:
-            for name in bad_names:
-                meaning = f"The provider's name for '{name}' is '{names[name]}', so no other argument can be so named."
+            for name, new_name in names.items():
+                meaning = f"The provider's name for '{name}' is '{new_name}', so no other argument can be so named."
                 self.lose(self.start.at("properties", name), "properties", meaning, weight="low")
-        return schema, {names[name]: name for name in bad_names}
+        return schema, {new_name: name for name, new_name in names.items()}
 
     # -- one place -------------------------------------------------------------------------------------------------
 
@@ -406,7 +412,7 @@ class _Rewrite:
             return _described(schema, self._annotations(view))
         words = self._words(view)
         if view.constants is not None:
-            return self._listed(view, words)
+            return self._listed(view, words, view.constants)
         unions = [word for word in words if word in UNIONS]
         if len(unions) == 1 and {*words} <= {"type", *unions}:
             return self._union(view, unions[0])
@@ -521,12 +527,12 @@ class _Rewrite:
         self.lose(view, word)
         return in_words(word, value)
 
-    def _listed(self, view: SchemaView, words: list[str]) -> dict[str, Any] | None:
-        """Return the values that are listed at *view*: those that are valid under all that it says."""
+    def _listed(self, view: SchemaView, words: list[str], constants: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the *constants* that are listed at *view*: those that are valid under all that it says."""
         # Under the list itself all of its values are valid, and each would be compared with all.
         beside = {*words} - {"enum"}
         judge = partial(view.satisfies, keyword="type") if beside == {"type"} else view.is_valid
-        values = [value for value in view.constants or () if not beside or judge(value)]
+        values = [value for value in constants if not beside or judge(value)]
         if not values:
             return None
         groups: dict[str, list[Any]] = {}
@@ -546,7 +552,7 @@ class _Rewrite:
         enum_kinds = self.accepts.enum_kinds or KINDS
         branches = [{"type": of, "enum": group} if of in enum_kinds else {"type": of} for of, group in groups.items()]
         is_whole = all(
-            of in enum_kinds or of == "null" or (of == "boolean" and len({*groups[of]}) == 2) for of in groups
+            of in {"null", *enum_kinds} or (of == "boolean" and len({*group}) == 2) for of, group in groups.items()
         )
         if not is_whole:
             around["description"] = with_sentences(around.get("description"), in_words("enum", values))
@@ -720,17 +726,14 @@ def _described(schema: dict[str, Any] | None, around: dict[str, Any]) -> dict[st
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Return *schema* with null allowed."""
-    types = schema.get("type")
-    if "null" in (types or ()):
+    types = schema.get("type", [])
+    kinds = [types] if isinstance(types, str) else types
+    if "null" in kinds:
         return schema
-    kinds = [types] if isinstance(types, str) else list(types or ())
     if kinds and "const" not in schema and _SCALARS.issuperset(kinds):
         more = {} if "enum" not in schema else {"enum": [*schema["enum"], None]}
         return {**schema, "type": [*kinds, "null"], **more}
-    around = {key: value for key, value in schema.items() if key in ("title", "description")}
-    inner = {key: value for key, value in schema.items() if key not in around}
-    options = inner["anyOf"] if inner.keys() == {"anyOf"} else [inner]
-    return {**around, "anyOf": [*options, *([] if {"type": "null"} in options else [{"type": "null"}])]}
+    return with_branch(schema, {"type": "null"}, around=("title", "description"))
 
 
 def _measure(schema: dict[str, Any], rewrite: _Rewrite) -> tuple[int, int]:
@@ -799,12 +802,12 @@ class Restore:
                 for name, inner in value.items()
                 if inner is not None or name not in absent
             }
-            is_same = len(members) == len(value) and all(members[name] is value[name] for name in value)
+            is_same = len(members) == len(value) and all(map(is_, members.values(), value.values()))
             return value if is_same else members
         if isinstance(value, list):
             inside = _items(views)
             items = [self._restore(item, inside) for item in value]
-            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+            return items if any(map(is_not, items, value)) else value
         return value
 
     def _absent_if_null(self, view: SchemaView) -> frozenset[str]:

@@ -120,11 +120,7 @@ def _absent() -> None:
 
 
 def model_check(
-    tool: str,
-    model: type[BaseModel],
-    *,
-    schema: Mapping[str, Any],
-    arguments: Callable[[BaseModel], dict[str, Any]],
+    tool: str, model: type[BaseModel], *, schema: Mapping[str, Any], arguments: Callable[[BaseModel], dict[str, Any]]
 ) -> Check:
     """Return the check of arguments that are one *model*; *arguments* converts it to what the work takes, by name.
 

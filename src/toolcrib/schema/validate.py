@@ -6,6 +6,7 @@ with arguments and what was repaired in them, or with an error.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pydantic_core
@@ -74,12 +75,8 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
         values: dict[str, Any] = validate(text, strict=True)
         return values
 
-    recover = Recovery(
-        tool,
-        arguments.schema,
-        accept,
-        exact=functools.partial(restored, tool) if plan.decimals else None,
-    )
+    exact = functools.partial(restored, tool) if plan.decimals else None
+    recover = Recovery(tool, arguments.schema, accept, exact=exact)
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
@@ -184,6 +181,7 @@ def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
 
 
+@dataclass(eq=False)
 class Recovery:
     """Repairs refused arguments, and where that is not enough, explains them.
 
@@ -192,24 +190,15 @@ class Recovery:
     schema too.
     """
 
-    def __init__(
-        self,
-        tool: str,
-        schema: Mapping[str, Any],
-        accept: Callable[[Any], dict[str, Any] | None],
-        *,
-        exact: Callable[[str, Repaired], Repaired] | None = None,
-        formats: bool = False,
-    ) -> None:
-        self._tool = tool
-        self._exact = exact
-        self._schema = schema
-        self._accept = accept
-        self._formats = formats
+    tool: str
+    schema: Mapping[str, Any]
+    accept: Callable[[Any], dict[str, Any] | None]
+    exact: Callable[[str, Repaired], Repaired] | None = None
+    formats: bool = False
 
     @functools.cached_property
     def _view(self) -> SchemaView:
-        return SchemaView(self._schema, formats=self._formats)
+        return SchemaView(self.schema, formats=self.formats)
 
     def __call__(self, text: str, repairs: bool, error: ValidationError | None) -> Checked:
         """Return repaired arguments. Raises ToolError."""
@@ -217,7 +206,7 @@ class Recovery:
         try:
             value = {} if empty else parse_json(text)
         except JSONError as bad:
-            raise unreadable(self._tool, bad) from None
+            raise unreadable(self.tool, bad) from None
         if not repairs:
             raise self._refusal(value, error)
         details = None if error is None else error_details(error, inputs=True)
@@ -225,7 +214,7 @@ class Recovery:
         gave_up = repairing.gave_up or (error is not None and details is None)
         arguments = None
         if empty or repairing.repairs or error is None or len(text) > LONG_CHARS:
-            repairing = repairing if self._exact is None else self._exact(text, repairing)
+            repairing = repairing if self.exact is None else self.exact(text, repairing)
             arguments, error = self._accepted(repairing.value)
             details = None if error is None else error_details(error, inputs=True)
         if details is not None and (places := _integers_expected(details, repairing.value)):
@@ -242,14 +231,14 @@ class Recovery:
 
     def _accepted(self, value: Any) -> tuple[dict[str, Any] | None, ValidationError | None]:
         try:
-            return self._accept(value), None
+            return self.accept(value), None
         except ValidationError as error:
             return None, error
 
     def _refusal(self, value: Any, error: ValidationError | None, remark: str = "") -> ToolError:
         mistakes = problems(self._view, value, error)
         unknown = Problem("", "other arguments", kind(value), "the arguments do not match its schema.")
-        return refusal(self._tool, mistakes or [unknown], remark=remark)
+        return refusal(self.tool, mistakes or [unknown], remark=remark)
 
 
 def _refused_names(details: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:

@@ -10,7 +10,7 @@ where listing every error of every branch of nested unions doubles with each lev
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -391,6 +391,14 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
         done |= {name: put(definitions.at("$defs", name)) for name in sorted(left)}
     whole = {**{name: schema[name] for name in names if name in schema}, **whole}
     return {**whole, "$defs": done} if done else whole
+
+
+def with_branch(schema: Mapping[str, Any], branch: Mapping[str, Any], *, around: Collection[str]) -> dict[str, Any]:
+    """Return *schema* with *branch* admitted beside it. The keywords *around* stay outside of the union."""
+    outside = {key: value for key, value in schema.items() if key in around}
+    inner = {key: value for key, value in schema.items() if key not in around}
+    branches = inner["anyOf"] if inner.keys() == {"anyOf"} else [inner]
+    return {**outside, "anyOf": branches if branch in branches else [*branches, branch]}
 
 
 @dataclass(frozen=True, slots=True)
