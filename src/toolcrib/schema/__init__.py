@@ -4,7 +4,7 @@ from .describe import closest_match, did_you_mean, display_name
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
 from .json_text import JSONError, parse_exact, parse_json, write_json
-from .models import ModelReader, arguments_model, model_check, model_from_schema, read_arguments
+from .models import arguments_model, model_from_schema, read_arguments
 from .reading import Document
 from .required import require_schema
 from .serialize import has_no_schema, read_back, return_serializer, scalar_schema, serialize_any, written
@@ -20,7 +20,15 @@ from .signature import (
     returns_awaitable,
     unwrap_partials,
 )
-from .validate import Elicitation, arguments_check, document_of, json_schema_check, with_documents
+from .validate import (
+    Elicitation,
+    ModelReader,
+    arguments_check,
+    document_of,
+    json_schema_check,
+    model_check,
+    with_documents,
+)
 from .view import SchemaView, inlined, is_valid
 
 __all__ = [

@@ -363,7 +363,6 @@ def _from_validator(path: Path, value: Any, details: Sequence[Mapping[str, Any]]
 
 # The message of a validator, which its author wrote
 
-
 _QUOTING = {
     "extra_forbidden": "no field takes it",
     "uuid_parsing": "expected a valid UUID",
@@ -398,7 +397,6 @@ _BEGINNINGS = {
     "Input should be ": "expected ",
     "Input should have ": "expected it to have ",
 }
-
 
 _KNOWN_TYPES = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 """The types of pydantic's own errors."""

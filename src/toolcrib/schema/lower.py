@@ -38,6 +38,7 @@ from .view import (
 )
 
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
+Members = Mapping[str, list[SchemaView]]
 
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _COMPOSING = frozenset({"$ref", *COMBINING})
@@ -48,14 +49,11 @@ _FORMATS = frozenset(
     | {"uuid"}
 )
 
-
 PLAIN = STRUCTURE | ASSERTIONS | {"anyOf", "title", "description", "default", "examples"}
 """The keywords that can be rewritten, and those that describe."""
 
-
 Recursion = Literal["any", "optional", "none"]
 """Where a schema may refer to itself: anywhere; only below optional members; nowhere."""
-
 
 Weight = Literal["high", "medium", "low"]
 
@@ -316,13 +314,7 @@ class _Rewrite:
         return ({**schema, "$defs": self._definitions} if self._definitions else schema), names
 
     def lose(
-        self,
-        view: SchemaView,
-        keyword: str,
-        meaning: str | None = None,
-        *,
-        obstructs: bool = False,
-        weight: Weight = "medium",
+        self, view: SchemaView, keyword: str, meaning: str = "", *, obstructs: bool = False, weight: Weight = "medium"
     ) -> None:
         """Report that *keyword* at *view* is left out. *obstructs*: in a strict mode, it cannot be: raise _Obstacle."""
         # With these all that a place demands is lost.
@@ -469,11 +461,7 @@ class _Rewrite:
         return {**self._annotations(view), "anyOf": places}
 
     def _plain(
-        self,
-        view: SchemaView,
-        words: list[str],
-        members: Mapping[str, list[SchemaView]] | None = None,
-        required: Collection[str] = (),
+        self, view: SchemaView, words: list[str], members: Members | None = None, required: Collection[str] = ()
     ) -> dict[str, Any]:
         """Return a place that is not composed of others. *members* and *required* are those of the arguments."""
         schema, accepts, required = view.schema, self.accepts, {*required, *view.required}
@@ -562,9 +550,7 @@ class _Rewrite:
 
     # -- objects and lists -----------------------------------------------------------------------------------------
 
-    def _open_object(
-        self, view: SchemaView, members: Mapping[str, list[SchemaView]], required: list[str]
-    ) -> dict[str, Any]:
+    def _open_object(self, view: SchemaView, members: Members, required: list[str]) -> dict[str, Any]:
         """Return an object that may have other members than those listed."""
         out: dict[str, Any] = {}
         if members or "properties" in view.schema:
@@ -587,9 +573,7 @@ class _Rewrite:
         self._is_optional = before
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
-    def _closed_object(
-        self, view: SchemaView, members: Mapping[str, list[SchemaView]], required: list[str]
-    ) -> dict[str, Any]:
+    def _closed_object(self, view: SchemaView, members: Members, required: list[str]) -> dict[str, Any]:
         """Return an object of strict mode: it lists its members and takes no others."""
         others, missing = view.additional, [name for name in required if name not in members]
         is_described = bool(members) or "properties" in view.schema or view is self.start

@@ -1,11 +1,5 @@
-"""Pydantic models as the whole of the arguments, and the model of a function's arguments.
+"""Pydantic models made of the arguments of a function, or of a JSON Schema."""
 
-A model decides what it takes, as its `model_validate` does: text is taken for a number where the model takes it. What
-it refuses is repaired and explained as any other arguments are. Only names are checked here as well: one that the model
-does not have is refused, not passed over.
-"""
-
-import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,28 +7,15 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args, get_origin
 
-import pydantic_core
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.config import ExtraValues
 from pydantic.fields import FieldInfo
 
 from ..core import ToolError
-from ..machinery import Check, Checked
 from .from_python import Arguments, stripped
-from .json_text import JSONError, parse_json, write_json
-from .plan import Plan, with_names_told
-from .reading import Document, restored, with_exact_decimals
 from .required import require_schema
 from .signature import Parameter, read_docstring, read_signature, unwrap_partials
-from .validate import (
-    RawArguments,
-    Recovery,
-    document_reader,
-    json_schema_check,
-    require_json_values,
-    to_json_text,
-    with_documents,
-)
+from .validate import json_schema_check
 from .view import KINDS, SchemaView
 
 
@@ -117,68 +98,6 @@ def _factory(parameter: Parameter | None) -> Callable[[], Any]:
 
 def _absent() -> None:
     """Marks an argument that has no default, and is not passed on when it was not sent."""
-
-
-def model_check(
-    tool: str, model: type[BaseModel], *, schema: Mapping[str, Any], arguments: Callable[[BaseModel], dict[str, Any]]
-) -> Check:
-    """Return the check of arguments that are one *model*; *arguments* converts it to what the work takes, by name.
-
-    *schema* is the JSON Schema that was shown. A mapping may hold values that JSON does not have, where the model
-    takes them.
-    """
-    read_model = ModelReader(model)
-    plan = read_model.plan
-
-    def accept(value: Any) -> dict[str, Any]:
-        return arguments(of_text(write_json(value) if plan.decimals else pydantic_core.to_json(value)))
-
-    of_text = with_exact_decimals(tool, plan, with_names_told(plan, read_model.of_text))
-    recover = Recovery(tool, schema, accept, exact=functools.partial(restored, tool) if plan.decimals else None)
-
-    def check(raw: RawArguments, repairs: bool, /) -> Checked:
-        try:
-            if type(raw) is dict or isinstance(raw, Mapping):
-                return arguments(read_model(raw)), ()
-            text = to_json_text(tool, raw)
-            parse_json(text)  # perhaps a key appears twice
-            return arguments(of_text(text)), ()
-        except ValidationError as error:
-            return recover(to_json_text(tool, raw), repairs, error)
-        except JSONError:
-            return recover(to_json_text(tool, raw), repairs, None)
-
-    read = document_reader(tool, plan, {}, schema)
-
-    def read_document(raw: RawArguments, checked: Mapping[str, Any], /) -> Document:
-        require_json_values(raw)
-        value = next((value for value in checked.values() if type(value) is model), checked)
-        return read(raw, checked, value)
-
-    return with_documents(check, read_document)
-
-
-class ModelReader:
-    """Reads mappings, and JSON text, as one *model*; names that it does not have are refused.
-
-    Raises pydantic's ValidationError.
-    """
-
-    __slots__ = ("_validator", "model", "plan")
-
-    def __init__(self, model: type[BaseModel]) -> None:
-        self.model = model
-        self.plan = Plan(model.__pydantic_core_schema__, model.__pydantic_validator__, finite=False)
-        self._validator = self.plan.validator
-
-    def __call__(self, raw: Mapping[str, Any]) -> BaseModel:
-        model: BaseModel = self._validator.validate_python(raw)
-        return model
-
-    def of_text(self, text: str | bytes) -> BaseModel:
-        """Return the model in JSON *text*."""
-        model: BaseModel = self._validator.validate_json(text)
-        return model
 
 
 _ANY: Any = Any

@@ -32,6 +32,10 @@ _ENCODED = frozenset({"base64", "base64url"})
 _LONG_NUMBER = re.compile(r"\d[\d.]{15}|\d[eE]")
 """What every number has that a float cannot hold."""
 
+Members = Mapping[str, Any]
+Views = Sequence[SchemaView]
+"""The places of the schema that a part may belong to: none where that is not known, or they make no difference."""
+
 
 class Document:
     """The JSON document of one accepted call.
@@ -139,8 +143,7 @@ class _Reader:
     """One walk through a document beside its value.
 
     *is_received*: scalars and keys are what the tool gets, not what was sent. `has_filled`: a member that was not sent
-    has its default. Views are the places of the schema that a part may belong to, () where that is not known, or they
-    make no difference.
+    has its default.
     """
 
     def __init__(self, plan: Plan | None, defaults: Defaults, mask: str | None, *, is_received: bool = False) -> None:
@@ -160,7 +163,7 @@ class _Reader:
             return self._object(document, value, self._root, views)
         return self._read(document, value, views)
 
-    def _read(self, document: Any, value: Any, views: Sequence[SchemaView]) -> Any:
+    def _read(self, document: Any, value: Any, views: Views) -> Any:
         """Return *document* under the schema's names."""
         if self._mask is not None and document not in (None, "") and _is_secret(document, value, views):
             return self._mask
@@ -185,9 +188,7 @@ class _Reader:
             return document
         return _as_json(value, document)
 
-    def _list(
-        self, document: Sequence[Any], value: Sequence[Any], views: Sequence[SchemaView], *, has_fields: bool
-    ) -> list[Any]:
+    def _list(self, document: Sequence[Any], value: Sequence[Any], views: Views, *, has_fields: bool) -> list[Any]:
         """Return the items of a list, and the defaults of a named tuple that was sent as a shorter one."""
         pairs = enumerate(zip(document, value, strict=False))
         items = [self._read(item, inner, _items_of(views, index)) for index, (item, inner) in pairs]
@@ -195,13 +196,7 @@ class _Reader:
         return items + [written(default, mask=self._mask, strict=False) for default in more]
 
     def _object(
-        self,
-        document: Mapping[str, Any],
-        value: Mapping[str, Any],
-        fields: Fields,
-        views: Sequence[SchemaView],
-        *,
-        extra: Mapping[str, Any] | None = None,
+        self, document: Members, value: Members, fields: Fields, views: Views, *, extra: Members | None = None
     ) -> dict[str, Any]:
         """Return the members of an object by its *fields*. A member of no field is an *extra* one, or inside an alias.
 
@@ -218,9 +213,7 @@ class _Reader:
         self._fill(read, document, value, fields)
         return read
 
-    def _fill(
-        self, read: dict[str, Any], document: Mapping[str, Any], value: Mapping[str, Any], fields: Fields
-    ) -> None:
+    def _fill(self, read: dict[str, Any], document: Members, value: Members, fields: Fields) -> None:
         """Add to *read* the values of those *fields* that were not sent, as far as they are to be seen."""
         for field in fields:
             name = field.names[0] if field.names else field.name
@@ -236,7 +229,7 @@ class _Reader:
             return field.is_made and bool(field.names)
         return self._defaults in _ALL or (self._defaults == "fixed" and not field.is_made)
 
-    def _mapping(self, document: Mapping[str, Any], value: Mapping[Any, Any], views: Sequence[SchemaView]) -> Any:
+    def _mapping(self, document: Mapping[str, Any], value: Mapping[Any, Any], views: Views) -> Any:
         """Return the members of a mapping, or of a TypedDict: its class is not in the value."""
         try:
             values = {name_in_json(key): member for key, member in value.items()}
@@ -259,7 +252,7 @@ class _Reader:
         tables = {table for table in self._tables if _fits(table, document, values)}
         return tables.pop() if len(tables) == 1 else None
 
-    def _items(self, document: Sequence[Any], value: Any, views: Sequence[SchemaView]) -> list[Any]:
+    def _items(self, document: Sequence[Any], value: Any, views: Views) -> list[Any]:
         """Return the items of what is not a list in Python: a set, or what its validator made of them."""
         items = value if isinstance(value, Set) else ()
         if self._mask is not None and any(isinstance(item, _SECRETS) for item in items):
@@ -278,7 +271,7 @@ class _Decimals(_Reader):
         self.decimals: list[Decimal] = []
         self.others: list[Decimal] = []
 
-    def _read(self, document: Any, value: Any, views: Sequence[SchemaView]) -> Any:
+    def _read(self, document: Any, value: Any, views: Views) -> Any:
         if type(document) is not Decimal:
             return super()._read(document, value, views)
         if isinstance(value, float):
@@ -286,7 +279,7 @@ class _Decimals(_Reader):
         (self.decimals if isinstance(value, Decimal) else self.others).append(document)
         return str(document)
 
-    def _items(self, document: Sequence[Any], value: Any, views: Sequence[SchemaView]) -> list[Any]:
+    def _items(self, document: Sequence[Any], value: Any, views: Views) -> list[Any]:
         inner = next(iter(value), ABSENT) if isinstance(value, Set) else ABSENT
         return [self._read(item, inner, views) for item in document]
 
@@ -297,19 +290,19 @@ def _fits(fields: Fields, document: Mapping[str, Any], value: Mapping[str, Any])
     return {by_name.get(name, name) for name in document} == set(value)
 
 
-def _members_of(views: Sequence[SchemaView], *names: str) -> Sequence[SchemaView]:
+def _members_of(views: Views, *names: str) -> Views:
     if not views:
         return ()
     places = dict.fromkeys([place for view in views for name in set(names) for place in view.member(name)])
     return tuple([part for place in places for part in place.alternatives])
 
 
-def _items_of(views: Sequence[SchemaView], index: int) -> Sequence[SchemaView]:
+def _items_of(views: Views, index: int) -> Views:
     arrays = (view for view in views if not {"items", "prefixItems"}.isdisjoint(view.schema))
     return tuple(part for view in arrays for part in view.item(index).alternatives)
 
 
-def _is_secret(document: Any, value: Any, views: Sequence[SchemaView]) -> bool:
+def _is_secret(document: Any, value: Any, views: Views) -> bool:
     """Return whether a value is secret: by its type, or by its place where the type is not known any more."""
     if isinstance(value, _SECRETS):
         return True
@@ -318,7 +311,7 @@ def _is_secret(document: Any, value: Any, views: Sequence[SchemaView]) -> bool:
     return bool(secret) and (any(secret) if value is ABSENT else all(secret))
 
 
-def _is_encoded(views: Sequence[SchemaView]) -> bool:
+def _is_encoded(views: Views) -> bool:
     """Return whether a text is decoded here: what the tool gets is then not what the schema describes."""
     return any(view.schema.get("format") in _ENCODED for view in views)
 

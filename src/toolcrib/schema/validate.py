@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pydantic_core
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ..core import DefinitionError, Repair, ToolError
 from ..machinery import LONG_CHARS, Check, Checked
@@ -128,6 +128,69 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
         return recover(text, repairs, None)
 
     return with_documents(check, document_reader(tool, None, _defaults(schema), schema))
+
+
+def model_check(
+    tool: str, model: type[BaseModel], *, schema: Mapping[str, Any], arguments: Callable[[BaseModel], dict[str, Any]]
+) -> Check:
+    """Return the check of arguments that are one *model*; *arguments* converts it to what the work takes, by name.
+
+    The model decides what it takes, as its `model_validate` does: text is taken for a number where the model takes it.
+    Only a name that it does not have is refused, not passed over. *schema* is the JSON Schema that was shown. A mapping
+    may hold values that JSON does not have, where the model takes them.
+    """
+    read_model = ModelReader(model)
+    plan = read_model.plan
+
+    def accept(value: Any) -> dict[str, Any]:
+        return arguments(of_text(write_json(value) if plan.decimals else pydantic_core.to_json(value)))
+
+    of_text = with_exact_decimals(tool, plan, with_names_told(plan, read_model.of_text))
+    recover = Recovery(tool, schema, accept, exact=functools.partial(restored, tool) if plan.decimals else None)
+
+    def check(raw: RawArguments, repairs: bool, /) -> Checked:
+        try:
+            if type(raw) is dict or isinstance(raw, Mapping):
+                return arguments(read_model(raw)), ()
+            text = to_json_text(tool, raw)
+            parse_json(text)  # perhaps a key appears twice
+            return arguments(of_text(text)), ()
+        except ValidationError as error:
+            return recover(to_json_text(tool, raw), repairs, error)
+        except JSONError:
+            return recover(to_json_text(tool, raw), repairs, None)
+
+    read = document_reader(tool, plan, {}, schema)
+
+    def read_document(raw: RawArguments, checked: Mapping[str, Any], /) -> Document:
+        require_json_values(raw)
+        value = next((value for value in checked.values() if type(value) is model), checked)
+        return read(raw, checked, value)
+
+    return with_documents(check, read_document)
+
+
+class ModelReader:
+    """Reads mappings, and JSON text, as one *model*; names that it does not have are refused.
+
+    Raises pydantic's ValidationError.
+    """
+
+    __slots__ = ("_validator", "model", "plan")
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+        self.plan = Plan(model.__pydantic_core_schema__, model.__pydantic_validator__, finite=False)
+        self._validator = self.plan.validator
+
+    def __call__(self, raw: Mapping[str, Any]) -> BaseModel:
+        model: BaseModel = self._validator.validate_python(raw)
+        return model
+
+    def of_text(self, text: str | bytes) -> BaseModel:
+        """Return the model in JSON *text*."""
+        model: BaseModel = self._validator.validate_json(text)
+        return model
 
 
 def document_reader(
