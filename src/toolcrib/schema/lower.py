@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import filterfalse
+from itertools import filterfalse, islice
 from math import floor
 from operator import is_, is_not
 from typing import Any, Literal
@@ -342,9 +342,8 @@ class _Rewrite:
                 words.remove(word)
         out: dict[str, Any] = {}
         if view.is_false or "object" not in (view.kinds or KINDS):
-            self.lose(
-                view, "false", "The schema for the provider is any object; no arguments are valid.", obstructs=True
-            )
+            meaning = "The schema for the provider is any object; no arguments are valid."
+            self.lose(view, "false", meaning, obstructs=True)
         else:
             out = self._plain(view, words, self._members_of_parts(view), view.names.required)
             branches = [branch for keyword in UNIONS for branch in view.branches(keyword)]
@@ -577,24 +576,19 @@ class _Rewrite:
         """Return an object of strict mode: it lists its members and takes no others."""
         others, missing = view.additional, [name for name in required if name not in members]
         is_described = bool(members) or "properties" in view.schema or view is self.start
-        place = f"In strict mode {subject(view.pointer)}"
+        takes_others = others is not None and not others.is_false
+        owner = subject(view.pointer)
         for keyword, is_obstacle, meaning in (
             ("patternProperties", "patternProperties" in view.schema, "have no members that only a pattern describes"),
             ("required", missing, f"not have '{''.join(missing[:1])}', which it must have and does not describe"),
             ("additionalProperties", others is None and not is_described, "have no members, and it takes any"),
-            (
-                "additionalProperties",
-                others is not None and not others.is_false,
-                "have no other members than those listed, and it takes others",
-            ),
+            ("additionalProperties", takes_others, "have no other members than those listed, and it takes others"),
         ):
             if is_obstacle:
-                self.lose(view, keyword, f"{place} could {meaning}.", obstructs=True)
+                self.lose(view, keyword, f"In strict mode {owner} could {meaning}.", obstructs=True)
         if others is None:
-            meaning = "no members but those listed, though the schema would take others."
-            self.lose(
-                view, "additionalProperties", f"The model can give {subject(view.pointer)} {meaning}", weight="low"
-            )
+            meaning = f"The model can give {owner} no members but those listed, though the schema would take others."
+            self.lose(view, "additionalProperties", meaning, weight="low")
         properties = {name: self._member(views[:1], name in required) for name, views in members.items()}
         for name in properties if self.accepts.all_required else ():
             member = members[name][0]
@@ -817,10 +811,9 @@ class Restore:
                     by_name.setdefault(name, []).append(view)
             for name, holders in by_name.items():
                 groups.append(_members(holders, name))
-                absent = {view for view in holders if name in self._absent_if_null(view)}
-                nullable = [view.members[name] for view in holders if view not in absent] if absent else []
-                if absent and (nullable := [member for member in nullable if member.is_valid(None)]):
-                    yield nullable[0]
+                if absent := {view for view in holders if name in self._absent_if_null(view)}:
+                    others = (view.members[name] for view in holders if view not in absent)
+                    yield from islice((member for member in others if member.is_valid(None)), 1)
             new = [group for group in groups if group and group not in known_groups]
             if len(known_groups) > MAX_STATES:
                 yield next(iter(self._start))

@@ -8,7 +8,7 @@ and `Document.bytes` is what an approved call runs on: the tool gets what is val
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal
@@ -37,6 +37,7 @@ Views = Sequence[SchemaView]
 """The places of the schema that a part may belong to: none where that is not known, or they make no difference."""
 
 
+@dataclass(eq=False, repr=False)
 class Document:
     """The JSON document of one accepted call.
 
@@ -44,20 +45,12 @@ class Document:
     *view* is of the input schema: it knows secrets and encoded texts.
     """
 
-    def __init__(
-        self,
-        sent: Any,
-        value: Any = ABSENT,
-        plan: Plan | None = None,
-        *,
-        defaults: Mapping[str, Any] | None = None,
-        view: SchemaView | None = None,
-    ) -> None:
-        self._sent = sent
-        self._value = value
-        self._plan = plan
-        self._defaults = defaults or {}
-        self._view = view
+    sent: Any
+    value: Any = ABSENT
+    plan: Plan | None = None
+    _: KW_ONLY
+    defaults: Mapping[str, Any] | None = None
+    view: SchemaView | None = None
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -70,7 +63,7 @@ class Document:
         """The document with what fields get from inside other members, and the same with the scalars and keys that the
         tool gets of it, where they differ.
         """
-        if self._plan is None:
+        if self.plan is None:
             return [self.values]
         views = [self._read("judged", is_received=is_received) for is_received in (False, True)]
         return views[: 1 + (canonical_json(views[0]) != canonical_json(views[1]))]
@@ -93,7 +86,7 @@ class Document:
     @cached_property
     def identity(self) -> str:
         """A text that two calls share only if they have the same `bytes`, made defaults aside."""
-        reader = _Reader(self._plan, "fixed", None)
+        reader = _Reader(self.plan, "fixed", None)
         document = self._read_by(reader)
         fixed = self._with_defaults(document)
         if not reader.has_filled and fixed is document:  # as most calls, which leave out nothing
@@ -104,29 +97,30 @@ class Document:
     @cached_property
     def identity_as_sent(self) -> str:
         """A text that two calls share only if they were sent as the same JSON."""
-        return canonical_json([self._sent, self._read("fixed")])
+        return canonical_json([self.sent, self._read("fixed")])
 
     @cached_property
     def identity_of_values(self) -> str:
         """A text that two calls share only if they were sent as the same JSON and had the same made defaults."""
-        return canonical_json([self._sent, self.values])
+        return canonical_json([self.sent, self.values])
 
     def _read(
         self, defaults: "Defaults", *, mask: str | None = None, is_received: bool = False, ignore_function: bool = False
     ) -> Any:
-        document = self._read_by(_Reader(self._plan, defaults, mask, is_received=is_received))
+        document = self._read_by(_Reader(self.plan, defaults, mask, is_received=is_received))
         return document if ignore_function else self._with_defaults(document, mask)
 
     def _with_defaults(self, document: Any, mask: str | None = None) -> Any:
         """Return *document* with the defaults of the function, where it lacks any."""
-        if not isinstance(document, dict) or self._defaults.keys() <= document.keys():
+        defaults = self.defaults or {}
+        if not isinstance(document, dict) or defaults.keys() <= document.keys():
             return document
-        missing = {name: value for name, value in self._defaults.items() if name not in document}
+        missing = {name: value for name, value in defaults.items() if name not in document}
         return document | {name: written(value, mask=mask, strict=False) for name, value in missing.items()}
 
     def _read_by(self, reader: "_Reader") -> Any:
         try:
-            return reader.arguments(self._sent, self._value, self._view)
+            return reader.arguments(self.sent, self.value, self.view)
         except RecursionError:
             problem = "The arguments are nested too deeply to be decided on. Send flatter ones, or in several calls."
             raise ToolError(problem, "denied") from None

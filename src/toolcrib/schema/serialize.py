@@ -289,7 +289,8 @@ def _encoded(value: Any, info: FieldInfo, write: Any) -> Any:
 
 def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
     kind = type(value)
-    init_only = [name for name, field in kind.__dataclass_fields__.items() if _is_init_only(field)]
+    kinds = {name: getattr(field, "_field_type", None) for name, field in kind.__dataclass_fields__.items()}
+    init_only = [name for name, of in kinds.items() if of is getattr(dataclasses, "_FIELD_INITVAR", ())]
     if init_only and strict:
         raise NotWritten(f"{kind.__name__} does not keep '{init_only[0]}', which only its constructor gets")
     infos: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
@@ -303,10 +304,6 @@ def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
 
 
 _PLAIN_FIELD = FieldInfo()
-
-
-def _is_init_only(field: Any) -> bool:
-    return getattr(field, "_field_type", None) is getattr(dataclasses, "_FIELD_INITVAR", ())
 
 
 def _some_name(key: Any) -> str:

@@ -66,7 +66,12 @@ class Signature:
     @property
     def doc(self) -> str | None:
         """The docstring, as `inspect.getdoc` leaves it."""
-        return _doc(self.fn)
+        fn = unwrap_partials(self.fn)
+        if isinstance(fn, type) or inspect.isroutine(fn):
+            return inspect.getdoc(fn)
+        # Not getdoc of `__call__`: where that has no docstring, Python finds "Call self as a function." in `type`.
+        doc = next((vars(base)["__call__"].__doc__ for base in type(fn).__mro__ if "__call__" in vars(base)), None)
+        return inspect.cleandoc(doc) if doc else inspect.getdoc(type(fn))
 
 
 def read_signature(
@@ -274,12 +279,9 @@ def _names_taken(fn: Any, plain: Any, written: inspect.Signature, visible: Seque
     try:
         parameters = (written if plain is fn else inspect.signature(plain)).parameters.values()
     except (TypeError, ValueError):
-        return _NO_NAMES
+        return frozenset()
     names = {parameter.name for parameter in parameters if parameter.kind in _BY_NAME} | _decided_by_partial(fn)
-    return frozenset(names).difference(parameter.name for parameter in visible) or _NO_NAMES
-
-
-_NO_NAMES: frozenset[str] = frozenset()
+    return frozenset(names).difference(parameter.name for parameter in visible) or frozenset()
 
 
 def _require_long_enough_scopes(how: Depends, needs: Needs, label: str, name: str) -> None:
@@ -335,15 +337,6 @@ def returns_awaitable(fn: Any) -> bool:
     return inspect.iscoroutinefunction(fn) or (
         not isinstance(fn, type) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
     )
-
-
-def _doc(fn: Any) -> str | None:
-    fn = unwrap_partials(fn)
-    if isinstance(fn, type) or inspect.isroutine(fn):
-        return inspect.getdoc(fn)
-    # Not getdoc of `__call__`: where that has no docstring, Python finds "Call self as a function." in `type`.
-    doc = next((vars(base)["__call__"].__doc__ for base in type(fn).__mro__ if "__call__" in vars(base)), None)
-    return inspect.cleandoc(doc) if doc else inspect.getdoc(type(fn))
 
 
 Style = Literal["google", "numpy", "sphinx"]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -469,10 +470,7 @@ class _Document:
         try:
             if self._registry is None:
                 self._registry = jsonschema_rs.Registry([(self.base, _with_bounds(self.root))])
-            schema = _with_bounds(schema)
-            return jsonschema_rs.Draft202012Validator(
-                schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value"
-            )
+            return validator(schema, formats=formats, registry=self._registry)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
             return None
 
@@ -515,14 +513,18 @@ def _has_identity(part: Any) -> bool:
     return isinstance(part, list) and any(map(_has_identity, part))
 
 
-def validator(schema: Mapping[str, Any], *, formats: bool) -> "Validator":
+def validator(
+    schema: Mapping[str, Any], *, formats: bool, registry: "jsonschema_rs.Registry | None" = None
+) -> "Validator":
     """Return a validator for *schema* (JSON Schema 2020-12). A remote `$ref` is never fetched.
 
     Its messages name no values. Raises jsonschema_rs.ValidationError, ReferencingError or ValueError for a schema that
     is not valid.
     """
     document = _with_bounds(dict(schema))
-    return jsonschema_rs.Draft202012Validator(document, validate_formats=formats, offline=True, mask="the value")
+    return jsonschema_rs.Draft202012Validator(
+        document, registry=registry, validate_formats=formats, offline=True, mask="the value"
+    )
 
 
 def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
@@ -561,18 +563,8 @@ def steps(pointer: str) -> list[str]:
 
 def kind(value: Any) -> str:
     """Return the JSON type of a decoded value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    return next((name for name, of in _PYTHON_TYPES.items() if isinstance(value, of)), "object")
+
+
+# In this order: True is an int, too.
+_PYTHON_TYPES = {"null": NoneType, "boolean": bool, "integer": int, "number": float, "string": str, "array": list}
