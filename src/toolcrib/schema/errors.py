@@ -67,6 +67,9 @@ class Problem:
         return {name: value for name, value in {**asdict(self), "choices": list(self.choices)}.items() if value != []}
 
 
+Problems = Iterator[Problem]
+
+
 def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments", remark: str = "") -> ToolError:
     """Return the one error for a call whose arguments have *problems*. *remark* is a sentence about all of them."""
     first_problems = problems[:SHOWN]
@@ -181,7 +184,7 @@ class _Walk:
                     memory.append(_expected(path, "what the schema admits here", value, with_kind=False))
         return memory
 
-    def _explained(self, value: Any, view: SchemaView, path: Path) -> Iterator[Problem]:
+    def _explained(self, value: Any, view: SchemaView, path: Path) -> Problems:
         schema = view.schema
         if view.is_false:
             yield _expected(path, "nothing", value)
@@ -213,7 +216,7 @@ class _Walk:
         self._compared += min(max(len(names), MAX_NAMES // SHOWN), MAX_NAMES)
         return closest_match(name, names) if self._compared <= 2 * MAX_NAMES else None
 
-    def _union(self, value: Any, view: SchemaView, keyword: str, path: Path) -> Iterator[Problem]:
+    def _union(self, value: Any, view: SchemaView, keyword: str, path: Path) -> Problems:
         branches = view.branches(keyword)
         fitting = [branch for branch in branches if branch.is_valid(value)]
         if not fitting:
@@ -223,7 +226,7 @@ class _Walk:
             sentence = f"{display_path(path)} may fit only one of these, and fits several: {forms}."
             yield Problem(pointer(path), f"only one of: {forms}", kind(value), sentence)
 
-    def _no_branch(self, value: Any, view: SchemaView, branches: Sequence[SchemaView], path: Path) -> Iterator[Problem]:
+    def _no_branch(self, value: Any, view: SchemaView, branches: Sequence[SchemaView], path: Path) -> Problems:
         """Return why *value* fits none of *branches*."""
         leaves = dict.fromkeys(leaf for branch in branches for leaf in branch.alternatives)
         near = [leaf for leaf in leaves if leaf.admits_kind_of(value)]
@@ -234,9 +237,7 @@ class _Walk:
         else:
             yield from self._closest_branch(value, view, near, path)
 
-    def _closest_branch(
-        self, value: Any, view: SchemaView, near: Sequence[SchemaView], path: Path
-    ) -> Iterator[Problem]:
+    def _closest_branch(self, value: Any, view: SchemaView, near: Sequence[SchemaView], path: Path) -> Problems:
         """Return the problems of the branch that was probably meant: the one with the fewest, if just one has."""
         outcomes = [self.problems(value, leaf, path) for leaf in near[:SHOWN]]
         names: Set[str] = value.keys() if isinstance(value, dict) else frozenset()
@@ -250,9 +251,7 @@ class _Walk:
         else:
             yield self._another_kind(value, view, path)
 
-    def _tagged(
-        self, value: dict[str, Any], name: str, views_by_tag: Mapping[str, SchemaView], path: Path
-    ) -> Iterator[Problem]:
+    def _tagged(self, value: dict[str, Any], name: str, views_by_tag: Mapping[str, SchemaView], path: Path) -> Problems:
         tag_path, expected = (*path, name), one_of(list(views_by_tag))
         tag = value.get(name)
         if name not in value:
@@ -264,7 +263,7 @@ class _Walk:
             hint, is_text = did_you_mean(match, '"'), isinstance(tag, str)
             yield _expected(tag_path, expected, tag, choices=list(views_by_tag), hint=hint, with_kind=not is_text)
 
-    def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Iterator[Problem]:
+    def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Problems:
         places = {name: view.member(name) for name in value}
         unknown = [name for name in value if any(place.is_false for place in places[name])]
         if view.schema.get("unevaluatedProperties") is False:
@@ -297,7 +296,7 @@ class _Walk:
             matches[over[0]] = leftovers[0]  # nothing else is left that it could be, and the value fits
         return matches
 
-    def _array(self, value: list[Any], view: SchemaView, path: Path) -> Iterator[Problem]:
+    def _array(self, value: list[Any], view: SchemaView, path: Path) -> Problems:
         firsts = len(view.schema.get("prefixItems", ()))
         for index, item in enumerate(value[:firsts]):
             yield from self.problems(item, view.item(index), (*path, index))
@@ -317,7 +316,7 @@ def _expected(
     return Problem(pointer(path), expected, kind(value), sentence, tuple(choices[:SHOWN]))
 
 
-def _over_limits(value: Any, view: SchemaView, path: Path) -> Iterator[Problem]:
+def _over_limits(value: Any, view: SchemaView, path: Path) -> Problems:
     """Return a problem for each limit, and the format, that *value* does not keep to."""
     for keyword, limit in view.schema.items():
         if keyword in LIMITS and not view.satisfies(value, keyword):
@@ -336,7 +335,7 @@ def _missing(path: Path, expected: str, choices: Sequence[Any] = ()) -> Problem:
     return Problem(pointer(path), expected, "nothing", sentence, tuple(choices[:SHOWN]))
 
 
-def _unknown(unknown: Sequence[str], matches: Mapping[str, str], takes: Sequence[str], path: Path) -> Iterator[Problem]:
+def _unknown(unknown: Sequence[str], matches: Mapping[str, str], takes: Sequence[str], path: Path) -> Problems:
     """Return a problem for each name that is not taken. Those that are taken are listed once."""
     names = ", ".join(map(display_name, takes[: 2 * SHOWN])) + (" …" if len(takes) > 2 * SHOWN else "")
     for number, name in enumerate(unknown[:MAX_PROBLEMS], 1):

@@ -559,10 +559,8 @@ class _Rewrite:
         if "patternProperties" in view.schema:  # `additionalProperties` would hold for its members
             self.lose(view, "patternProperties")
         elif view.additional is not None:
-            value, additional = view.schema["additionalProperties"], self._place(view.additional)
-            out["additionalProperties"] = (
-                value if isinstance(value, bool) else False if additional is None else additional
-            )
+            additional = True if view.schema["additionalProperties"] is True else self._place(view.additional)
+            out["additionalProperties"] = False if additional is None else additional
         return out
 
     def _member(self, views: list[SchemaView], is_required: bool) -> dict[str, Any]:

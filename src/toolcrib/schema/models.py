@@ -8,7 +8,6 @@ from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
-from pydantic.config import ExtraValues
 from pydantic.fields import FieldInfo
 
 from ..core import ToolError
@@ -134,26 +133,21 @@ def model_from_schema(schema: Mapping[str, Any], name: str) -> type[BaseModel]:
 
 
 def _model(view: SchemaView, name: str, base: type[BaseModel]) -> type[BaseModel]:
-    config = ConfigDict(extra=_extra(view), protected_namespaces=(), serialize_by_alias=True)
+    extra: Any = "ignore" if view.additional is None else "forbid" if view.additional.is_false else "allow"
+    config = ConfigDict(extra=extra, protected_namespaces=(), serialize_by_alias=True)
     config_base = cast(type[BaseModel], type(base.__name__, (base,), {"model_config": config}))
     fields: dict[str, Any] = {}
+    options: dict[str, Any]
     for number, (key, member) in enumerate(view.members.items()):
         is_free = key.isidentifier() and not key.startswith("_") and not hasattr(BaseModel, key)
-        options: dict[str, Any] = {} if is_free else {"alias": key}
+        field, options = (key, {}) if is_free else (f"field_{number}", {"alias": key})
         kind = _type(member, f"{name}_{key}")
         if key not in view.required:
             default = member.schema.get("default")
             options["default_factory"] = lambda default=default: default
             kind = kind if default is not None or kind is Any else kind | None
-        fields[key if is_free else f"field_{number}"] = (kind, Field(**options))
+        fields[field] = (kind, Field(**options))
     return create_model(name, __base__=config_base, **fields)
-
-
-def _extra(view: SchemaView) -> ExtraValues:
-    """Return what becomes of members that are not listed."""
-    if view.additional is None:
-        return "ignore"
-    return "forbid" if view.additional.is_false else "allow"
 
 
 def _type(view: SchemaView, name: str) -> Any:

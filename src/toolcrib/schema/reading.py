@@ -230,8 +230,9 @@ class _Reader:
         except ValueError:  # keys that JSON has no names for
             values = {}
         if values.keys() != document.keys():
-            if (table := self._table_of(document, values)) is not None:
-                return self._object(document, values, table, views)
+            tables = _fitting(self._tables, document, values)
+            if len(tables) == 1:
+                return self._object(document, values, tables.pop(), views)
             if self._is_received and value:
                 return written(value, strict=False)
             # A key type has changed the names, perhaps, and keeps the order.
@@ -240,11 +241,6 @@ class _Reader:
             name: self._read(member, values.get(name, ABSENT), _members_of(views, name))
             for name, member in document.items()
         }
-
-    def _table_of(self, document: Mapping[str, Any], values: Mapping[str, Any]) -> Fields | None:
-        """Return the fields of the one TypedDict that can have made *values*; None where there are several, or none."""
-        tables = {table for table in self._tables if _fits(table, document, values)}
-        return tables.pop() if len(tables) == 1 else None
 
     def _items(self, document: Sequence[Any], value: Any, views: Views) -> list[Any]:
         """Return the items of what is not a list in Python: a set, or what its validator made of them."""
@@ -278,10 +274,10 @@ class _Decimals(_Reader):
         return [self._read(item, inner, views) for item in document]
 
 
-def _fits(fields: Fields, document: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Return whether a TypedDict of these *fields* can have made *value* of *document*: all of it, and no more."""
-    by_name = {name: field.name for field in fields for name in field.names}
-    return {by_name.get(name, name) for name in document} == set(value)
+def _fitting(tables: Sequence[Fields], document: Members, value: Members) -> set[Fields]:
+    """Return the TypedDicts of *tables* that can have made *value* of *document*: all of it, and no more."""
+    by_name = [(table, {name: field.name for field in table for name in field.names}) for table in tables]
+    return {table for table, names in by_name if {names.get(name, name) for name in document} == set(value)}
 
 
 def _members_of(views: Views, *names: str) -> Views:
@@ -384,9 +380,8 @@ def restored(tool: str, text: str, repaired: Repaired) -> Repaired:
 
 
 def _path_to(number: Decimal, document: Any) -> Path | None:
-    pairs = (
-        document.items() if isinstance(document, dict) else enumerate(document if isinstance(document, list) else ())
-    )
+    items = document if isinstance(document, list) else ()
+    pairs = document.items() if isinstance(document, dict) else enumerate(items)
     for step, part in pairs:
         if part is number:
             return (step,)

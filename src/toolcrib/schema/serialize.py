@@ -42,9 +42,8 @@ def has_no_schema(returns: Any) -> bool:
 
 
 def _holds_content(returns: Any) -> bool:
-    return any(returns is kind or get_origin(returns) is kind for kind in _CONTENT) or any(
-        map(_holds_content, get_args(returns))
-    )
+    is_content = any(returns is kind or get_origin(returns) is kind for kind in _CONTENT)
+    return is_content or any(map(_holds_content, get_args(returns)))
 
 
 def serialize_any(tool: str, value: Any) -> str:

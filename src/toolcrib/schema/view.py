@@ -305,11 +305,9 @@ class SchemaView:
 
     def member(self, name: str) -> "list[SchemaView]":
         """Return the places that speak of the member *name*: none where that is not said."""
-        patterns = [
-            pattern for pattern in self.schema.get("patternProperties", ()) if self._document.fits(name, pattern)
-        ]
+        patterns = self.schema.get("patternProperties", ())
         views = [self.members[name]] if name in self.members else []
-        views += [self.at("patternProperties", pattern) for pattern in patterns]
+        views += [self.at("patternProperties", pattern) for pattern in patterns if self._document.fits(name, pattern)]
         return views or [view for view in [self.additional] if view is not None]
 
     def item(self, index: int) -> "SchemaView":
@@ -513,9 +511,7 @@ def _has_identity(part: Any) -> bool:
     return isinstance(part, list) and any(map(_has_identity, part))
 
 
-def validator(
-    schema: Mapping[str, Any], *, formats: bool, registry: "jsonschema_rs.Registry | None" = None
-) -> "Validator":
+def validator(schema: Mapping[str, Any], *, formats: bool, registry: Any = None) -> "Validator":
     """Return a validator for *schema* (JSON Schema 2020-12). A remote `$ref` is never fetched.
 
     Its messages name no values. Raises jsonschema_rs.ValidationError, ReferencingError or ValueError for a schema that
