@@ -1,123 +1,139 @@
-"""A pydantic model as the whole of the arguments."""
+"""The pydantic model of a function's arguments: it takes what the tool's input schema describes."""
 
-from datetime import date
-from typing import Any
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
+from typing_extensions import TypedDict, Unpack
 
-from toolcrib import ToolError
-from toolcrib.core import Repair
-from toolcrib.schema import ModelReader, model_check
-
-
-class Inner(BaseModel):
-    x: int = 0
+from toolcrib import Context, Depends, Tool
+from toolcrib.core import DefinitionError
+from toolcrib.schema import arguments_model, read_arguments
+from toolcrib.schema.from_python import SchemaGenerator, clean_schema
 
 
-class Order(BaseModel):
-    count: int
-    tags: list[int] = []
-    when: date | None = None
-    inner: Inner = Inner()
+class Row(BaseModel):
+    x: int
+    inner: Row | None = None
 
 
-def checked(raw: Any, *, repair: bool = True, model: type[BaseModel] = Order) -> Any:
-    check = model_check("buy", model, schema=model.model_json_schema(), arguments=lambda args: {"args": args})
-    return check(raw, repair)
+class Extra(TypedDict, total=False):
+    depth: int
+    note: str
+    tags: list[str]
 
 
-@pytest.mark.parametrize("raw", ['{"count": "3", "when": "2026-01-02"}', {"count": "3", "when": "2026-01-02"}])
-def test_the_model_takes_what_its_own_validation_takes(raw: Any):
-    assert checked(raw, repair=False) == ({"args": Order(count=3, when=date(2026, 1, 2))}, ())
+@dataclass
+class Pool:
+    size: int = 1
 
 
-def test_a_mapping_may_hold_what_json_does_not_have():
-    inner = Inner(x=2)
-    (arguments, _) = checked({"count": 1, "when": date(2026, 1, 2), "inner": inner})
-    assert arguments["args"].inner is inner
+def plain(a: int, b: str = "x", c: list[int] | None = None) -> None:
+    """Do something.
+
+    Args:
+        a: The first.
+        b: The second.
+    """
 
 
-def test_what_the_model_refuses_is_repaired():
-    assert checked('{"Count": 1, "tags": "[7]"}') == (
-        {"args": Order(count=1, tags=[7])},
-        (Repair("/Count", "key", "key"), Repair("/tags", "string", "array")),
-    )
+def described(a: Annotated[int, "How many."], b: Annotated[int, Field(ge=1, description="More.")] = 2) -> None: ...
+def aliased(a: Annotated[int, Field(alias="from")], b: int = Field(3, description="A number.")) -> None: ...
+def strange(schema: int, _private: str, model_dump: int = 1, argument_x: int = 2, copy: int = 3) -> None: ...
+def nested(rows: list[Row], row: Row | None = None) -> None: ...
+def variadic(a: int, *rest: int, **others: str) -> None: ...
+def unpacked(a: int, **others: Unpack[Extra]) -> None: ...
+def provided(a: int, context: Context, pool: Annotated[Pool, Depends(Pool)]) -> None: ...
+def unfitting(a: int = None, b: object = object()) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
+def nothing() -> None: ...
 
 
-def test_no_arguments_are_an_empty_object():
-    assert checked("", model=Inner) == ({"args": Inner()}, (Repair("", "empty", "object"),))
-    assert checked(None, model=Inner) == ({"args": Inner()}, ())
+FUNCTIONS = (
+    plain, described, aliased, strange, nested, variadic, unpacked, provided, unfitting, nothing,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        ('{"cuont": 2}', "Tool 'buy' takes no argument 'cuont'. Did you mean 'count'? It takes: count,"),
-        ({"count": 1, "nope": 2}, "Tool 'buy' takes no argument 'nope'. It takes: count, tags, when, inner."),
-        ('{"count": "many"}', "Tool 'buy': 'count': expected integer, got string."),
-        ({}, "Tool 'buy': 'count' is missing. Expected integer."),
-        ('{"count": 1, "count": 2}', "Tool 'buy': the arguments are not valid JSON: the name 'count' appears twice"),
-        ('{"count": NaN}', "Tool 'buy': the arguments are not valid JSON: NaN and Infinity are not JSON"),
-        ("[1]", "Tool 'buy': the arguments: expected object, got array."),
-    ],
-)
-def test_what_cannot_be_repaired_is_explained(raw: Any, message: str):
-    schema = {**Order.model_json_schema(), "additionalProperties": False}
-    with pytest.raises(ToolError) as error:
-        model_check("buy", Order, schema=schema, arguments=lambda args: {"args": args})(raw, True)
-    assert error.value.message.startswith(message)
-    assert error.value.code == "invalid_arguments"
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    made = clean_schema(model.model_json_schema(schema_generator=SchemaGenerator))
+    return {key: value for key, value in made.items() if key not in ("title", "description")}
 
 
-def test_without_repair_nothing_is_repaired():
-    with pytest.raises(ToolError, match="'tags': expected array of integer, got string"):
-        checked('{"count": 1, "tags": "[7]"}', repair=False)
-
-
-def test_an_unknown_name_inside_is_refused():
-    with pytest.raises(ValidationError, match=r"inner\.y"):
-        ModelReader(Order)({"count": 1, "inner": {"x": 1, "y": 2}})
-
-
-def test_an_unknown_name_is_an_error_of_pydantic_to_those_who_read():
-    with pytest.raises(ValidationError) as error:
-        ModelReader(Order)({"count": "x", "nope": 1})
-    assert [(e["type"], e["loc"]) for e in error.value.errors()] == [
-        ("int_parsing", ("count",)),
-        ("extra_forbidden", ("nope",)),
-    ]
-
-
-class Aliased(BaseModel):
-    one: int = Field(alias="first")
-    two: int = Field(validation_alias=AliasChoices("second", AliasPath("pair", 1)))
-
-
-class ByName(BaseModel):
-    model_config = ConfigDict(validate_by_name=True)
-    one: int = Field(alias="first")
-
-
-class Open(BaseModel):
-    model_config = ConfigDict(extra="allow")
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
+def test_its_schema_is_the_input_schema_of_the_tool(fn: Any) -> None:
+    assert schema_of(arguments_model(fn)) == Tool(fn).spec.input_schema
 
 
 @pytest.mark.parametrize(
-    ("model", "raw", "refused"),
+    ("fn", "sent", "read"),
     [
-        (Aliased, {"first": 1, "second": 2}, {"one": 1, "first": 1, "second": 2}),
-        (Aliased, {"first": 1, "pair": [1, 2]}, {"first": 1, "pair": [1, 2], "two": 2}),
-        (ByName, {"one": 1}, {"one": 1, "two": 1}),
-        (ByName, {"first": 1}, {"first": 1, "two": 1}),
+        (plain, {"a": 1}, {"a": 1, "b": "x", "c": None}),
+        (aliased, {"from": 1}, {"a": 1, "b": 3}),
+        (
+            strange,
+            {"schema": 1, "_private": "p", "argument_x": 5},
+            {"schema": 1, "_private": "p", "model_dump": 1, "argument_x": 5, "copy": 3},
+        ),
+        (nested, {"rows": [{"x": 1}]}, {"rows": [Row(x=1)], "row": None}),
+        (variadic, {"a": 1, "rest": [2, 3], "z": "y"}, {"a": 1, "rest": [2, 3], "z": "y"}),
+        (unpacked, {"a": 1, "note": "n"}, {"a": 1, "note": "n"}),
+        (provided, {"a": 1}, {"a": 1}),
+        (nothing, {}, {}),
     ],
 )
-def test_the_names_are_those_that_the_model_reads(model: type[BaseModel], raw: dict[str, Any], refused: Any):
-    ModelReader(model)(raw)
-    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        ModelReader(model)(refused)
+def test_arguments_come_back_by_the_names_of_the_parameters(fn: Any, sent: Any, read: Any) -> None:
+    assert read_arguments(arguments_model(fn).model_validate(sent)) == read
 
 
-def test_a_model_that_takes_any_name_is_given_every_name():
-    assert ModelReader(Open)({"a": 1}).model_extra == {"a": 1}
-    assert ModelReader(RootModel[dict[str, int]])({"a": 1}) == RootModel[dict[str, int]]({"a": 1})
+@pytest.mark.parametrize(
+    ("fn", "sent", "places"),
+    [
+        (plain, {"b": 1}, [("a",), ("b",)]),
+        (described, {"a": 1, "b": 0}, [("b",)]),
+        (strange, {"schema": 1, "argument__private": "p"}, [("_private",), ("argument__private",)]),
+        (variadic, {"a": 1, "z": 5}, [("z",)]),
+        (provided, {"a": 1, "context": {}}, [("context",)]),
+    ],
+)
+def test_other_arguments_are_refused(fn: Any, sent: Any, places: Any) -> None:
+    with pytest.raises(ValidationError) as raised:
+        arguments_model(fn).model_validate(sent)
+    assert [error["loc"] for error in raised.value.errors()] == places
+
+
+def test_parameters_can_be_left_out() -> None:
+    made = arguments_model(plain, without={"a", "c"})
+    assert list(made.model_fields) == ["b"]
+    assert made.model_fields["b"].description == "The second."
+
+
+def test_types_may_be_local() -> None:
+    class Local(BaseModel):
+        x: int
+        again: Other | None = None
+
+    class Other(BaseModel):
+        y: int
+
+    def take(a: Local) -> None: ...
+
+    assert arguments_model(take).model_validate({"a": {"x": 1, "again": {"y": 2}}}).model_dump() == {
+        "a": {"x": 1, "again": {"y": 2}}
+    }
+
+
+def test_defaults_are_not_shared_between_calls() -> None:
+    def take(a: list[int] = []) -> None: ...
+
+    made = arguments_model(take)
+    made().a.append(1)  # type: ignore[attr-defined]
+    assert read_arguments(made()) == {"a": []}
+
+
+def test_a_function_that_cannot_be_a_tool_is_refused() -> None:
+    def take(a: Pool, b: type[Pool]) -> None: ...
+
+    with pytest.raises(DefinitionError, match="Function 'take': parameter 'b'"):
+        arguments_model(take)
