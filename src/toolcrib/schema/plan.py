@@ -317,9 +317,9 @@ def _fixed_texts(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return the fields in *plan*, of a model, that take one text only, each with it."""
     fields = plan["schema"].get("fields", {}) if plan["type"] == "model" else {}
     for name, field in fields.items() if isinstance(fields, Mapping) else ():
-        match field["schema"].get("expected"):
-            case [text] if type(text) is str and "validation_alias" not in field:
-                yield name, text
+        texts = field["schema"].get("expected", ())
+        if len(texts) == 1 and type(texts[0]) is str and "validation_alias" not in field:
+            yield name, texts[0]
 
 
 def _entries(plan: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

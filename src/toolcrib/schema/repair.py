@@ -263,10 +263,11 @@ def _names(value: Mapping[str, Any], view: SchemaView) -> list[tuple[str, str]]:
     for name in view.members:
         by_fold.setdefault(_fold(name), []).append(name)
     claims: dict[str, list[str]] = {}
+    targets = {*(view.required if is_open else view.members)} - value.keys()
     for key in value.keys() - view.members.keys():
-        match by_fold.get(_fold(key)):
-            case [name] if name not in value and (name in view.required or not is_open):
-                claims.setdefault(name, []).append(key)
+        names = by_fold.get(_fold(key), [])
+        if len(names) == 1 and names[0] in targets:
+            claims.setdefault(names[0], []).append(key)
     new_names = {keys[0]: name for name, keys in claims.items() if len(keys) == 1}
     return [(key, new_names.get(key, key)) for key in value]
 
