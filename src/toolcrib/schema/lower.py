@@ -810,8 +810,8 @@ class Restore:
             for name, holders in by_name.items():
                 groups.append(_members(holders, name))
                 if absent := {view for view in holders if name in self._absent_if_null(view)}:
-                    others = (view.members[name] for view in holders if view not in absent)
-                    yield from islice((member for member in others if member.is_valid(None)), 1)
+                    members = (view.members[name] for view in holders if view not in absent)
+                    yield from islice((member for member in members if member.is_valid(None)), 1)
             new = [group for group in groups if group and group not in known_groups]
             if len(known_groups) > MAX_STATES:
                 yield next(iter(self._start))

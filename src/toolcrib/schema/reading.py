@@ -41,11 +41,11 @@ Views = Sequence[SchemaView]
 class Document:
     """The JSON document of one accepted call.
 
-    *sent* is its JSON, numbers exact; *value* is what *plan* made of it. *defaults* are those of the function, by name.
+    *original* is its JSON, numbers exact; *value* is what *plan* made of it. *defaults* are a function's, by name.
     *view* is of the input schema: it knows secrets and encoded texts.
     """
 
-    sent: Any
+    original: Any
     value: Any = ABSENT
     plan: Plan | None = None
     _: KW_ONLY
@@ -97,12 +97,12 @@ class Document:
     @cached_property
     def identity_as_sent(self) -> str:
         """A text that two calls share only if they were sent as the same JSON."""
-        return canonical_json([self.sent, self._read("fixed")])
+        return canonical_json([self.original, self._read("fixed")])
 
     @cached_property
     def identity_of_values(self) -> str:
         """A text that two calls share only if they were sent as the same JSON and had the same made defaults."""
-        return canonical_json([self.sent, self.values])
+        return canonical_json([self.original, self.values])
 
     def _read(
         self, defaults: "Defaults", *, mask: str | None = None, is_received: bool = False, ignore_function: bool = False
@@ -120,7 +120,7 @@ class Document:
 
     def _read_by(self, reader: "_Reader") -> Any:
         try:
-            return reader.arguments(self.sent, self.value, self.view)
+            return reader.arguments(self.original, self.value, self.view)
         except RecursionError:
             problem = "The arguments are nested too deeply to be decided on. Send flatter ones, or in several calls."
             raise ToolError(problem, "denied") from None

@@ -296,7 +296,7 @@ class SchemaView:
     def _admits_others(self) -> bool:
         """Whether its own keywords speak of members that it does not list, and admit them."""
         closing = [self.schema.get(word, False) for word in ("additionalProperties", "unevaluatedProperties")]
-        return bool(self.schema.get("patternProperties")) or any(others is not False for others in closing)
+        return bool(self.schema.get("patternProperties")) or any(value is not False for value in closing)
 
     @property
     def additional(self) -> "SchemaView | None":
