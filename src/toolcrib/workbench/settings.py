@@ -44,6 +44,7 @@ _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store", "tasks", 
 """Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
 _SECRETS = (("tasks", "webhook_secret"), ("pending", "webhook_secret"), ("server", "client_secret"))
 """Texts that are secrets of the server itself. The variables that override them are the secrets."""
+_PATHS = frozenset({("store", "url"), ("store", "key"), ("providers",)})
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
 _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
@@ -204,7 +205,7 @@ class SourceTable(Strict):
         if self.tools == []:
             return only_named(source, ())
         patterns = [self.tools] if isinstance(self.tools, str) else self.tools or ()
-        if patterns or self.without or self.tags or self.hint:
+        if any((patterns, self.without, self.tags, self.hint)):
             source = filtered(source, *patterns, without=self.without or (), tags=self.tags or (), hint=self.hint)
         if self.rename:
             names: Any = self.rename  # `renamed` checks the lists
@@ -589,10 +590,15 @@ def find_settings(config: Path | None, environ: Mapping[str, str] = os.environ) 
         return None
     for folder in (folder_here, *folder_here.parents):
         for name in (NAME, PROJECT):
-            file = folder / name
-            if file.is_file() and (folder == folder_here or _is_own(file)) and (name == NAME or _has_table(file)):
+            if _has_settings(file := folder / name, folder_here):
                 return Path(os.path.relpath(file))
     return None
+
+
+def _has_settings(file: Path, here: Path) -> bool:
+    """Return whether *file* has settings for programs *here*."""
+    is_ours = file.is_file() and (file.parent == here or _is_own(file))
+    return is_ours and (file.name == NAME or _has_table(file))
 
 
 def _is_own(file: Path) -> bool:
@@ -669,11 +675,19 @@ class _Reader:
 
     def _of_variables(self) -> Mapping[str, Any]:
         """Return what variables set, as it would be in the file."""
-        if not any(self._environ.get(name, "").strip() for name in variables()):
+        texts = {keys: text for name, keys in variables().items() if (text := self._environ.get(name, "").strip())}
+        if not texts:
             return {}
-        from .variables import Environment  # here: pydantic-settings takes a while, and most set none
+        from pydantic_settings import EnvSettingsSource  # here: it takes a while, and most set none
 
-        return Environment(File, variables(), self._environ)()
+        for keys in _PATHS & texts.keys():
+            # Unlike those in the file, they are relative to the current folder.
+            if "://" not in (path := texts[keys]) and not path.startswith("${"):
+                texts[keys] = str(Path(path).expanduser().absolute())
+        model: Any = File
+        source = EnvSettingsSource(model, env_prefix="", env_nested_delimiter=".")
+        source.env_vars = {".".join(keys): text for keys, text in texts.items()}
+        return source()
 
     def _parse(self, file: Path) -> dict[str, Any]:
         data: Any
@@ -767,26 +781,28 @@ class _Reader:
 
     def _resolve(self, value: Any, keys: Keys) -> Any:
         """Return *value*, which stands under *keys*, with what its references resolve to, and note the secrets."""
-        if isinstance(value, dict):
-            return {key: self._resolve(inner, (*keys, key)) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self._resolve(inner, (*keys, index)) for index, inner in enumerate(value)]
-        if not isinstance(value, str):
-            return value
-        whole = _REFERENCE.fullmatch(value)
-        is_own = keys in _SECRETS
-        if is_own and value == self._environ.get(f"TOOLCRIB_{keys[0]}_{keys[1]}".upper(), "").strip():
+        match value:
+            case dict():
+                return {key: self._resolve(inner, (*keys, key)) for key, inner in value.items()}
+            case list():
+                return [self._resolve(inner, (*keys, index)) for index, inner in enumerate(value)]
+            case str():
+                return self._resolve_text(value, keys)
+            case _:
+                return value
+
+    def _resolve_text(self, value: str, keys: Keys) -> str:
+        if keys in _SECRETS and value == self._environ.get(f"TOOLCRIB_{keys[0]}_{keys[1]}".upper(), "").strip():
             self._secrets[value] = None  # the variable that overrides the file is a place for the secret itself
             return value
-        is_secret = keys[0] in ("secret", "secrets") or is_own
-        is_secret = is_secret or (keys[0] == "auth" and keys[2:] in (("client_secret",), ("private_key",)))
-        if is_secret and (whole is None or whole["escaped"]):
+        whole = _REFERENCE.fullmatch(value)
+        if _is_secret(keys) and (whole is None or whole["escaped"]):
             self._add(
                 keys,
                 f"{display_path(keys)} is not a reference. The secret itself must not be in this file: write "
                 "'${env:NAME}' or '${file:PATH}'.",
             )
-        elif is_own or keys[0] in _WITH_REFERENCES or (keys[0] == "source" and keys[2:3] in (("headers",), ("env",))):
+        elif _may_refer(keys):
             return _REFERENCE.sub(lambda found: "${" if found["escaped"] else self._secret(found, keys), value)
         elif "${" in value:
             places = ", ".join(_WITH_REFERENCES)
@@ -831,6 +847,18 @@ class _Reader:
     def _add(self, keys: Keys, message: str) -> None:
         place, line = place_in(self._file, self._lines, keys)
         self._problems.append(SettingsProblem(place, message, line))
+
+
+def _is_secret(keys: Keys) -> bool:
+    """Return whether the text under *keys* is a secret, of which the file has only a reference."""
+    is_of_client = keys[0] == "auth" and keys[2:] in (("client_secret",), ("private_key",))
+    return is_of_client or keys[0] in ("secret", "secrets") or keys in _SECRETS
+
+
+def _may_refer(keys: Keys) -> bool:
+    """Return whether references in the text under *keys* are resolved."""
+    is_of_source = keys[0] == "source" and keys[2:3] in (("headers",), ("env",))
+    return is_of_source or keys[0] in _WITH_REFERENCES or keys in _SECRETS
 
 
 def read_toml(file: Path) -> tuple[dict[str, Any], dict[Keys, int]]:
