@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
+from ..core.source import Listeners
 from ..tools import Tool, as_tool
 from ..tools.loading import imported, place_of
 
@@ -24,7 +25,7 @@ class Registry:
         self._specs: tuple[ToolSpec, ...] | None = None
         self._conditional: tuple[Tool[..., Any], ...] = ()
         self._lock = threading.Lock()
-        self._listeners: dict[object, Callable[[], None]] = {}
+        self._listeners = Listeners()
         for tool in tools:
             self.add(tool)
 
@@ -71,7 +72,7 @@ class Registry:
 
         What keeps its name keeps its place. Raises UnknownToolError, NameConflictError, DefinitionError.
         """
-        new_tools = [as_tool(tool) for tool in new]
+        new_tools = [*map(as_tool, new)]
         with self._lock:
             old_tools = {name: self.get(name) for name in old}
             holders = {folded: self._tools[name] for folded, name in self._folded.items() if name not in old_tools}
@@ -95,13 +96,7 @@ class Registry:
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call *callback*, which must not raise, after each change, in its thread. Returns what ends that."""
-        key = object()
-        self._listeners[key] = callback
-
-        def end() -> None:
-            self._listeners.pop(key, None)
-
-        return end
+        return self._listeners.add(callback)
 
     def get(self, name: str) -> Tool[..., Any]:
         """Return the tool of that name. Raises UnknownToolError, naming the nearest."""
@@ -179,8 +174,7 @@ class Registry:
     def _changed(self) -> None:
         with self._lock:
             self._specs = None
-        for callback in list(self._listeners.values()):
-            callback()
+        self._listeners.notify()
 
 
 def free_name(registry: Registry, names: Iterable[str]) -> str | None:
