@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
@@ -39,7 +40,7 @@ from ..core import (
     ToolError,
     ToolSpec,
 )
-from ..core.source import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from ..core.source import Listeners, Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..core.spec import Kind
 from ..machinery import RESULT_CHARS, current_caller, in_thread, in_thread_if_long, log_failure, redacted
 from .lifespan import name_of
@@ -102,10 +103,8 @@ class URITemplate:
             else:
                 pattern += "([^?#]+)" if kind else "([^/?#]+)"
             self.names += names
-        rest = _EXPRESSION.sub(lambda match: "" if match[1] == "?" else "\0", text)
-        is_linear = all(segment.count("\0") <= 1 for segment in re.split("[/?#]", rest)) and text.count("{+") <= 1
         is_distinct = len(set(self.names)) == len(self.names)
-        if "{" in rest or "}" in rest or not is_linear or not is_distinct:
+        if not is_distinct or not _is_linear(text):
             raise _unreadable(text)
         self._pattern = re.compile(pattern + re.escape(text[at:]))
 
@@ -129,6 +128,13 @@ class URITemplate:
         return None if any("\0" in text or ".." in re.split(r"[/\\]", text) for text in _texts_of(values)) else values
 
 
+def _is_linear(text: str) -> bool:
+    """Return whether a template has braces of variables alone, one in a segment, and one with slashes."""
+    rest = _EXPRESSION.sub(lambda match: "" if match[1] == "?" else "\0", text)
+    has_one_each = all(segment.count("\0") <= 1 for segment in re.split("[/?#]", rest))
+    return has_one_each and text.count("{+") <= 1 and not re.search("[{}]", rest)
+
+
 def _texts_of(values: Mapping[str, str]) -> list[str]:
     """Return *values* as they are, and as they are read by those who decode them."""
     return [text for value in values.values() for text in decoded(value)]
@@ -141,21 +147,16 @@ def _unreadable(text: str) -> DefinitionError:
     )
 
 
-class _Listeners:
+class _List:
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
         """Call *listener* when the list changes, with None, and when one resource does, with its URI.
 
         Returns a function that ends that.
         """
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def _notify(self, uri: str | None = None) -> None:
-        for listener in tuple(self._listeners):
-            listener(uri)
+        return self._listeners.add(listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class _Registered:
     read: "_Function | str | bytes"
 
 
-class ResourceList(_Listeners):
+class ResourceList(_List):
     """The resources of a crib: what clients can read by its URI."""
 
     def __init__(self) -> None:
@@ -192,33 +193,28 @@ class ResourceList(_Listeners):
         if not urlsplit(uri).scheme:
             raise DefinitionError(f"'{uri[:200]}' is not the URI of a resource: it has no scheme, as in notes://today.")
         function = None if isinstance(read, str | bytes) else _Function(read, f"The resource '{uri}'")
-        names = [] if function is None else function.names
-        if {*template.names} != {*names}:
-            raise DefinitionError(
-                f"The resource '{uri}' takes {', '.join(template.names) or 'nothing'}, and its function "
-                f"{', '.join(names) or 'nothing'}. Let them have the same names."
-            )
+        _require_same(uri, template.names, [] if function is None else function.names)
         if uri in self._registered:
             raise NameConflictError(f"There are two resources at '{uri}'. Give one of them another URI.")
         fields: dict[str, Any] = {
-            "name": uri if function is None else function.name,
-            "description": None if function is None else function.description,
+            "name": uri,
             "media_type": "application/octet-stream" if isinstance(read, bytes) else "text/plain",
+            **({} if function is None else {"name": function.name, "description": function.description}),
             **about,
         }
         offer = ResourceTemplate(uri_template=uri, **fields) if template.names else Resource(uri=uri, **fields)
         self._registered[uri] = _Registered(offer, template, function or read)
-        self._notify()
+        self._listeners.notify(None)
         return read
 
     def remove(self, uri: str) -> None:
         """Take back what is offered at *uri*, or under this template. Raises KeyError where nothing is."""
         del self._registered[uri]
-        self._notify()
+        self._listeners.notify(None)
 
     def updated(self, uri: str) -> None:
         """Tell the clients that follow *uri* to read it again."""
-        self._notify(uri)
+        self._listeners.notify(uri)
 
     def listed(self) -> Sequence[Resource]:
         return [entry.offer for entry in self._registered.values() if isinstance(entry.offer, Resource)]
@@ -240,7 +236,7 @@ class ResourceList(_Listeners):
         return None
 
 
-class PromptList(_Listeners):
+class PromptList(_List):
     """The prompts of a crib: templates of messages that a person chooses, with arguments that are text."""
 
     def __init__(self) -> None:
@@ -266,13 +262,13 @@ class PromptList(_Listeners):
         if prompt.name in self._registered:
             raise NameConflictError(f"There are two prompts named '{prompt.name}'. Give one another name: name=...")
         self._registered[prompt.name] = (prompt, prompt_function)
-        self._notify()
+        self._listeners.notify(None)
         return function
 
     def remove(self, name: str) -> None:
         """Take back the prompt *name*. Raises KeyError where there is none."""
         del self._registered[name]
-        self._notify()
+        self._listeners.notify(None)
 
     def listed(self) -> Sequence[Prompt]:
         return [prompt for prompt, _ in self._registered.values()]
@@ -331,6 +327,14 @@ class _Function:
         if self._signature.is_async:
             return await self._function(**values)
         return await in_thread(lambda: self._function(**values))
+
+
+def _require_same(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
+    if {*variables} != {*parameters}:
+        raise DefinitionError(
+            f"The resource '{uri}' takes {', '.join(variables) or 'nothing'}, and its function "
+            f"{', '.join(parameters) or 'nothing'}. Let them have the same names."
+        )
 
 
 def _require_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
@@ -538,13 +542,8 @@ class Offers:
 
         content = await self._view(part["handle"])
         labels |= content.labels
-        pointer, limit = part.get("pointer", ""), part.get("limit", str(DEFAULT_PART_CHARS))
-        try:
-            offset, size = int(part.get("offset", "0")), min(int(limit), MAX_PART_CHARS)
-            if offset < 0 or size < 1:
-                raise ValueError
-        except ValueError:
-            raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments") from None
+        pointer, (offset, limit) = part.get("pointer", ""), _bounds_of(part)
+        size = min(limit, MAX_PART_CHARS)
         # Twice as much room as *size*, since the limit is in bytes, and base64 needs a third more characters.
         read = partial(read_part, content, pointer=pointer, offset=offset, limit=size, room=2 * size, by_items=False)
         excerpt = await in_thread_if_long(read, content.text)
@@ -602,9 +601,11 @@ class Offers:
         return credentials[0]  # type: ignore[no-any-return]
 
     async def _of_sources(self, method: str) -> list[Any]:
-        sources = await self._offering(method)
-        lists = await asyncio.gather(*(self._listed(source, method) for source in sources))
+        lists = await self._lists(await self._offering(method), method)
         return [item for items in lists for item in items]
+
+    async def _lists(self, sources: "Iterable[_Running]", method: str) -> list[Sequence[Any]]:
+        return await asyncio.gather(*(self._listed(source, method) for source in sources))
 
     async def _listed(self, running: "_Running", method: str) -> Sequence[Any]:
         if not hasattr(running.source, method):
@@ -617,26 +618,22 @@ class Offers:
             return ()
 
     async def _sources_of(self, uri: str) -> "list[_Running]":
-        """Return those to ask for *uri*: who lists it, else who has a template for it, else all: not all have to be
-        listed. None where it fits a template, and what it has for a variable is not safe.
-        """
+        """Return those to ask for *uri*: who lists it, else those with a template for it."""
         sources = [running for running in await self._offering("read_resource") if running.lets("resource", uri)]
-        lists = await asyncio.gather(*(self._listed(running, "resources") for running in sources))
-        for running, items in zip(sources, lists, strict=True):
+        for running, items in zip(sources, await self._lists(sources, "resources"), strict=True):
             if any(resource.uri == uri for resource in items):
                 return [running]
-        lists = await asyncio.gather(*(self._listed(running, "resource_templates") for running in sources))
-        matching: list[_Running] = []
-        own = _Running(None, {})
-        for running, items in zip([own, *sources], [self._own_resources.templates(), *lists], strict=True):
-            templates = [
-                template for item in items if (template := _template(item.uri_template)) and template.fits(uri)
-            ]
-            if any(template.match(uri) is None for template in templates):
-                return []
-            if templates and running is not own:
-                matching.append(running)
-        return matching or sources
+        return await self._with_template(sources, uri)
+
+    async def _with_template(self, sources: "list[_Running]", uri: str) -> "list[_Running]":
+        """Return those of *sources* with a template for *uri*, else all: not all have to be listed. None where it fits
+        a template, and what it has for a variable is not safe.
+        """
+        lists = await self._lists(sources, "resource_templates")
+        fitting = [_fitting(uri, items) for items in (self._own_resources.templates(), *lists)]
+        if any(template.match(uri) is None for templates in fitting for template in templates):
+            return []
+        return [running for running, templates in zip(sources, fitting[1:], strict=True) if templates] or sources
 
     def _shown(self, items: Iterable[T]) -> Sequence[T]:
         """Return those of *items* that the policy does not hide, the first of each name."""
@@ -662,6 +659,17 @@ class _Running:
         return pattern is None or all(map(pattern.fullmatch, spellings(spec_of(kind, READ, name))))
 
 
+def _bounds_of(part: Mapping[str, str]) -> tuple[int, int]:
+    """Return the offset and the limit of a *part* of a large result. Raises ToolError `invalid_arguments`."""
+    try:
+        offset, limit = int(part.get("offset", "0")), int(part.get("limit", str(DEFAULT_PART_CHARS)))
+    except ValueError:
+        offset = limit = -1
+    if offset < 0 or limit < 1:
+        raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments")
+    return offset, limit
+
+
 def _named(item: Any) -> tuple[Kind, str]:
     """Return the kind and the name of a resource, a template or a prompt."""
     if isinstance(item, Prompt):
@@ -669,11 +677,13 @@ def _named(item: Any) -> tuple[Kind, str]:
     return "resource", item.uri if isinstance(item, Resource) else item.uri_template
 
 
-def _template(text: str) -> URITemplate | None:
-    try:
-        return URITemplate(text)
-    except ToolcribError:
-        return None
+def _fitting(uri: str, items: Iterable[ResourceTemplate]) -> list[URITemplate]:
+    """Return those of *items* that *uri* fits. What cannot be read as a template fits nothing."""
+    templates: list[URITemplate] = []
+    for item in items:
+        with suppress(ToolcribError):
+            templates.append(URITemplate(item.uri_template))
+    return [template for template in templates if template.fits(uri)]
 
 
 def _bounded(contents: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
