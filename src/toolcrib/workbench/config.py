@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..core import LoadError, ToolcribError
@@ -55,7 +56,10 @@ class Config:
 
 
 def config_of(
-    file: str | Path | None = None, options: Options | None = None, *, environ: Mapping[str, str] = os.environ
+    file: str | Path | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    environ: Mapping[str, str] = os.environ,
 ) -> Config:
     """Return what *file* and the variables of *environ* configure. *options* override it; secrets are those of all.
 
@@ -66,17 +70,18 @@ def config_of(
     if path is None:
         raise LoadError("There is no toolcrib.toml here or above, and no pyproject.toml with a table [tool.toolcrib].")
     settings = read_settings(path, environ)
-    lock_option = (options or {}).get("lock")
+    lock_option = options.get("lock")
     sources = load_sources(settings.sources, settings, lock=None if lock_option is None else lock_in(lock_option))
-    if failures := [
-        problem for source in sources if source.named.required and not source.tools for problem in source.problems
-    ]:
+    if failures := _problems_of(source for source in sources if source.named.required and not source.tools):
         raise LoadError("\n".join(failures))
-    parts = configured(settings := for_loaded(settings, sources), options or {})
-    all_options: Any = {**settings.options(), **(options or {}), **parts}
-    all_options["secrets"] = (*settings.secrets, *(options or {}).get("secrets", ()))
-    problems = tuple(problem for source in sources for problem in source.problems)
-    return Config([source.source for source in sources], all_options, problems, parts.get("store"))
+    parts = configured(settings := for_loaded(settings, sources), options)
+    all_options: Any = {**settings.options(), **options, **parts}
+    all_options["secrets"] = (*settings.secrets, *options.get("secrets", ()))
+    return Config([source.source for source in sources], all_options, _problems_of(sources), parts.get("store"))
+
+
+def _problems_of(sources: Iterable[LoadedSource]) -> tuple[str, ...]:
+    return tuple(problem for source in sources for problem in source.problems)
 
 
 def load_sources(
@@ -146,12 +151,7 @@ def _load(
     tools: list[AnyTool] = []
     is_listed_at_start = False
     try:
-        pinned: Any = named.source if lock is None else lock.pinned(named.source)
-        if followed is not None:
-            pinned = followed(pinned, named)
-            if lock is not None and hasattr(pinned, "require_locked"):
-                pinned.require_locked = partial(lock.pinned, named.source)
-        content = load(named.granted(pinned))
+        content = load(named.granted(_source_now(named, lock, followed)))
         problems = [*map(str, (*content.problems, *getattr(content.source, "problems", ())))]
         # A source that changes stays itself; of any other the tools are enough.
         offer: Any = content.source
@@ -175,6 +175,16 @@ def _load(
     return LoadedSource(
         named, source, tuple(own_tools), tuple(map(settings.redact, [*problems, *conflicts])), is_listed_at_start
     )
+
+
+def _source_now(named: NamedSource, lock: Lock | None, followed: Callable[[Any, NamedSource], Any] | None) -> Any:
+    """Return the source as *lock* has it, or what follows its files and stays within the lock."""
+    source: Any = named.source if lock is None else lock.pinned(named.source)
+    if followed is not None:
+        source = followed(source, named)
+        if lock is not None and hasattr(source, "require_locked"):
+            source.require_locked = partial(lock.pinned, named.source)
+    return source
 
 
 def _set_options(source: Any, named: NamedSource, *, is_listed_at_start: bool) -> None:

@@ -223,21 +223,26 @@ def configured(
     parts: dict[str, Any] = {}
     store, is_given = options.get("store"), "store" in options
     vault = where = store
-    if isinstance(store, str | Path) or (not is_given and (values.store.url or values.store.key or default_store)):
+    is_named = any((values.store.url, values.store.key, default_store))
+    if isinstance(store, str | Path) or (is_named and not is_given):
         store = parts["store"] = store_of(settings, where)
         vault = vault_store(settings, store, where)
-    if settings.webhooks:
-        if store is None or not hasattr(store, "webhooks"):
-            raise SetupError("'webhook' in [tasks] or [pending] needs a store, as in url in [store].")
-        store.webhooks.update(settings.webhooks)
+    _add_webhooks(settings.webhooks, store)
     if "recorder" not in options:
         parts["recorder"] = _recorders(values.calls, store)
-    stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
-    if "broker" not in options and (values.auth or values.secret or values.providers):
-        parts["broker"] = _broker(settings, vault)
-    elif "broker" not in options and stores_grants:
-        parts["broker"] = DeferredBroker(partial(_broker, settings, vault))
+    if "broker" not in options:
+        if any((values.auth, values.secret, values.providers)):
+            parts["broker"] = _broker(settings, vault)
+        elif default_store or (store is not None and find_spec("authlib") is not None):
+            parts["broker"] = DeferredBroker(partial(_broker, settings, vault))
     return parts
+
+
+def _add_webhooks(webhooks: Mapping[Any, Any], store: Any) -> None:
+    if webhooks and not hasattr(store, "webhooks"):
+        raise SetupError("'webhook' in [tasks] or [pending] needs a store, as in url in [store].")
+    if webhooks:
+        store.webhooks.update(webhooks)
 
 
 def _broker(settings: "Settings", store: Any) -> "CredentialBroker":

@@ -231,14 +231,8 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     that an option cannot have.
     """
     _require_names(options, of)
+    _require_plain(options, of)
     values: dict[str, Any] = {**DEFAULTS, **options}
-    plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
-    if isinstance(values["search"], Search):
-        plain.pop("search", None)
-    if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
-        from ..schema.declared import require_values  # slow to import, and options are often the defaults
-
-        require_values(FileOptions, plain, of=of)
     for name, (kind, expected) in _KINDS.items():
         if values[name] is not None and not isinstance(values[name], kind):
             raise SetupError(f"{of}: '{name}' is {expected}, not {type(values[name]).__name__}.")
@@ -264,6 +258,16 @@ def _require_names(options: Mapping[str, Any], of: str) -> None:
 
         hint = did_you_mean(closest_match(unknown, DEFAULTS))
         raise SetupError(f"{of} has no option '{unknown}'.{hint} The options are: {', '.join(DEFAULTS)}.")
+
+
+def _require_plain(options: Mapping[str, Any], of: str) -> None:
+    plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
+    if isinstance(plain.get("search"), Search):
+        del plain["search"]
+    if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
+        from ..schema.declared import require_values  # slow to import, and options are often the defaults
+
+        require_values(FileOptions, plain, of=of)
 
 
 def _listed(value: Any, kind: Any, expected: str) -> tuple[Any, ...]:
