@@ -191,11 +191,14 @@ class Sources:
             self.registry.exchange([*present, *(tool.spec.name for tool in taken)], new)
             old_tools, entry.tools = entry.tools, new
             for tool in taken:
-                loser = self._entry_of(tool)
-                loser.tools = [other for other in loser.tools if other is not tool]
-                loser.conflicts.append(_conflict(loser, tool.spec.name, entry))
-                _log.warning("%s takes the tool '%s' over from %s", entry.name, tool.spec.name, loser.name)
+                self._take_over(tool, entry)
             self._replaced(old_tools)
+
+    def _take_over(self, tool: AnyTool, entry: "_Entry") -> None:
+        loser = self._entry_of(tool)
+        loser.tools = [other for other in loser.tools if other is not tool]
+        loser.conflicts.append(_conflict(loser, tool.spec.name, entry))
+        _log.warning("%s takes the tool '%s' over from %s", entry.name, tool.spec.name, loser.name)
 
     def _allowed(
         self, entry: "_Entry", new: list[AnyTool], present: Collection[str]
