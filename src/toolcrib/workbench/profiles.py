@@ -4,11 +4,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..call import Runtime, resolved
 from ..core import Call, Caller, SetupError, Tool, ToolError, ToolSpec
 from .registry import Registry
+
+if TYPE_CHECKING:
+    from ..schema.handles import Member
 
 _NAMES = ("profile", "auth_profile")
 _ABSENT = object()
@@ -54,9 +57,7 @@ class Profiles:
         if choice is _ABSENT and profile in self.names:
             choice = profile
         if not isinstance(choice, str) or choice not in self.names:
-            hides = getattr(own.policy, "hides", None)  # then the arguments are explained to no caller
-            is_hidden = hides is not None and hides(tool.spec, own.caller)
-            return call, own if is_hidden else replace(own, ready={}, resolve=self._refuse)
+            return call, self._refusing(own, tool.spec)
         call = replace(call, arguments=arguments)
         if choice == profile:
             return call, own
@@ -70,6 +71,12 @@ class Profiles:
             with suppress(ToolError):
                 return await resolved(call, own)  # a source that was not started yet may have it
         return tool
+
+    def _refusing(self, own: Runtime, spec: ToolSpec) -> Runtime:
+        """Return *own* as one that says which profiles there are, unless its policy hides the tool and refuses it."""
+        hides = getattr(own.policy, "hides", None)  # then the arguments are explained to no caller
+        is_hidden = hides is not None and hides(spec, own.caller)
+        return own if is_hidden else replace(own, ready={}, resolve=self._refuse)
 
     async def _refuse(self, call: Call) -> Tool:
         name = argument_of(self._registry.get(call.tool).spec)
@@ -120,8 +127,6 @@ def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
     """
     from ..schema import object_members  # brings pydantic: with the first call, and not with the package
 
-    if arguments is None:
-        return _ABSENT, None
     if isinstance(arguments, Mapping):
         return arguments.get(name, _ABSENT), {key: value for key, value in arguments.items() if key != name}
     try:
@@ -132,7 +137,10 @@ def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
     values = [member.value for member in members if member.name == name]
     if len(values) != 1 or text[members[-1].end :].strip(" \t\r\n") != "}":
         return _ABSENT, arguments
-    rest = ", ".join(
-        f"{json.dumps(member.name)}: {text[member.start : member.end]}" for member in members if member.name != name
-    )
-    return values[0], f"{{{rest}}}"
+    return values[0], _text_without(name, members, text)
+
+
+def _text_without(name: str, members: "Iterable[Member]", text: str) -> str:
+    """Return the JSON object of *members*, but for *name*, with their values as *text* has them."""
+    rest = (member for member in members if member.name != name)
+    return f"{{{', '.join(f'{json.dumps(member.name)}: {text[member.start : member.end]}' for member in rest)}}}"
