@@ -251,7 +251,7 @@ class Rule:
         Of tools that a pattern names, those that it can never judge, and no others where it can match one of them: a
         rule for '*' is about the tools that have the argument.
         """
-        about = [spec for spec in specs if self.is_about(spec)] if self.where else []
+        about = [*filter(self.is_about, specs)] if self.where else []
         # For example {"pay": _Mismatch("'pay' takes nothing at '/amont'. ...", is_judged=True)}
         mismatches = {spec.name: mismatch for spec in about if (mismatch := self._mismatch(spec)) is not None}
         is_for_some = len(mismatches) < len(about)
@@ -377,7 +377,7 @@ class Rules:
         """
         rule = Rule(do="allow", tools=globs, where=where)
         about = [own for label, own in self.named() if label == name]
-        covered = [spec for spec in specs if rule.is_about(spec) and any(own.is_about(spec) for own in about)]
+        covered = [spec for spec in filter(rule.is_about, specs) if any(own.is_about(spec) for own in about)]
         mismatches = rule.mismatches(covered)
         if covered and len(mismatches) == len(covered):
             raise SetupError(next(iter(mismatches.values())))
@@ -684,8 +684,10 @@ class Place:
 
 ANYWHERE = Place(None, frozenset(), None)
 _ANYTHING = SchemaView({})
-_MEMBERS = frozenset(("properties", "additionalProperties", "patternProperties"))
-_ITEMS = frozenset(("items", "prefixItems"))
+_KEYWORDS = {
+    "object": frozenset(("properties", "additionalProperties", "patternProperties")),
+    "array": frozenset(("items", "prefixItems")),
+}
 
 
 def names_of(part: str, spec: ToolSpec) -> Sequence[str]:
@@ -730,18 +732,22 @@ def _views_at(view: SchemaView, parts: Sequence[str], spec: ToolSpec) -> Iterato
         if not parts:
             yield form
             continue
-        has_members = not _MEMBERS.isdisjoint(form.schema)
-        has_items = not _ITEMS.isdisjoint(form.schema)
-        if not form.kinds and not has_members and not has_items:
+        kinds = form.kinds or _described_kinds(form)
+        if not kinds:
             yield form  # which allows anything, also below
             continue
         part, rest = parts[0], parts[1:]
-        if "object" in form.kinds or (not form.kinds and has_members):
+        if "object" in kinds:
             for member in _members(form, part, spec):
                 yield from _views_at(member, rest, spec)
-        if "array" in form.kinds or (not form.kinds and has_items):
+        if "array" in kinds:
             for item in _items(form, part):
                 yield from _views_at(item, rest, spec)
+
+
+def _described_kinds(form: SchemaView) -> frozenset[str]:
+    """Return the kinds of value that *form*, which names none, has keywords for."""
+    return frozenset(kind for kind, keywords in _KEYWORDS.items() if not keywords.isdisjoint(form.schema))
 
 
 def _members(view: SchemaView, part: str, spec: ToolSpec) -> Iterator[SchemaView]:
@@ -801,9 +807,13 @@ def _can(place: Place, op: str, operand: Any) -> bool:
         case "string":
             return _can_be_text(place, operand, place.types, is_pattern=op == "like")
         case "number":
-            return place.is_number or ("string" in place.types and not place.formats)
+            return _can_be_number(place, place.types)
         case _:
             return kind in place.types
+
+
+def _can_be_number(place: Place, types: frozenset[str]) -> bool:
+    return place.is_number or ("string" in types and not place.formats)
 
 
 def _can_be_text(place: Place, text: str, types: frozenset[str], *, is_pattern: bool) -> bool:
@@ -835,6 +845,11 @@ def agreed(results: Iterable[bool | None]) -> bool | None:
     return values.pop() if len(values) == 1 else None
 
 
+def negated(result: bool | None) -> bool | None:
+    """Return the opposite of *result*; None stays None."""
+    return None if result is None else not result
+
+
 def judge(
     value: Any,
     parts: Sequence[str],
@@ -850,34 +865,45 @@ def judge(
     if not parts or value is OPAQUE:
         return holds(value)
     part, rest = parts[0], parts[1:]
-    members: list[Any] = []
+    if isinstance(value, Mapping) and part != "*":
+        return agreed(judge(member, rest, spec, holds, combined) for member in _members_named(part, value, spec))
+    values = _values_at(part, value)
+    return combined(judge(member, rest, spec, holds, combined) for member in values) if values else holds(ABSENT)
+
+
+def _members_named(part: str, value: Mapping[str, Any], spec: ToolSpec) -> list[Any]:
+    """Return the members that *value* has by the names of one, or ABSENT."""
+    members = [value[name] for name in names_of(part, spec) if name in value] or [ABSENT]
+    # The same number is the same key to a type of numbers: `1.0` and `01` for `1`.
+    number = _number(part)
+    if number is not None:
+        members += [member for key, member in value.items() if key != part and _number(key) == number]
+    return members
+
+
+def _values_at(part: str, value: Any) -> Sequence[Any]:
+    """Return the values at '*' in a mapping or list, or the item of a list with the number *part*."""
     if isinstance(value, Mapping):
-        if part != "*":
-            matches: list[Any] = [value[name] for name in names_of(part, spec) if name in value] or [ABSENT]
-            # The same number is the same key to a type of numbers: `1.0` and `01` for `1`.
-            number = _number(part)
-            if number is not None:
-                matches += [member for key, member in value.items() if key != part and _number(key) == number]
-            return agreed(judge(member, rest, spec, holds, combined) for member in matches)
-        members = [*value.values()]
-    elif isinstance(value, list):
-        members = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
-    return combined(judge(member, rest, spec, holds, combined) for member in members) if members else holds(ABSENT)
+        return [*value.values()]
+    if not isinstance(value, list):
+        return ()
+    if part == "*":
+        return value
+    return value[int(part) :][:1] if part.isascii() and part.isdigit() else ()
 
 
 def compare(place: Place, op: str, value: Any, operand: Any) -> bool | None:
     """Return whether *value*, at *place*, is *op* than *operand*."""
-    if value is ABSENT:
-        return op == "ne" or (op == "exists" and operand is False)
     if op == "exists":
-        return operand is True
+        return operand is (value is not ABSENT)
+    if value is ABSENT:
+        return op == "ne"
     if value is OPAQUE or not _is_of_type(place, value):
         return None
     if op == "ne":
-        is_equal = compare(place, "eq", value, operand)
-        return None if is_equal is None else not is_equal
+        return negated(compare(place, "eq", value, operand))
     if op == "in":
-        return any_of(compare(place, "eq", value, choice) for choice in operand)
+        return any_of(map(partial(compare, place, "eq", value), operand))
     if op == "like":
         return _like(place, value, operand)
     pair = _pair(place, value, operand)
@@ -906,18 +932,23 @@ def _like(place: Place, value: Any, pattern: str) -> bool | None:
 def _pair(place: Place, value: Any, operand: Any) -> tuple[Any, Any] | None:
     """Return both as values of one type that *place* allows; None where there is none, or no order in it."""
     if isinstance(value, str) and isinstance(operand, str):
-        for form in place.formats:
-            left, right = _read(form, value), _read(form, operand)
-            if left is not None and right is not None:
-                return left, right
-        if place.types is None or not place.is_number:
-            return value, operand
-    elif not (_is_scalar(value) and _is_scalar(operand)):
-        return None
-    left, right = _number(value), _number(operand)
-    if left is not None and right is not None:
-        return left, right
-    return (value, operand) if isinstance(value, str) and isinstance(operand, str) else None
+        return _pair_of_texts(place, value, operand)
+    return _both(_number, value, operand) if _is_scalar(value) and _is_scalar(operand) else None
+
+
+def _pair_of_texts(place: Place, value: str, operand: str) -> tuple[Any, Any]:
+    """Return both as a format of *place* reads them, or as numbers where it has some, else as they are."""
+    readers = [partial(_read, form) for form in place.formats]
+    if place.types is not None and place.is_number:
+        readers.append(_number)
+    pairs = (_both(read, value, operand) for read in readers)
+    return next(filter(None, pairs), (value, operand))
+
+
+def _both(read: Callable[[Any], Any], value: Any, operand: Any) -> tuple[Any, Any] | None:
+    """Return what *read* makes of both; None where it makes nothing of one of them."""
+    left, right = read(value), read(operand)
+    return None if left is None or right is None else (left, right)
 
 
 def _is_scalar(value: Any) -> bool:
