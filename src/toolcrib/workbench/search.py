@@ -37,8 +37,8 @@ _HEAD_WEIGHT = 3
 """How often a word counts in a tool's name, title and first line."""
 _COVERAGE, _COVERAGE_POWER = 3, 0.7
 """How much a word counts in addition, the fewer other words there are in a tool's name, title and first line."""
-_GROUP_WEIGHT, _FORM_WEIGHT = 0.7, 0.2
-"""How much the group of synonyms of a word counts, and the word with its endings, compared with the word itself."""
+_TERM_WEIGHTS = {"'": 0.2, **dict.fromkeys("?!=", 0.7)}
+"""How much a word with its endings counts, and a group of synonyms, by their signs, compared with the word itself."""
 _SATURATION, _HEAD_LENGTH, _BODY_LENGTH = 1.2, 1, 0.5
 """The constants k1 and b of BM25, b for the name, title and first line, and for everything else."""
 _RARITY_POWER = 0.6
@@ -364,7 +364,7 @@ def _weights(tools: Sequence[tuple[Counter[str], Counter[str]]]) -> dict[str, tu
     masses = numpy.full(len(tools), 1e-9, dtype=numpy.float32)  # of all terms of a tool's head
     for term, (indices, _, in_head) in table.items():
         rarity[term] = math.log(1 + (len(tools) - len(indices) + 0.5) / (len(indices) + 0.5)) ** _RARITY_POWER
-        rarity[term] *= _FORM_WEIGHT if term[0] == "'" else _GROUP_WEIGHT if term[0] in "?!=" else 1
+        rarity[term] *= _TERM_WEIGHTS.get(term[0], 1)
         masses[indices] += rarity[term] * in_head
     for term, (indices, counts, in_head) in table.items():
         coverage = _COVERAGE * in_head / masses[indices] ** _COVERAGE_POWER
