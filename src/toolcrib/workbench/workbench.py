@@ -123,13 +123,8 @@ class Crib(Startable):
         _require_sources(sources, of=self._constructor)
         self.options: Mapping[str, Any] = {**require_options(options, of=self._constructor)}
         self._own_store: Any = None
-        if isinstance(store := self.options["store"], str | Path):
-            from ..store import Store as Database
-
-            store = self._own_store = Database(store)
-            self.options = {**self.options, "store": store}
-        self.store: Any = Stores() if store is None else store
-        self.registry = sources if isinstance(sources, Registry) else Registry()
+        self.store: Any = self._open_store()
+        self.registry, own_sources = (sources, ()) if isinstance(sources, Registry) else (Registry(), sources)
         policy = self.options["policy"]
         guarded = getattr(policy, "guarded", None)
         self._rules = None if guarded is None else guarded(self.registry.specs, self._doors)
@@ -141,19 +136,11 @@ class Crib(Startable):
         self.resources = ResourceList()
         self.prompts = PromptList()
         self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
-        secrets = tuple(self.options["secrets"])
-        redactor = Redactor(secrets)
+        redactor = Redactor(self.options["secrets"])
         redact_log(redactor)
-        own_sources = () if isinstance(sources, Registry) else sources
         self._sources = Sources(own_sources, self.registry, self._replaced, self.options["lock"])
         with_life = self._sources.order()
-        of_sources = [secret for source in with_life for secret in getattr(source, "secrets", ())]
-        for secret in of_sources:
-            redactor.add(secret)
-        self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
-        for source in with_life:
-            if hasattr(source, "redaction"):
-                source.redaction = self.redaction
+        self.redaction = self._share_redaction(with_life, redactor)
         self.is_stopped = False
         self.recorders = self._recorders()
         self._redactors = CallerRedactors(redactor)
@@ -325,9 +312,8 @@ class Crib(Startable):
         """Return what the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
         options, recorders = self.options, self.recorders
         middleware = tuple(options["middleware"])
-        redaction = self.redaction
-        if redaction is not None and options["broker"] is not None:  # each principal has secrets of their own
-            redaction = self._redactors.of(caller.principal)
+        # With a broker, each principal has secrets of their own.
+        redaction = self.redaction if options["broker"] is None else self._redactors.of(caller.principal)
         return Runtime(
             pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
             resources=self.executors,
@@ -360,6 +346,28 @@ class Crib(Startable):
     def database(self) -> "Store | None":
         """The database among the options, if there is one."""
         return self.store if hasattr(self.store, "transact") else None
+
+    def _open_store(self) -> Any:
+        """Return the stores that the option `store` is, or stands for. A database that is opened here is ours."""
+        store = self.options["store"]
+        if not isinstance(store, str | Path):
+            return Stores() if store is None else store
+        from ..store import Store as Database
+
+        self._own_store = Database(store)
+        self.options = {**self.options, "store": self._own_store}
+        return self._own_store
+
+    def _share_redaction(self, sources: Iterable[Any], redactor: Redactor) -> Redactor | None:
+        """Return *redactor* with the secrets of *sources*, which then redact by it; None where there may be none."""
+        secrets = [secret for source in sources for secret in getattr(source, "secrets", ())]
+        for secret in secrets:
+            redactor.add(secret)
+        redaction = redactor if any((secrets, self.options["secrets"], self.options["broker"] is not None)) else None
+        for source in sources:
+            if hasattr(source, "redaction"):
+                source.redaction = redaction
+        return redaction
 
     def _recorders(self) -> tuple[Recorder, ...]:
         recorders: tuple[Recorder, ...] | None = self.options["recorder"]
@@ -1381,13 +1389,17 @@ class Workbench(Startable):
 
         Without those that the policy denies them wholly.
         """
-        specs = self.registry.specs()
-        if getattr(self.crib.options["policy"], "hides", None) is not None:
-            if self._allowed is None or self._allowed[0] != specs:
-                self._allowed = specs, tuple(spec for spec in specs if not self._hides(spec))
-            specs = self._allowed[1]
+        specs = self._permitted(self.registry.specs())
         hidden_names = {tool.spec.name for tool in self.registry.conditional() if not self._looks_available(tool)}
         return tuple(spec for spec in specs if spec.name not in hidden_names) if hidden_names else specs
+
+    def _permitted(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """Return *specs*, all tools, without those that the policy hides from the caller."""
+        if getattr(self.crib.options["policy"], "hides", None) is None:
+            return specs
+        if self._allowed is None or self._allowed[0] != specs:
+            self._allowed = specs, tuple(spec for spec in specs if not self._hides(spec))
+        return self._allowed[1]
 
     def _hides(self, spec: ToolSpec) -> bool:
         hides = getattr(self.crib.options["policy"], "hides", None)
