@@ -47,7 +47,7 @@ from .lifespan import name_of
 from .unlisted import Unlisted, decoded, spec_of, spellings, unknown
 
 if TYPE_CHECKING:
-    from .read_result import ResultContent
+    from .results import ResultContent
 
 _ABSOLUTE = re.compile(r"(?:[A-Za-z]:)?[/\\]")
 _EXPRESSION = re.compile(r"\{([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)\}")
@@ -538,7 +538,7 @@ class Offers:
         return done
 
     async def _part_of_result(self, uri: str, part: Mapping[str, str], labels: set[str]) -> ResourceContent:
-        from .read_result import MAX_PART_CHARS, read_part  # brings pydantic
+        from .results import MAX_PART_CHARS, read_part  # brings pydantic
 
         content = await self._view(part["handle"])
         labels |= content.labels

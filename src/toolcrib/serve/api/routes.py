@@ -22,7 +22,7 @@ from ...machinery import LONG_CHARS, LedgerEntry, in_thread, is_handle
 from ...record.calls import call_data
 from ...workbench import Rules, Workbench
 from ...workbench.lifespan import name_of
-from ...workbench.read_result import ResultContent, read_part
+from ...workbench.results import ResultContent, read_part
 from ..access.callers import Callers
 from ..problems import Refused
 from ..wire import part_bytes, to_bytes
