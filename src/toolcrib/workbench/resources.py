@@ -1,4 +1,4 @@
-"""What is offered beside tools: resources to read, and prompts to fill in.
+"""What is offered beside tools: resources to read, and prompts to fill in, both by calls that go through the pipeline.
 
 A program registers them with its crib. There a function may be sync, which runs in a thread, or async; where one of its
 parameters is annotated with `Caller`, it is given the caller that asks. Sources have others, and large results are
@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from ..core import (
     Data,
     DefinitionError,
     File,
+    Hints,
     Image,
     NameConflictError,
     Pending,
@@ -42,9 +43,19 @@ from ..core import (
 )
 from ..core.source import Listeners, Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from ..core.spec import Kind
-from ..machinery import RESULT_CHARS, current_caller, in_thread, in_thread_if_long, log_failure, redacted
+from ..machinery import (
+    RESULT_CHARS,
+    Check,
+    Checked,
+    Encode,
+    Work,
+    current_caller,
+    in_thread,
+    in_thread_if_long,
+    log_failure,
+    redacted,
+)
 from .lifespan import name_of
-from .unlisted import Unlisted, decoded, spec_of, spellings, unknown
 
 if TYPE_CHECKING:
     from .results import ResultContent
@@ -58,8 +69,11 @@ DEFAULT_PART_CHARS = RESULT_CHARS
 
 READ, FOLLOW, GET = "resources/read", "resources/subscribe", "prompts/get"
 _SOURCE_TIMEOUT_S = 10.0
+MAX_NAME_CHARS = 8192
 MAX_SHOWN_CHARS = 500
 MAX_RESOURCE_BYTES = 16 * 1024 * 1024
+
+_SCHEMA = {"type": "object", "additionalProperties": {"type": "string"}}
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -359,6 +373,78 @@ def _message(value: Any) -> PromptMessage:
             return PromptMessage("user", Text(json.dumps(value, ensure_ascii=False, default=str)))
 
 
+# Reads, prompts, lists and names that no tool has, as calls
+
+
+class Unlisted(Tool):
+    """A tool that no model is shown: *work* on what has a *name*, by a *method* of MCP. Its arguments are texts.
+
+    To *labels* the work adds those of what it reads.
+    """
+
+    needs_context = False
+
+    def __init__(
+        self,
+        kind: Kind,
+        method: str,
+        name: str,
+        work: Callable[[dict[str, Any]], Awaitable[Any]],
+        labels: AbstractSet[str] = frozenset(),
+    ) -> None:
+        self.spec = replace(spec_of(kind, method, name), labels=labels)
+        self.check: Check = partial(_check, kind, name)
+        self.work: Work = lambda arguments, _: work(arguments)
+        self.encode: Encode = json.dumps
+
+    def body(self) -> str:
+        return self.spec.kind  # a server may give one of its tools this name
+
+
+def spec_of(kind: Kind, method: str, name: str) -> ToolSpec:
+    """Return the spec of an unlisted tool."""
+    hints = Hints(read_only=True if kind != "other" else None)
+    return ToolSpec(f"{method} {name}".strip(), "", _SCHEMA, hints=hints, kind=kind)
+
+
+def spellings(spec: ToolSpec) -> tuple[str, ...]:
+    """Return the names by which rules know what is called: of a resource its URI, and decoded, with slashes only."""
+    name = spec.name.partition(" ")[2]
+    return (name, unquote(name).replace("\\", "/")) if spec.kind == "resource" and "%" in name else (name,)
+
+
+def _unknown(kind: Kind, name: str) -> ToolError:
+    """Return the error of what is not there, or not for this caller."""
+    from ..schema import display_name  # brings pydantic: with the first message, and not with the package
+
+    return ToolError(f"There is no {kind} {'at ' if kind == 'resource' else ''}'{display_name(name)}'.", "unknown_tool")
+
+
+def decoded(text: str) -> Iterator[str]:
+    """Yield *text*, and as it is read by those who decode it once, or once more."""
+    yield text
+    for _ in range(2):
+        if (text := unquote(before := text)) == before:
+            return
+        yield text
+
+
+def _is_plain_uri(uri: str) -> bool:
+    parts = (part for text in decoded(uri) for part in re.split(r"[/\\?#&=]", text))
+    return not any(part in (".", "..") or "\0" in part for part in parts) and not re.search(r"[\\ ]", uri)
+
+
+def _check(kind: Kind, name: str, arguments: Any, repair: bool, /) -> Checked:
+    """Return *arguments*. Raises ToolError for a *name* that nothing has, before a rule is asked.
+
+    Servers read a URI with a segment `.` or `..`, a backslash or a space as another one, so it passes no rule.
+    """
+    is_plain = 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
+    if not is_plain or (kind == "resource" and not _is_plain_uri(name)):
+        raise _unknown(kind, name)
+    return dict(json.loads(arguments) if isinstance(arguments, str | bytes) else arguments or {}), ()
+
+
 # All that a caller can see
 
 
@@ -470,7 +556,7 @@ class Offers:
         shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
         result = await self._run(Call(shown, arguments), tool)
         if result.error is not None and result.metadata.get("decision", {}).get("do") == "deny":
-            result.error, result.content = (error := unknown(kind, name)), (Text(error.message),)
+            result.error, result.content = (error := _unknown(kind, name)), (Text(error.message),)
             result.metadata.clear()
         elif result.status == "success":
             result.value = list(map(partial(_with_content, self.redaction), result.value, result.content))
@@ -489,7 +575,7 @@ class Offers:
             except ToolError as error:
                 if error.code != "unknown_tool":
                     raise
-        raise unknown("resource", uri)
+        raise _unknown("resource", uri)
 
     async def _get_prompt(self, name: str, arguments: Mapping[str, str], labels: set[str]) -> Sequence[PromptMessage]:
         messages = await self._own_prompts.get(name, arguments, self._runtime.caller)
@@ -500,7 +586,7 @@ class Offers:
                 labels |= source.labels
                 of_source: Sequence[PromptMessage] = await source.source.get_prompt(name, arguments)
                 return of_source
-        raise unknown("prompt", name)
+        raise _unknown("prompt", name)
 
     # Updates
 

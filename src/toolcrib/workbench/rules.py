@@ -32,9 +32,9 @@ from ..schema import SchemaView, closest_match, did_you_mean, display_name, writ
 from ..schema.declared import Strict, from_rows, require_fields
 from ..schema.view import kind, steps
 from .limits import Limit
+from .resources import spellings
 from .results import READERS
 from .search import FINDERS
-from .unlisted import spellings
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]

@@ -75,11 +75,10 @@ from .limits import Limiter
 from .options import DOUBLES, Doubles, Options, Stores, require_options
 from .profiles import Profiles
 from .registry import Registry, unknown
-from .resources import Offers, PromptList, ResourceList
+from .resources import Offers, PromptList, ResourceList, Unlisted
 from .search import Search, SharedIndex, ToolSearch
 from .sources import Sources
 from .sync import Home, Startable, at_home
-from .unlisted import Unlisted
 
 if TYPE_CHECKING:
     from ..auth import Completed
