@@ -15,17 +15,16 @@ from typing import Any
 
 from ..core import LoadError, ToolcribError
 from ..machinery import compile_globs
-from ..tools import Loaded, LoadProblem, Permissions, Tool, load
+from ..tools import Loaded, LoadProblem, Permissions, load
 from ..tools.lock import LOCK, Hold, Lock, read_lock
 from ..tools.mcp.targets import Target
 from ..tools.permissions import Permitted
 from ..tools.remote import MCPSource, is_remote, remote_names
 from .credentials import configured
 from .options import Options
+from .registry import fold
 from .settings import SOURCES, NamedSource, Settings, find_settings, read_settings
-from .views import View, loaded_from
-
-AnyTool = Tool[..., Any]
+from .views import AnyTool, View, loaded_from
 
 _log = logging.getLogger("toolcrib")
 
@@ -200,16 +199,11 @@ def with_deadlines(source: Any, settings: Settings) -> Any:
     """Return *source*, its tools with the deadlines of *settings*."""
     deadlines = [(compile_globs(table.tools), table.timeout_s) for table in settings.values.deadline]
 
-    def change(tools: list[AnyTool]) -> list[AnyTool]:
-        result: list[AnyTool] = []
-        for tool in tools:
-            due = next((timeout_s for names, timeout_s in deadlines if names.fullmatch(tool.spec.name)), None)
-            if due is not None:
-                tool = tool.replace(spec=replace(tool.spec, timeout_s=due))
-            result.append(tool)
-        return result
+    def timed(tool: AnyTool) -> AnyTool:
+        due = next((timeout_s for names, timeout_s in deadlines if names.fullmatch(tool.spec.name)), None)
+        return tool if due is None else tool.replace(spec=replace(tool.spec, timeout_s=due))
 
-    return View(str(source), (source,), change) if deadlines else source
+    return View(str(source), (source,), lambda tools: [*map(timed, tools)]) if deadlines else source
 
 
 def _firsts(
@@ -221,7 +215,7 @@ def _firsts(
     firsts: list[AnyTool] = []
     problems: list[str] = []
     for tool in tools:
-        name = tool.spec.name.replace("-", "_")
+        name = fold(tool.spec.name)
         if name not in origins:
             origins[name] = named
             firsts.append(tool)

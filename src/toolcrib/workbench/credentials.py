@@ -193,17 +193,8 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
     if calls.required and (store is None or not calls.enabled):
         raise SetupError("'required' in [calls] needs a store, as in url in [store], and 'enabled'.")
     if calls.enabled and store is not None:
-        recorders.append(
-            record.DatabaseCalls(
-                store,
-                with_content=calls.content,
-                commit_start=calls.commit_start,
-                required=calls.required,
-                durable=calls.durable,
-                max_age_s=calls.max_age_s,
-                max_bytes=calls.max_bytes,
-            )
-        )
+        kept = calls.model_dump(include={"commit_start", "required", "durable", "max_age_s", "max_bytes"})
+        recorders.append(record.DatabaseCalls(store, with_content=calls.content, **kept))
     if calls.spans:
         recorders.append(record.Spans(with_content=calls.content))
     if calls.metrics:
@@ -227,7 +218,10 @@ def configured(
     if isinstance(store, str | Path) or (is_named and not is_given):
         store = parts["store"] = store_of(settings, where)
         vault = vault_store(settings, store, where)
-    _add_webhooks(settings.webhooks, store)
+    if settings.webhooks:
+        if store is None or not hasattr(store, "webhooks"):
+            raise SetupError("'webhook' in [tasks] or [pending] needs a store, as in url in [store].")
+        store.webhooks.update(settings.webhooks)
     if "recorder" not in options:
         parts["recorder"] = _recorders(values.calls, store)
     if "broker" not in options:
@@ -236,13 +230,6 @@ def configured(
         elif default_store or (store is not None and find_spec("authlib") is not None):
             parts["broker"] = DeferredBroker(partial(_broker, settings, vault))
     return parts
-
-
-def _add_webhooks(webhooks: Mapping[Any, Any], store: Any) -> None:
-    if webhooks and not hasattr(store, "webhooks"):
-        raise SetupError("'webhook' in [tasks] or [pending] needs a store, as in url in [store].")
-    if webhooks:
-        store.webhooks.update(webhooks)
 
 
 def _broker(settings: "Settings", store: Any) -> "CredentialBroker":

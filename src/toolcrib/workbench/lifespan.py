@@ -332,12 +332,16 @@ class SourceLife:
         try:
             await value_of(self.source.start)
         except BaseException as error:
-            failure = _failure_of_start(error)
-            if not isinstance(failure, Exception):
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+                error = RuntimeError("its start was cancelled from inside")  # by a cancel scope of its own
+            if isinstance(error, SystemExit):
+                error = RuntimeError("its start called sys.exit")  # which ends no event loop
+            if not isinstance(error, Exception):
                 started.cancel()
                 raise
             if not started.done():
-                started.set_exception(failure)
+                started.set_exception(error)
                 started.exception()  # retrieved, also when no caller waits any more
             return
         if not started.done():
@@ -366,16 +370,6 @@ class SourceLife:
         if not self._task.done():
             _log.warning("The source %s has not stopped within %g s; its stop is cancelled", self.name, timeout_s)
             await _cancel(self._task)
-
-
-def _failure_of_start(error: BaseException) -> BaseException:
-    """Return *error*, or in its place the failure of a source that would take its task or the program with it."""
-    task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
-        return RuntimeError("its start was cancelled from inside")  # by a cancel scope of its own
-    if isinstance(error, SystemExit):
-        return RuntimeError("its start called sys.exit")  # which ends no event loop
-    return error
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -210,10 +210,7 @@ RENAMED = {
 """Names of before 0.1, which raise until 0.2, and today's."""
 
 _KINDS: dict[str, tuple[Any, str]] = {
-    "policy": (Callable, "a function"),
-    "error_message": (Callable, "a function"),
-    "ask": (Callable, "a function"),
-    "may_answer": (Callable, "a function"),
+    **dict.fromkeys(("policy", "error_message", "ask", "may_answer"), (Callable, "a function")),
     "variables": (Mapping, "a mapping"),
 }
 _LISTS: dict[str, tuple[Any, str]] = {

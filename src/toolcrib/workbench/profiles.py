@@ -4,14 +4,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..call import Runtime, resolved
 from ..core import Call, Caller, SetupError, Tool, ToolError, ToolSpec
 from .registry import Registry
-
-if TYPE_CHECKING:
-    from ..schema.handles import Member
 
 _NAMES = ("profile", "auth_profile")
 _ABSENT = object()
@@ -140,7 +137,7 @@ def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
     return values[0], _text_without(name, members, text)
 
 
-def _text_without(name: str, members: "Iterable[Member]", text: str) -> str:
+def _text_without(name: str, members: Iterable[Any], text: str) -> str:
     """Return the JSON object of *members*, but for *name*, with their values as *text* has them."""
     rest = (member for member in members if member.name != name)
     return f"{{{', '.join(f'{json.dumps(member.name)}: {text[member.start : member.end]}' for member in rest)}}}"

@@ -32,20 +32,22 @@ class Registry:
     def add(self, tool: Callable[..., Any]) -> Tool[..., Any]:
         """Add a Tool, or the Tool of a callable. Raises NameConflictError, DefinitionError."""
         new_tool = as_tool(tool)
-        holder = self._folded.get(fold(new_tool.spec.name))
-        if holder is not None and self._tools[holder] is new_tool:
+        holder = self.holder(new_tool.spec.name)
+        if holder is new_tool:
             return new_tool  # the same Tool, from a second source
         if holder is not None:
-            if holder == new_tool.spec.name:
+            name = holder.spec.name
+            if name == new_tool.spec.name:
                 raise NameConflictError(
-                    f"The registry already has a tool '{holder}'. "
+                    f"The registry already has a tool '{name}'. "
                     "Give the new one another name, or replace() the old one."
                 )
             raise NameConflictError(
-                f"The registry has a tool whose name differs only in - and _, '{holder}'. "
+                f"The registry has a tool whose name differs only in - and _, '{name}'. "
                 f"Give '{new_tool.spec.name}' another name, or remove() the old one first."
             )
         self._put(new_tool)
+        self._changed()
         return new_tool
 
     def holder(self, name: str) -> Tool[..., Any] | None:
@@ -58,6 +60,7 @@ class Registry:
         new_tool = as_tool(tool)
         self.get(new_tool.spec.name)
         self._put(new_tool)
+        self._changed()
         return new_tool
 
     def remove(self, name: str) -> Tool[..., Any]:
@@ -85,8 +88,7 @@ class Registry:
                     )
             # The new before the old goes: who looks one up meanwhile, in another thread, finds this one or that.
             for tool in new_tools:
-                self._tools[tool.spec.name] = tool
-                self._folded[fold(tool.spec.name)] = tool.spec.name
+                self._put(tool)
             names = {tool.spec.name for tool in new_tools}
             for name in old_tools.keys() - names:
                 del self._tools[name]
@@ -169,7 +171,6 @@ class Registry:
     def _put(self, tool: Tool[..., Any]) -> None:
         self._tools[tool.spec.name] = tool
         self._folded[fold(tool.spec.name)] = tool.spec.name
-        self._changed()
 
     def _changed(self) -> None:
         with self._lock:

@@ -487,8 +487,7 @@ class Offers:
         self._followed: dict[str, list[list[Any]]] = {}
 
     async def resources(self) -> Sequence[Resource]:
-        resources = [*self._own_resources.listed(), *await self._of_sources("resources")]
-        return self._shown(resources)
+        return self._shown([*self._own_resources.listed(), *await self._of_sources("resources")])
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         own = ResourceTemplate(
@@ -502,8 +501,7 @@ class Offers:
         return self._shown(templates)
 
     async def prompts(self) -> Sequence[Prompt]:
-        prompts = [*self._own_prompts.listed(), *await self._of_sources("prompts")]
-        return self._shown(prompts)
+        return self._shown([*self._own_prompts.listed(), *await self._of_sources("prompts")])
 
     async def read(self, uri: str) -> Result[Sequence[ResourceContent]]:
         """Return what is at *uri*, secrets redacted: `unknown_tool` where there is nothing, or a rule denies it."""
@@ -519,11 +517,7 @@ class Offers:
         return await self._call("prompt", GET, name, arguments, work, labels)
 
     async def relay(
-        self,
-        method: str,
-        server: str,
-        arguments: Mapping[str, Any],
-        work: Callable[[dict[str, Any]], Awaitable[Any]],
+        self, method: str, server: str, arguments: Mapping[str, Any], work: Callable[[dict[str, Any]], Awaitable[Any]]
     ) -> Result[Any]:
         """Return the result of *work*: what an MCP *server* asks the caller's client by a *method*."""
         return await self._run(Call(f"{method} {server}", arguments), Unlisted("other", method, server, work))

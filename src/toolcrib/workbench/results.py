@@ -36,7 +36,6 @@ from ..machinery import (
     redacted_content,
 )
 from ..schema import closest_match, did_you_mean, display_name, object_members
-from ..schema.handles import Member
 from ..schema.json_text import LIMIT_BYTES
 from ..schema.view import steps
 from ..tools import Tool as FunctionTool
@@ -261,7 +260,7 @@ def _text_with_handles(arguments: Any) -> str | None:
         return None  # the check has the message
 
 
-def _references(tool: Tool, text: str, *, repair: bool) -> Iterator[tuple[Member, Mapping[str, Any]]]:
+def _references(tool: Tool, text: str, *, repair: bool) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield the members of arguments that are references, with these: with *repair* also what was sent as text."""
     for member in object_members(text):
         value = member.value

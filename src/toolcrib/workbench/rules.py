@@ -322,11 +322,7 @@ class Rules:
         """Whether any rule asks for what came before."""
 
     def __call__(
-        self,
-        spec: ToolSpec,
-        arguments: Mapping[str, Any],
-        caller: Caller,
-        facts: Collection[str] | None = None,
+        self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller, facts: Collection[str] | None = None
     ) -> Decision:
         """Return the decision. *facts* are those of `asked` that the thread remembers: None where that is not known."""
         for rule, decision in self._decisions:
@@ -607,11 +603,7 @@ class GuardedRules(Rules):
         return problems
 
     def __call__(
-        self,
-        spec: ToolSpec,
-        arguments: Mapping[str, Any],
-        caller: Caller,
-        facts: Collection[str] | None = None,
+        self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller, facts: Collection[str] | None = None
     ) -> Decision:
         return self._denial(spec) or super().__call__(spec, arguments, caller, facts)
 
@@ -684,10 +676,7 @@ class Place:
 
 ANYWHERE = Place(None, frozenset(), None)
 _ANYTHING = SchemaView({})
-_KEYWORDS = {
-    "object": frozenset(("properties", "additionalProperties", "patternProperties")),
-    "array": frozenset(("items", "prefixItems")),
-}
+_KEYWORDS = {"object": {"properties", "additionalProperties", "patternProperties"}, "array": {"items", "prefixItems"}}
 
 
 def names_of(part: str, spec: ToolSpec) -> Sequence[str]:
@@ -807,13 +796,9 @@ def _can(place: Place, op: str, operand: Any) -> bool:
         case "string":
             return _can_be_text(place, operand, place.types, is_pattern=op == "like")
         case "number":
-            return _can_be_number(place, place.types)
+            return place.is_number or ("string" in place.types and not place.formats)
         case _:
             return kind in place.types
-
-
-def _can_be_number(place: Place, types: frozenset[str]) -> bool:
-    return place.is_number or ("string" in types and not place.formats)
 
 
 def _can_be_text(place: Place, text: str, types: frozenset[str], *, is_pattern: bool) -> bool:
@@ -843,11 +828,6 @@ def agreed(results: Iterable[bool | None]) -> bool | None:
     """Return what all *results* are; None where they differ."""
     values = {*results}
     return values.pop() if len(values) == 1 else None
-
-
-def negated(result: bool | None) -> bool | None:
-    """Return the opposite of *result*; None stays None."""
-    return None if result is None else not result
 
 
 def judge(
@@ -901,7 +881,8 @@ def compare(place: Place, op: str, value: Any, operand: Any) -> bool | None:
     if value is OPAQUE or not _is_of_type(place, value):
         return None
     if op == "ne":
-        return negated(compare(place, "eq", value, operand))
+        is_equal = compare(place, "eq", value, operand)
+        return None if is_equal is None else not is_equal
     if op == "in":
         return any_of(map(partial(compare, place, "eq", value), operand))
     if op == "like":
@@ -938,7 +919,7 @@ def _pair(place: Place, value: Any, operand: Any) -> tuple[Any, Any] | None:
 
 def _pair_of_texts(place: Place, value: str, operand: str) -> tuple[Any, Any]:
     """Return both as a format of *place* reads them, or as numbers where it has some, else as they are."""
-    readers = [partial(_read, form) for form in place.formats]
+    readers: list[Callable[[Any], Any]] = [partial(_read, form) for form in place.formats]
     if place.types is not None and place.is_number:
         readers.append(_number)
     pairs = (_both(read, value, operand) for read in readers)

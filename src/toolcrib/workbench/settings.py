@@ -538,9 +538,8 @@ class Settings:
             "secrets": self.secrets,
             "tasks": TaskLimits(concurrency=values.tasks.concurrency, per_principal=values.tasks.per_principal),
         }
-        return (
-            dict(unless_set or {}) | options_set | {name: value for name, value in options.items() if value is not None}
-        )
+        own_options = {name: value for name, value in options.items() if value is not None}
+        return {**(unless_set or {}), **options_set, **own_options}
 
     def for_some(self) -> "Settings":
         """Return the same settings for some of their sources: what a rule or limit names may be missing."""
@@ -781,15 +780,11 @@ class _Reader:
 
     def _resolve(self, value: Any, keys: Keys) -> Any:
         """Return *value*, which stands under *keys*, with what its references resolve to, and note the secrets."""
-        match value:
-            case dict():
-                return {key: self._resolve(inner, (*keys, key)) for key, inner in value.items()}
-            case list():
-                return [self._resolve(inner, (*keys, index)) for index, inner in enumerate(value)]
-            case str():
-                return self._resolve_text(value, keys)
-            case _:
-                return value
+        if isinstance(value, dict):
+            return {key: self._resolve(inner, (*keys, key)) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(inner, (*keys, index)) for index, inner in enumerate(value)]
+        return self._resolve_text(value, keys) if isinstance(value, str) else value
 
     def _resolve_text(self, value: str, keys: Keys) -> str:
         if keys in _SECRETS and value == self._environ.get(f"TOOLCRIB_{keys[0]}_{keys[1]}".upper(), "").strip():

@@ -6,7 +6,7 @@ What runs of them is in `lifespan.py`.
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, SetupError, Source, ToolcribError, UnknownToolError
 from ..machinery import in_thread
-from ..tools import Loaded, LoadProblem, Tool, as_tool, load, offered_by
+from ..tools import Loaded, LoadProblem, as_tool, load, offered_by
 from .lifespan import name_of
 from .registry import Registry, fold
-from .views import View, holds_of, joined, known_names, loaded_from, prefixes_of
+from .views import AnyTool, View, holds_of, joined, known_names, loaded_from, prefixes_of
 
 if TYPE_CHECKING:
     from ..tools.lock import DefinitionChange, Hold, Lock
-
-AnyTool = Tool[..., Any]
 
 _log = logging.getLogger("toolcrib")
 _renames = logging.getLogger("toolcrib.names")
@@ -103,19 +101,15 @@ class Sources:
 
         Raises where a required source offers what cannot be offered; later changes of that kind are logged.
         """
-        unlinks: list[Callable[[], None]] = []
-        try:
+        with ExitStack() as unlinks:
             for entry in self._entries:
                 for source in entry.dynamic:
                     listen = getattr(source, "on_change", None)
                     if listen is not None:
-                        unlinks.append(listen(partial(self._changed, entry)))
+                        unlinks.callback(listen(partial(self._changed, entry)))
                 if entry.is_required:
                     self._refresh_first(entry)
-        except BaseException:
-            _call_all(unlinks)
-            raise
-        return partial(_call_all, unlinks)
+            return unlinks.pop_all().close
 
     def refresh(self, source: Any, *, runs: bool = True) -> None:
         """Take over what *source* offers, which has started after the others, or that no other waits for it."""
@@ -399,8 +393,3 @@ class _Offered:
 
 _ADDED = _Entry((), [], "the program", [])
 """The entry of tools that were put into the registry by others."""
-
-
-def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:
-    for callback in callbacks:
-        callback()

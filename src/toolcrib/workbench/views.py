@@ -11,7 +11,7 @@ from typing import Any
 from ..core import Hints, NameConflictError, SetupError, UnknownToolError
 from ..machinery import Globs, compile_globs
 from ..tools import Loaded, Tool, load
-from .registry import Registry, unknown
+from .registry import Registry, fold, unknown
 
 AnyTool = Tool[..., Any]
 Renames = Mapping[str, str | tuple[str, str]]
@@ -200,7 +200,7 @@ def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
     names_by_fold: dict[str, str] = {}
     for tool in tools:
         name = tool.spec.name
-        holder = names_by_fold.get(name.replace("-", "_"))
+        holder = names_by_fold.get(fold(name))
         if holder is not None:
             differ = "" if holder == name else f", and another '{holder}', which differs only in - and _"
             conflict = "two tools" if holder == name else "a tool"
@@ -208,7 +208,7 @@ def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
                 f"A view would have {conflict} named '{name}'{differ}. Give one of them another name with renamed(), "
                 "or one of the sources a prefix with prefixed()."
             )
-        names_by_fold[name.replace("-", "_")] = name
+        names_by_fold[fold(name)] = name
     return tools
 
 

@@ -697,11 +697,7 @@ class Workbench(Startable):
     """
 
     def __init__(
-        self,
-        sources: Iterable[Any] | Registry | Crib = (),
-        *,
-        caller: Caller | None = None,
-        **options: Unpack[Options],
+        self, sources: Iterable[Any] | Registry | Crib = (), *, caller: Caller | None = None, **options: Unpack[Options]
     ) -> None:
         from .results import Results  # brings pydantic: with the first workbench, and not with the package
 
@@ -1322,7 +1318,6 @@ class Workbench(Startable):
 
     async def _refuse_unknown(self, name: str) -> NoReturn:
         """Raise ToolError for a *name* that no tool has: `limited` where there are too many of these calls."""
-
         try:
             await self.count("tools/call", _nothing)
         except ToolError as error:
