@@ -193,8 +193,8 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
     if calls.required and (store is None or not calls.enabled):
         raise SetupError("'required' in [calls] needs a store, as in url in [store], and 'enabled'.")
     if calls.enabled and store is not None:
-        kept = calls.model_dump(include={"commit_start", "required", "durable", "max_age_s", "max_bytes"})
-        recorders.append(record.DatabaseCalls(store, with_content=calls.content, **kept))
+        fields = calls.model_dump(include={"commit_start", "required", "durable", "max_age_s", "max_bytes"})
+        recorders.append(record.DatabaseCalls(store, with_content=calls.content, **fields))
     if calls.spans:
         recorders.append(record.Spans(with_content=calls.content))
     if calls.metrics:

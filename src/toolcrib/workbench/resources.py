@@ -710,10 +710,10 @@ class Offers:
         a template, and what it has for a variable is not safe.
         """
         lists = await self._lists(sources, "resource_templates")
-        fitting = [_fitting(uri, items) for items in (self._own_resources.templates(), *lists)]
-        if any(template.match(uri) is None for templates in fitting for template in templates):
+        matches = [_fitting(uri, items) for items in (self._own_resources.templates(), *lists)]
+        if any(template.match(uri) is None for templates in matches for template in templates):
             return []
-        return [running for running, templates in zip(sources, fitting[1:], strict=True) if templates] or sources
+        return [running for running, templates in zip(sources, matches[1:], strict=True) if templates] or sources
 
     def _shown(self, items: Iterable[T]) -> Sequence[T]:
         """Return those of *items* that the policy does not hide, the first of each name."""

@@ -6,7 +6,6 @@ brings one back. A preview, and what the tool `read_result` returns, are bounded
 
 import base64
 import json
-import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,8 +40,6 @@ from ..schema.view import steps
 from ..tools import Tool as FunctionTool
 from .memory import MemoryResults
 from .registry import Registry, free_name
-
-_log = logging.getLogger("toolcrib")
 
 MAX_BINARY_BYTES = 4 * 1024 * 1024
 """The limit for images, sound and files together."""
