@@ -584,7 +584,8 @@ async def shared_limits(world: World) -> None:
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
     *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),
-    *("Store.on_close", "Store.was_away", "Store.notices", "Store.sign_events", "Store.threads"),
+    *("Store.on_close", "Store.was_away", "Store.notices", "Store.sign_events", "Store.threads", "Store.execute"),
+    "Store.fetch",
 )
 async def database(world: World) -> None:
     assert await world.store.results.find("any", "bob", "t1") is None

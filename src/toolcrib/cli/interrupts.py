@@ -78,7 +78,7 @@ class Interrupts:
         """Return whether there was a signal. Its message is the last that is written."""
         return self._number > 0
 
-    def run(self, work: Coroutine[Any, Any, T], *, serves: bool) -> T:
+    def run(self, work: Coroutine[Any, Any, T], *, serves: bool = False) -> T:
         """Run *work* on an event loop of its own and return its value. A signal cancels it, and raises Interrupted.
 
         What *serves* runs on uvloop, where it is installed: it is not on Windows.

@@ -560,7 +560,10 @@ async def test_a_login_leads_to_no_address_of_others(
         assert (await browser.get("/login", params={"issuer": issuer.url, "to": to})).headers["location"] == "/"
 
 
-async def test_wrong_codes_are_counted_by_address(open_console: Open, issuer: Issuer) -> None:
+async def test_wrong_codes_are_counted_by_address(
+    open_console: Open, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.serve.access.throttle.AGAIN_S", 3600.0)  # no further try, however slow this is
     issuer.answer = {"error": "invalid_grant"}
     async with open_console(add, identify=Authenticator(tokens=[tokens_of(issuer.url)])) as browser:
         statuses = []

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -35,6 +36,7 @@ class RunningCall:
         self._port = cast(ApprovalPort, context.port)
         self._target, self._server = target, target.shown_name
         self._questions = 0
+        self._asked: Counter[str] = Counter()
         self._pending: Suspended | None = None
         self._error: ToolError | None = None
         self.has_listed = self.has_visited = False
@@ -75,8 +77,10 @@ class RunningCall:
 
     async def asked(self, question: wire.InputRequest) -> wire.InputResponse | wire.ErrorData:
         """Return the answer of the older era, for which the server waits. Where it comes later, the call ends so."""
+        # By kind: a server asks for folders whenever it likes, and the next run must find the answers to the others.
+        self._asked[question.method] += 1
         try:
-            return await self.answer(str(self._questions + 1), question)
+            return await self.answer(f"{question.method} {self._asked[question.method]}", question)
         except Suspended as suspended:
             self._pending = suspended
         except ToolError as error:
