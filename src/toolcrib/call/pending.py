@@ -286,7 +286,8 @@ class PendingCalls:
                 return question.problems(value)
             case "input", _:
                 return 'It asks for an input: answer Input(...) or Deny("why").'
-        return f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which is not answered here."
+            case "authorization" | "task" as kind, _:
+                return f"It is a{'n' if kind == 'authorization' else ''} {kind}, which is not answered here."
 
     def _refused(self, pending: Pending, arguments: Any) -> str | None:
         """Return why the tool of *pending* does not take *arguments*; None where it does."""
@@ -558,7 +559,8 @@ def _unmasked(value: Any, shown: Any, original: Any) -> Any:
             }
         case list() | tuple(), list(), list():
             return _unmasked_items(value, shown, original)
-    return value
+        case _:
+            return value
 
 
 def _unmasked_items(items: Sequence[Any], shown: Sequence[Any], originals: Sequence[Any]) -> list[Any]:

@@ -234,9 +234,10 @@ def _load_object(source: Any) -> Loaded:
     try:
         if is_tool(source):
             return Loaded([as_tool(source)])
-        source = _from_plugin(_source_behind(source))
-        if isinstance(source, Loaded):
-            return source
+        loaded = _from_plugin(_source_behind(source))
+        if isinstance(loaded, Loaded):
+            return loaded
+        source = loaded
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
@@ -254,7 +255,8 @@ def _source_behind(value: Any) -> Any:
     offer = getattr(value, "__toolcrib__", None)
     if offer is None or isinstance(value, type) or isinstance(offer, Definition) or is_source(value):
         return value
-    return source_or_none if is_source(source_or_none := offer()) else value
+    source = offer()
+    return source if is_source(source) else value
 
 
 def _tools_of(source: Any) -> list[AnyTool]:

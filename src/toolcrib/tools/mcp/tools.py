@@ -103,12 +103,13 @@ def _of_wrapped_value(output: Mapping[str, Any] | None) -> dict[str, Any] | None
     FastMCP marks such a schema; the official Python SDK only names it for the function.
     """
     output = output or {}
-    match output:
-        case {"properties": {"result": dict() as value, **others}} if not others:
-            is_marked = output.get("x-fastmcp-wrap-result") is True or str(output.get("title")).endswith("Output")
-            definitions = {key: output[key] for key in ("$schema", "$defs", "definitions") if key in output}
-            return {**definitions, **value} if is_marked else None
-    return None
+    if not (output.get("x-fastmcp-wrap-result") is True or str(output.get("title")).endswith("Output")):
+        return None
+    match output.get("properties"):
+        case {"result": dict() as value, **others} if not others:
+            return {key: output[key] for key in ("$schema", "$defs", "definitions") if key in output} | value
+        case _:
+            return None
 
 
 def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None", *, is_wrapped: bool = False) -> Any:
@@ -156,7 +157,8 @@ def _unwrapped(structured: Any) -> Any:
     match structured:
         case {"result": value, **others} if not others:
             return value
-    return structured
+        case _:
+            return structured
 
 
 def _reading(content: Sequence[wire.ContentBlock], accepts: "Validator") -> Any:

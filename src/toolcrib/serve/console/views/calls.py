@@ -51,7 +51,8 @@ async def show_statistics(visit: Visit) -> Answer:
     until = datetime.now(UTC)
     since = until - _AGES.get(age, _AGES["day"])
     figures = await visit.get("/api/stats", since=since.isoformat(), until=until.isoformat())
-    about = {"columns": _columns(figures["parts"]), "limits": (await visit.get("/api/limits"))["limits"]}
+    about: dict[str, Any] = {"columns": _columns(figures["parts"])}
+    about["limits"] = (await visit.get("/api/limits"))["limits"]
     about["workers"] = await visit.get("/api/workers") if visit.may("tasks") else None
     return render(visit, "stats.html", figures=figures, **about, ages=_AGES, age=age, address=address)
 

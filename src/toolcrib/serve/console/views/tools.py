@@ -175,6 +175,8 @@ class _Events:
                 self.lines = [*self.lines, json.loads(data)][-MAX_LINES:]
             case "result":
                 self.result = json.loads(data)
+            case _:
+                pass  # a comment, or what newer servers send
 
 
 PAGES = (
