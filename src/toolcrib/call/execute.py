@@ -54,6 +54,7 @@ from ..machinery import (
     Steps,
     StillPending,
     StoredPending,
+    call_later,
     current_client,
     current_deadline,
     from_any_thread,
@@ -456,7 +457,6 @@ class Bounded:
         return unlink
 
     def _set(self, left_s: float) -> None:
-        call_later = asyncio.get_running_loop().call_later
         self._timer = call_later(_LOOK_INTERVAL_S if left_s == inf else left_s, self._ring)
 
     def _stop_timer(self) -> None:
@@ -495,7 +495,7 @@ class Bounded:
         if trail.cancellation is not None:
             trail.cancellation.cancel()
         self._stop_timer()
-        self._timer = asyncio.get_running_loop().call_later(_GRACE_S, self._cancel)
+        self._timer = call_later(_GRACE_S, self._cancel)
         return False
 
     def _detach(self, waiting: Any) -> NoReturn:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, ToolcribError
+from ..machinery import call_later
 from ..tools import load
 from ..tools.git import DOCUMENT, is_document
 from ..tools.loading import split_name
@@ -67,7 +68,7 @@ class Opened:
             if names := ", ".join(map(name_of, lifespan.unlisted())):
                 echo(self.bench.redacted(f"Waiting for {names} to start, for at most {START_TIMEOUT_S:g} seconds ..."))
 
-        timer = asyncio.get_running_loop().call_later(SAY_AFTER_S, say)
+        timer = call_later(SAY_AFTER_S, say)
         try:
             async with self.bench as bench:
                 timer.cancel()

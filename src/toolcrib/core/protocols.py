@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from .call import Call, Caller
+from .call import UNNAMED_THREAD, Call, Caller
 from .errors import ToolError
 from .pending import Answer, Approvers, Deny, Grant, Pending, PendingKind, StoredPending, approvers_from
 from .result import CallRecord, Repair, Result
@@ -205,6 +205,16 @@ class ThreadStore(Protocol):
     async def clear(self, principal: str | None = None, thread: str | None = None, /) -> int:
         """Forget the facts of a thread, of all threads of a principal, or of all. Return how many there were."""
         ...
+
+
+def fact_of_call(name: str, number: int) -> str:
+    """Return the fact that the rule *name* has let a call through *number* times."""
+    return f"calls {name} {number}"
+
+
+def life_s(thread: str) -> float:
+    """Return how long a fact of *thread* is remembered: an hour, and 30 days where the thread has a name."""
+    return 3600.0 if thread == UNNAMED_THREAD else 30 * 24 * 3600.0
 
 
 class GrantStore(Protocol):

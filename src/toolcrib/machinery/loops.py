@@ -40,6 +40,11 @@ _LOG_IF_PENDING = "_log_destroy_pending"
 """An attribute of tasks: whether asyncio logs that one is dropped before its end."""
 
 
+def call_later(seconds: float, work: Callable[[], object]) -> asyncio.TimerHandle:
+    """Call *work* in so many *seconds*, on the loop that runs here, unless the timer is cancelled."""
+    return asyncio.get_running_loop().call_later(seconds, work)
+
+
 # Sync work in threads
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from ..core import AnswerError, Grant
-from ..core.call import UNNAMED_THREAD
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -127,13 +126,3 @@ def require_grants_room(count: int) -> None:
 def is_grant_of(grant: Grant, principal: str | None) -> bool:
     """Return whether *principal* has *grant*, or has given it; None is everybody."""
     return principal in (None, grant.principal, grant.given_by)
-
-
-def fact_of_call(name: str, number: int) -> str:
-    """Return the fact that the rule *name* has let a call through *number* times."""
-    return f"calls {name} {number}"
-
-
-def life_s(thread: str) -> float:
-    """Return how long a fact of *thread* is remembered: an hour, and 30 days where the thread has a name."""
-    return 3600.0 if thread == UNNAMED_THREAD else 30 * 24 * 3600.0

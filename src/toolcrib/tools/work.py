@@ -29,6 +29,7 @@ from ..machinery import (
     Port,
     Suspended,
     Work,
+    call_later,
     create_lasting_task,
     in_thread,
     log_failure,
@@ -225,7 +226,7 @@ class Value:
         self._provider = provider
         self._on_open = on_open
         self._is_lasting = is_lasting
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Any] = asyncio.Future()
         self._closing = asyncio.Event()
         # Kept alive until it is closed, also where a workbench was dropped without being stopped.
         self._task = (create_lasting_task if is_lasting else asyncio.create_task)(self._live(arguments))
@@ -276,7 +277,7 @@ class Value:
                     raise
                 # The loop ends. What was opened for a call is closed with the call, in order; where the call was
                 # closing already, it was cancelled in the middle of that, and no close follows.
-                asyncio.get_running_loop().call_later(_CLOSE_TIMEOUT_S, self._closing.set)
+                call_later(_CLOSE_TIMEOUT_S, self._closing.set)
         try:
             await _close_opened(result, self._provider)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import SetupError, Source
-from ..machinery import create_lasting_task, from_any_thread
+from ..machinery import call_later, create_lasting_task, from_any_thread
 
 _log = logging.getLogger("toolcrib")
 
@@ -293,7 +293,7 @@ class SourceLife:
             await self._close(PATIENCE_S)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - it protects nothing
         while not self.is_running:
-            impatience = asyncio.get_running_loop().call_later(self._lifespan.patience_s, self._report_slow)
+            impatience = call_later(self._lifespan.patience_s, self._report_slow)
             try:
                 await self.start(START_TIMEOUT_S)
             except Exception as error:

@@ -51,7 +51,7 @@ class Connection:
         """Return the client's result of *question*, which *write* sends. Raises MCPError, and ValidationError."""
         data = question.model_dump(by_alias=True, mode="json", exclude_none=True)
         own_id, message = self.session.ask(data["method"], data.get("params"))
-        reply = self._replies[own_id] = asyncio.get_running_loop().create_future()
+        reply = self._replies[own_id] = asyncio.Future()
         try:
             await write(message)
             async with asyncio.timeout(timeout_s):

@@ -7,6 +7,7 @@ from functools import lru_cache
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ...machinery import call_later
 from ...schema.json_text import LIMIT_BYTES
 from ..wire import TooLarge, header, read_body
 
@@ -28,7 +29,7 @@ class Reply:
     """
 
     def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = asyncio.Future()
         self.is_stream = False
         self._send = send
         self._headers = headers
@@ -133,7 +134,7 @@ async def until_gone(
             task.cancel()
 
     # In this task, and watched by another one only where it takes long: a task costs more than most answers.
-    timer = asyncio.get_running_loop().call_later(_QUICK_S, begin)
+    timer = call_later(_QUICK_S, begin)
     try:
         await work
     except asyncio.CancelledError:
