@@ -1,5 +1,6 @@
 """A call log that is required: a call that changes something runs only where its start is in the log."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Crib, SetupError, Workbench, tool
+from toolcrib.core import CallRecord, Recorder
 from toolcrib.record import DatabaseCalls
 from toolcrib.store import Store
 
@@ -61,6 +63,26 @@ async def test_the_end_is_in_the_log_before_the_caller_gets_the_result(tmp_path:
         for amount in range(5):
             await bench.call("pay", {"amount": amount})
             assert execute(path, "SELECT status FROM toolcrib_calls") == [("success",)] * (amount + 1)
+
+
+async def test_a_slow_recorder_takes_none_of_the_time_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.call.record.RECORDER_TIMEOUT_S", 0.05)
+
+    class Slow(Recorder):
+        async def started(self, record: CallRecord, /) -> None:
+            await asyncio.Event().wait()
+
+    class SlowLog(DatabaseCalls):
+        async def started(self, record: CallRecord, /) -> None:
+            await super().started(record)
+            await asyncio.Event().wait()
+
+    store = Store(tmp_path / "s.db")
+    for recorders in ([Slow(), DatabaseCalls(store, required=True)], [SlowLog(store)]):
+        async with Workbench([pay], store=store, recorder=recorders) as bench, asyncio.timeout(60):
+            assert (await bench.call("pay", {"amount": 1})).value == 1
 
 
 @pytest.mark.parametrize("settings", ["", "enabled = false\n[store]\nurl = 's.db'\n"])

@@ -307,8 +307,9 @@ class Flow:
         auth: httpx2.Auth | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
-        headers, data = {"Accept": "application/json", **(headers or {})}, None if body is None else dict(body)
-        options: dict[str, Any] = {"headers": headers, "data": data, "auth": auth, "follow_redirects": False}
+        options: dict[str, Any] = {"auth": auth, "follow_redirects": False}
+        options["headers"] = {"Accept": "application/json", **(headers or {})}
+        options["data"] = None if body is None else dict(body)
         try:
             async with self.http() as http:
                 if method == "POST":  # by the method of that name, which programs replace in their tests

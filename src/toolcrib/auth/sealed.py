@@ -178,8 +178,8 @@ class DatabaseVault:
         def insert(connection: Connection) -> Authorization:
             values = {**_key(authorization.owner), "now": encode_time(now)}
             for existing in connection.execute(_OPEN, values).mappings():
-                if existing["question"] == row["question"] and (question := self._read(existing)) is not None:
-                    return question
+                if existing["question"] == row["question"] and (waiting := self._read(existing)) is not None:
+                    return waiting
             connection.execute(AUTHORIZATIONS.delete().where(_a.expires_at <= encode_time(now)))
             connection.execute(AUTHORIZATIONS.insert(), row)
             return authorization

@@ -75,8 +75,9 @@ class Grants:
             raise _refusal(f"'{pending.tool}' is not among the tools here, so it cannot be granted.")
         now = self.clock()
         expires_at = self._end(pending, answer, now)
-        own_id, tools = f"grant_{token_urlsafe(16)}", self._tools(pending, answer, tool.spec)
-        return Grant(own_id, pending.principal, pending.thread, pending.rule, tools, answer.where, by, now, expires_at)
+        tools = self._tools(pending, answer, tool.spec)
+        new_id = f"grant_{token_urlsafe(16)}"
+        return Grant(new_id, pending.principal, pending.thread, pending.rule, tools, answer.where, by, now, expires_at)
 
     def _tools(self, pending: Pending, answer: Approve, spec: ToolSpec) -> dict[str, str]:
         """Return the tools that *answer* grants, with their definitions: that of *spec*, which asked, among them."""

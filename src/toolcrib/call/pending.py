@@ -130,7 +130,7 @@ class PendingCalls:
         by = person.principal
         if not isinstance(by, str) or not by:
             raise AnswerError('An answer needs a name: answer(id, Approve(), by="alice").', "foreign")
-        entry = await self._open(id, answer, by)
+        entry = await self._still_open(id, answer, by)
         pending = entry.pending
         if not await self.allows(pending, person):
             raise AnswerError(
@@ -149,7 +149,7 @@ class PendingCalls:
             raise AnswerError(f"'{pending.id}' was answered at the same moment; that answer counts.", "replayed")
         return pending, grant
 
-    async def _open(self, pending_id: str, answer: Answer, by: str) -> StoredPending:
+    async def _still_open(self, pending_id: str, answer: Answer, by: str) -> StoredPending:
         """Return what waits under *pending_id*. Raises AnswerError; the store sees it where that has just expired."""
         entry = await self.store.get(pending_id)
         if entry is None:
@@ -286,7 +286,7 @@ class PendingCalls:
                 return question.problems(value)
             case "input", _:
                 return 'It asks for an input: answer Input(...) or Deny("why").'
-            case "authorization" | "task" as kind, _:
+            case kind, _:
                 return f"It is a{'n' if kind == 'authorization' else ''} {kind}, which is not answered here."
 
     def _refused(self, pending: Pending, arguments: Any) -> str | None:

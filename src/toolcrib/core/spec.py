@@ -168,7 +168,7 @@ class ToolSpec:
             "icons": [*map(dict, self.icons)],
             "labels": sorted(self.labels),
         }
-        return {name: value for name, value in data.items() if value or not (value is None or name in _MAY_BE_EMPTY)}
+        return {name: value for name, value in data.items() if value or (value is not None and name not in _NOT_EMPTY)}
 
 
 _MEMBERS = (
@@ -176,7 +176,7 @@ _MEMBERS = (
     *("strict", "timeout_s", "icons", "deferred", "labels"),
 )
 """The members of a spec as JSON data, in their order."""
-_MAY_BE_EMPTY = {"hints", "tags", "examples", "icons", "deferred", "labels"}
+_NOT_EMPTY = {"hints", "tags", "examples", "icons", "deferred", "labels"}
 """Those that are left out where they are empty. Of the others, only None is."""
 
 

@@ -64,7 +64,7 @@ def _problem(call: Mapping[Any, Any], expected: tuple[Any, ...] | None, begins_a
     """Return how the listed *call* differs from its event; empty where it does not."""
     if expected is not None:
         return "" if expected == _facts_of(call, expected) else " with other values than its event has"
-    # A call may be older than the first event that is left, which *begins_at*. What is not a number is not.
+    # A call may be older than the first event that is left, at *begins_at*. What is not a number is not.
     if begins_at is None or (isinstance(call["started_at"], int) and call["started_at"] <= begins_at + _SKEW_US):
         return ""
     return ", and there is no event of it"

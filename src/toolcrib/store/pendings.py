@@ -384,13 +384,13 @@ class DatabaseGrants:
         self, *, now: datetime, of: str | None = None, after: int = 0, limit: int = 50
     ) -> tuple[Sequence[Grant], int | None]:
         query = APPROVALS.select().where(_g.number > after).order_by(_g.number).limit(limit + 1)
-        query = query.where(_g.expires_at > encode_time(max(now, self._now)), *_of(of))
+        query = query.where(_g.expires_at > encode_time(max(now, self._now)), *_grants_of(of))
         rows = await self._store.fetch(query)
         following = rows[limit - 1]["number"] if len(rows) > limit else None
         return self._current(rows[:limit], now), following
 
     async def revoke(self, id: str, /, *, of: str | None = None) -> Grant | None:  # noqa: A002
-        where = (_g.id == encode_name(id), *_of(of))
+        where = (_g.id == encode_name(id), *_grants_of(of))
 
         def revoke(connection: Connection) -> Grant | None:
             row = connection.execute(APPROVALS.select().where(*where)).mappings().one_or_none()
@@ -435,7 +435,7 @@ class DatabaseGrants:
             return None
 
 
-def _of(principal: str | None) -> tuple[ColumnElement[bool], ...]:
+def _grants_of(principal: str | None) -> tuple[ColumnElement[bool], ...]:
     """Return the condition for grants that *principal* has, or has given; none where that is everybody."""
     name = None if principal is None else encode_name(principal)
     return () if name is None else (or_(_g.principal == name, _g.given_by == name),)
