@@ -32,6 +32,7 @@ from pydantic import (
     Json,
     RootModel,
     SecretStr,
+    with_config,
 )
 from typing_extensions import TypeAliasType, TypedDict, Unpack
 
@@ -250,6 +251,23 @@ def test_there_are_no_titles_but_those_that_were_written() -> None:
     properties: Any = made.spec.input_schema["$defs"]
     assert properties["Kept"]["properties"] == {"title": {"type": "integer"}}
     assert Same is Kept
+
+
+def test_a_field_of_a_dataclass_may_be_called_as_pydantics_settings_are() -> None:
+    @with_config(ConfigDict(title="Settings of a model"))
+    @dataclass
+    class Settings:
+        model_config: object = "gpt"
+
+    @dataclass
+    class Plain:
+        model_config: int = 3
+
+    def use(settings: Settings, plain: Plain) -> None: ...
+
+    definitions: Any = Tool(use).spec.input_schema["$defs"]
+    assert titles(definitions) == ["Settings of a model"]
+    assert definitions["Plain"]["properties"] == {"model_config": {"type": "integer", "default": 3}}
 
 
 # Defaults

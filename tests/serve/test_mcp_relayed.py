@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -80,6 +80,30 @@ def upstream_that_asks(era: Mapping[str, Answer], questions: Mapping[str, tuple[
 
     calls = {f"tools/call {name}": asking(*question) for name, question in questions.items()}
     return {**era, **calls, "POST": answered, "tools/list": {"tools": [tool(name) for name in questions]}}
+
+
+def upstream_that_asks_in_runs(*runs: Sequence[str]) -> Any:
+    """A server of the older era with a tool that asks so in each run, and returns what it is answered last."""
+    replies: dict[Any, asyncio.Future[Any]] = {}
+    ahead = iter(runs)
+
+    async def call(asked: Asked) -> None:
+        await asked.head(content_type=EVENTS)
+        reply: Any = {}
+        for name in next(ahead):
+            method, params = QUESTIONS[name]
+            number = f"q{asked.message['id']} {name}"
+            replies[number] = asyncio.Future()
+            await asked.event({"id": number, "method": method} | ({} if params is None else {"params": params}))
+            reply = await replies[number]
+        await asked.event({"id": asked.message["id"], "result": text(json.dumps(reply.get("result")))})
+
+    async def answered(asked: Asked) -> None:
+        if "method" not in asked.message and (waiting := replies.get(asked.message.get("id"))) is not None:
+            waiting.set_result(asked.message)
+        await asked.head(202)
+
+    return {**OLD, "tools/call ask": call, "POST": answered, "tools/list": {"tools": [tool("ask")]}}
 
 
 class Person:
@@ -165,6 +189,15 @@ async def test_what_a_server_asks_reaches_the_client_whose_call_it_is(era: Mappi
             "Open this address: https://bad.example/in?a=1"
         )
         assert len(bob.asked) == 1
+
+
+async def test_an_answer_goes_to_its_question_where_the_next_run_asks_for_folders_before() -> None:
+    """As server-everything does, which asks for them when it likes."""
+    ada = Person()
+    says = upstream_that_asks_in_runs(["model"], ["folders", "model"], ["folders", "model"])
+    async with gateway(says) as (_, crib, _), client_of(crib, "2026-07-28", ada) as client:
+        assert said(await client.call_tool("ask"))["content"]["text"] == "blue, says ada's"
+        assert [type(question).__name__ for question in ada.asked] == ["CreateMessageRequestParams", "str"]
 
 
 @ERAS

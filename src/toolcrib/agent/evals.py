@@ -431,8 +431,8 @@ class _Eval:
         price = self.values.price.get(model)
         return None if price is None else price.of(usage)
 
-    def _rest(self) -> dict[str, Any]:
-        """Return what is left of each limit. The eval is over where nothing is left of one."""
+    def _take_stock(self) -> dict[str, Any]:
+        """Return what is left of each limit, and end the eval where nothing is left of one."""
         usage = {"max_tokens": sum(run.tokens for run in self.runs), "max_calls": sum(len(r.calls) for r in self.runs)}
         rest = {name: most - usage[name] for name, most in self.limits.items() if most is not None}
         if over := next((name for name, number in rest.items() if number <= 0), None):
@@ -441,7 +441,7 @@ class _Eval:
 
     async def run(self, client: Model, scenario: Scenario, number: int) -> EvalRun | None:
         """Run *scenario* once, and keep what came of it; None where the eval is over."""
-        rest = self._rest()
+        rest = self._take_stock()
         if self.why:
             return None
         self.results = {**self.values.results, **scenario.results}

@@ -335,13 +335,10 @@ def _read(name: str, table: Any, providers: dict[str, Provider]) -> list[tuple[K
         providers[name] = Provider.model_validate(table)
     except ValidationError as error:
         mistakes = mistakes_in(Provider, table, error, header=f"{name}.")
-        return [((name, *mistake.keys), _placed(mistake.message, name)) for mistake in mistakes]
+        # What a whole table lacks is worded as if it were the arguments of a call.
+        of_call, of_table = "the arguments: ", f"[{name}]: "
+        return [((name, *mistake.keys), mistake.message.replace(of_call, of_table, 1)) for mistake in mistakes]
     return []
-
-
-def _placed(message: str, name: str) -> str:
-    # What a whole table lacks is worded as if it were the arguments of a call.
-    return message.replace("the arguments: ", f"[{name}]: ", 1)
 
 
 def require_endpoint(url: str) -> None:

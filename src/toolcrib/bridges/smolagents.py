@@ -100,8 +100,8 @@ def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
 
 def _types(branches: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the types of *branches*, each once; none where one of them has several, or none."""
-    types: list[Any] = [*dict.fromkeys(branch.get("type") for branch in branches)]
-    return types if all(isinstance(kind, str) for kind in types) else []
+    types: list[Any] = [branch.get("type") for branch in branches]
+    return [*dict.fromkeys(types)] if all(isinstance(kind, str) for kind in types) else []
 
 
 def _value_of(result: Result[Any]) -> Any:

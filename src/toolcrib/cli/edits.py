@@ -69,8 +69,8 @@ def _insert_json(text: str, path: Sequence[str], value: Any) -> str:
 
 def _drop_json(text: str, path: Sequence[str]) -> str:
     """Return *text* without the member under the keys of *path*, which is there. Comments beside it stay."""
-    _, opening, members, _ = _innermost(_plain(text), path)
-    start, _, end = members[path[-1]]
+    depth, opening, members, _ = _innermost(_plain(text), path)
+    start, _, end = members[path[depth]]
     bare = _blanked(_COMMENT, text)
     comma = bare.rfind(",", opening, start)
     if following := _COMMA.match(bare, end):

@@ -81,7 +81,8 @@ class Interrupts:
     def run(self, work: Coroutine[Any, Any, T], *, serves: bool = False) -> T:
         """Run *work* on an event loop of its own and return its value. A signal cancels it, and raises Interrupted.
 
-        What *serves* runs on uvloop, where it is installed: it is not on Windows.
+        What *serves* runs on uvloop, where it is installed: it is not on Windows. There a signal that comes just before
+        a tool blocks the loop is handled when that ends, as uvloop has the file that `_wake_main_thread` listens at.
         """
         gc.set_threshold(*self._thresholds)
         new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None

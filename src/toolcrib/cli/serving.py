@@ -106,7 +106,7 @@ def _serve(
     _require_forks(workers, stdio=stdio)
     settings, at = session.settings, session.settings.values.server
     if not stdio:
-        _require_loopback(host, at)
+        _require_loopback_without_keys(host, at)
     report = set_up_log(session, is_dev=is_dev)
     command = stdio_command(sources, tools, settings.file)
     open_sources = partial(opened, session, sources, tools, is_dev=is_dev, **how)
@@ -141,7 +141,8 @@ def _serve_http(
         process, announce = _forked(session, workers, report)
         crib = open_sources(report=announce).crib
         identify = configured_identify(settings, crib.database)
-        base_url = (at.public_base_url or url_of(host, listener)) if announce is report else None
+        speaks = process is None or process.is_first
+        base_url = (at.public_base_url or url_of(host, listener)) if speaks else None
         has_console, link = _console(crib, identify, at, base_url)
 
         def ready(url: str) -> None:
@@ -327,7 +328,7 @@ def _log_json() -> None:
                 handler.setFormatter(JsonFormatter())
 
 
-def _require_loopback(host: str | None, at: ServerTable) -> None:
+def _require_loopback_without_keys(host: str | None, at: ServerTable) -> None:
     """Raise UsageError for a *host*, or that of the settings, that others could reach without a key."""
     if at.keys or at.issuer:
         return

@@ -65,16 +65,18 @@ class CallTranscript:
             return
         if isinstance(event, Progress):
             self.status(_progress_text(event))
-        elif not self._is_over():
+        elif self._is_over():
+            return
+        elif isinstance(event, Emitted):
             self.pause()
-            if not isinstance(event, Emitted):
-                echo(f"{event.level}: {event.message}", wrap=True)
-                return
             for part in event.content:
                 if self._as_json:
                     echo(part.text)
                 else:
                     self.content(part)
+        else:
+            self.pause()
+            echo(f"{event.level}: {event.message}", wrap=True)
 
     def content(self, part: Content) -> None:
         """Write *part* to standard output: JSON is indented at a terminal."""

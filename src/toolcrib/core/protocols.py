@@ -83,8 +83,9 @@ class Work(Protocol):
 class Check(Protocol):
     """What a model sent, and whether to repair it → arguments. Raises ToolError.
 
-    A check that repairs, or takes a field by several names, has a `document`, a `schema.DocumentReader`. Without it,
-    the document of a call, which rules, people and digests look at, is the JSON as it was sent.
+    A check that repairs, or takes a field by several names, has a `document`, which makes a `schema.Document` of what
+    was sent and the checked arguments. Without it, the document of a call, which rules, people and digests look at, is
+    the JSON as it was sent.
     """
 
     def __call__(self, arguments: str | bytes | Mapping[str, Any] | None, repair: bool, /) -> Checked: ...

@@ -149,7 +149,6 @@ def _add_delta(block: Object, delta: Mapping[str, Any], where: str) -> None:
 
 
 def _add_output(content: list[Object], delta: Mapping[str, Any], where: str) -> None:
-
     for part in reading.object_list(delta, "toolResult", where):
         if "text" in part and content and "text" in content[-1]:
             reading.append_text(content[-1], "text", reading.require(part, "text", str, where))

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from operator import itemgetter
 from secrets import token_hex
 from typing import Any, Literal
 
@@ -65,12 +64,6 @@ _STATE = (*_TEXTS, *_NUMBERS, "repeated", "repaired", "duration_us")
 """What the end of a call changes."""
 _COLUMNS = (*_CONSTANT, *_STATE, "size_bytes", "content")
 _STATUS = len(_CONSTANT)
-_OF_EVENT = itemgetter(
-    *map(
-        _COLUMNS.index,
-        ("principal", "started_at", "status", "code", "pending", "decision", "rule", "answered_by", "duration_us"),
-    )
-)
 _STATE_PART = slice(_STATUS, _STATUS + len(_STATE))
 
 CALLS = table("toolcrib_calls", "number", *_COLUMNS, key=("number",))
@@ -202,26 +195,26 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
 
 def _event(values: Row, record: CallRecord, store: Store) -> Event:
     """Return the event of what a row of these *values* says of *record*."""
-    principal, started_at, status, code, pending, decision, rule, by, duration_us = _OF_EVENT(values)
-    caller, digest, is_start = record.caller, record.digest, status == "started"
+    row = dict(zip(_COLUMNS, values, strict=True))
+    caller, digest, is_start = record.caller, record.digest, row["status"] == "started"
     fields: dict[str, Any] = {
         "id": record.id,
         "call_id": record.call_id,
         "profile": caller.profile,
         "thread": caller.thread,
         "tool": record.tool,
-        "decision": decision,
-        "rule": rule,
-        "by": by,
+        "decision": row["decision"],
+        "rule": row["rule"],
+        "by": row["answered_by"],
         "grant": record.grant,
         "digest": digest and store.keys.digest(digest.encode()),
         "arguments": record.arguments_digest or None,
     }
     if not is_start:
-        fields["status"], fields["code"], fields["pending"] = status, code, pending
-        fields["started_at"], fields["duration_us"] = started_at, duration_us
+        fields["status"], fields["code"], fields["pending"] = row["status"], row["code"], row["pending"]
+        fields["started_at"], fields["duration_us"] = row["started_at"], row["duration_us"]
         fields["repeated"], fields["result"] = record.repeated or None, record.result_digest or None
-    return principal, fields_json("started" if is_start else "ended", fields)
+    return row["principal"], fields_json("started" if is_start else "ended", fields)
 
 
 def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:

@@ -223,9 +223,11 @@ class _Conversation:
                 case "ask" | "spend" | "begin" | "store" | "sleep" as kind:
                     try:
                         work = getattr(port if kind in ("ask", "spend") else self._context.steps, kind)
-                        await self._answer(worker, message, value=await work(*message["about"]))
+                        value = await work(*message["about"])
                     except ToolError as error:
                         await self._answer(worker, message, refused=error.to_dict())
+                    else:
+                        await self._answer(worker, message, value=value)
                 case "ended":
                     return message
                 case _:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
 import pydantic_core
-from pydantic import ConfigDict, SecretBytes, SecretStr, TypeAdapter
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, TypeAdapter
 from pydantic.fields import Field, FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic.warnings import TypedDictExtraConfigWarning
@@ -60,7 +60,9 @@ class SchemaGenerator(GenerateJsonSchema):
 
 def config_of(kind: Any) -> Mapping[str, Any]:
     """Return pydantic's settings of a class: of a model, or of any other that has some."""
-    return getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)  # elsewhere `model_config` is a field like others
+    config = getattr(kind, "model_config" if is_model else "__pydantic_config__", None)
+    return config if isinstance(config, Mapping) else {}
 
 
 class Arguments:

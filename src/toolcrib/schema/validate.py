@@ -244,7 +244,7 @@ def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Recovery:
     """Repairs refused arguments, and where that is not enough, explains them.
 

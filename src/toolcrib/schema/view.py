@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -559,8 +558,18 @@ def steps(pointer: str) -> list[str]:
 
 def kind(value: Any) -> str:
     """Return the JSON type of a decoded value."""
-    return next((name for name, of in _PYTHON_TYPES.items() if isinstance(value, of)), "object")
-
-
-# In this order: True is an int, too.
-_PYTHON_TYPES = {"null": NoneType, "boolean": bool, "integer": int, "number": float, "string": str, "array": list}
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Delete, Table, func, select, tuple_
+from sqlalchemy import Column, Table, func, select, tuple_
 
 from ..core import StoreError
 from .events import EVENTS
@@ -73,17 +73,13 @@ async def forget(
                 stub = partial(store.events.forget, principal=principal, after=last, most=BATCH)
                 number, last = await store.transact(stub)
             else:
-                number = await store.transact(partial(_delete, delete))
+                number = await store.execute(delete)
             if not number:
                 break
             counts[name] += number
             progress(name, counts[name])
             await asyncio.sleep(_PAUSE_S)
     return counts
-
-
-def _delete(statement: Delete, connection: Connection) -> int:
-    return connection.execute(statement).rowcount
 
 
 def _owned(schemas: Sequence[Schema]) -> Iterator[tuple[Table, Column[Any]]]:

@@ -296,8 +296,8 @@ class Watched(_FileSource):
         beside = changed & self._imported
         if beside:
             self._stale |= self._imported
-        whole = {path for path, unit in self._units.items() if not unit.problems}
-        due = [path for path in units if beside or path in changed or path not in whole]
+        loaded = {path for path, unit in self._units.items() if not unit.problems}
+        due = [path for path in units if beside or path in changed or path not in loaded]
         results, files = reload_files(due, self._name, stale=self._stale)
         self._imported |= files
         if not all(result.failed for result in results):

@@ -161,7 +161,7 @@ def _unreadable(text: str) -> DefinitionError:
     )
 
 
-class _List:
+class _Observable:
     def __init__(self) -> None:
         self._listeners = Listeners()
 
@@ -180,7 +180,7 @@ class _Registered:
     read: "_Function | str | bytes"
 
 
-class ResourceList(_List):
+class ResourceList(_Observable):
     """The resources of a crib: what clients can read by its URI."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ class ResourceList(_List):
         if not urlsplit(uri).scheme:
             raise DefinitionError(f"'{uri[:200]}' is not the URI of a resource: it has no scheme, as in notes://today.")
         function = None if isinstance(read, str | bytes) else _Function(read, f"The resource '{uri}'")
-        _require_same(uri, template.names, [] if function is None else function.names)
+        _require_same_names(uri, template.names, [] if function is None else function.names)
         if uri in self._registered:
             raise NameConflictError(f"There are two resources at '{uri}'. Give one of them another URI.")
         fields: dict[str, Any] = {
@@ -250,7 +250,7 @@ class ResourceList(_List):
         return None
 
 
-class PromptList(_List):
+class PromptList(_Observable):
     """The prompts of a crib: templates of messages that a person chooses, with arguments that are text."""
 
     def __init__(self) -> None:
@@ -343,7 +343,7 @@ class _Function:
         return await in_thread(lambda: self._function(**values))
 
 
-def _require_same(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
+def _require_same_names(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
     if {*variables} != {*parameters}:
         raise DefinitionError(
             f"The resource '{uri}' takes {', '.join(variables) or 'nothing'}, and its function "
@@ -741,13 +741,11 @@ class _Running:
 
 def _bounds_of(part: Mapping[str, str]) -> tuple[int, int]:
     """Return the offset and the limit of a *part* of a large result. Raises ToolError `invalid_arguments`."""
-    try:
+    with suppress(ValueError):
         offset, limit = int(part.get("offset", "0")), int(part.get("limit", str(DEFAULT_PART_CHARS)))
-    except ValueError:
-        offset = limit = -1
-    if offset < 0 or limit < 1:
-        raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments")
-    return offset, limit
+        if offset >= 0 and limit >= 1:
+            return offset, limit
+    raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments")
 
 
 def _named(item: Any) -> tuple[Kind, str]:

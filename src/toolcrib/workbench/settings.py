@@ -45,6 +45,7 @@ _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store", "tasks", 
 _SECRETS = (("tasks", "webhook_secret"), ("pending", "webhook_secret"), ("server", "client_secret"))
 """Texts that are secrets of the server itself. The variables that override them are the secrets."""
 _PATHS = frozenset({("store", "url"), ("store", "key"), ("providers",)})
+"""Texts that are paths, unless they are URLs."""
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
 _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")

@@ -158,7 +158,7 @@ class Authentication:
         self._app = app
         self._identify = identify
         self._public = frozenset(public)
-        self._public_folders = frozenset(path.removesuffix("/*") for path in public if path.endswith("/*"))
+        self._public_folders = frozenset(of.removesuffix("/*") for of in self._public if of.endswith("/*"))
         self._base_url = None if base_url is None else base_url.rstrip("/")
         self._path = path
         self._issuers = identify.issuers if isinstance(identify, Authenticator) else {}

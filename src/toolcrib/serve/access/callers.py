@@ -197,7 +197,7 @@ class Callers:
             of = principal if self._benches.count(principal) > self._share else None
             if of is None and len(self._benches) <= self._size:
                 return
-            if (entry := self._benches.drop(_is_idle, of=of)) is None:
+            if (entry := self._benches.drop(lambda entry: all(task.done() for task in entry[1]), of=of)) is None:
                 return
             task = asyncio.create_task(entry[0].stop())
             self._stopping.add(task)
@@ -209,10 +209,6 @@ class Callers:
 
     def __iter__(self) -> Iterator[Workbench]:
         return iter([bench for bench, _ in self._benches])
-
-
-def _is_idle(entry: tuple[Workbench, WeakSet[asyncio.Task[Any]]]) -> bool:
-    return all(task.done() for task in entry[1])
 
 
 def _invalid(message: str) -> AuthenticationError:

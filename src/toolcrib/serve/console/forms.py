@@ -183,7 +183,7 @@ def value_of(of: Field) -> Any:
         case "union" if of.fields:
             return value_of(of.fields[0])
         case "union":
-            return {"null": None}.get(of.alternative, MISSING)
+            return None if of.alternative == "null" else MISSING
         case _:
             return _read(of)
 

@@ -171,6 +171,9 @@ def _field(schema: Any) -> dict[str, Any] | None:
 
 
 def _only_branch(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the only alternative to null, which a form has not: a field that may be left out is not required."""
+    """Return the only alternative to null in *schema*; None where it has others, or a type of its own.
+
+    Null itself is in no form: a field that may be left out is not required.
+    """
     branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
     return branches[0] if len(branches) == 1 and "type" not in schema else None

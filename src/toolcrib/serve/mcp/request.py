@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
@@ -33,9 +33,16 @@ REFUSED = -1
 """The code by which a client says that its user refuses (client/sampling, "Error Handling")."""
 _TIMEOUT_S = 600.0
 _MAX_LINES = 1000
-_LEVELS: Mapping[wire.LoggingLevel, int] = dict(
-    zip(get_args(wire.LoggingLevel), (10, 20, 25, 30, 40, 50, 60, 70), strict=True)  # from debug to emergency
-)
+_LEVELS: Mapping[wire.LoggingLevel, int] = {
+    "debug": 10,
+    "info": 20,
+    "notice": 25,
+    "warning": 30,
+    "error": 40,
+    "critical": 50,
+    "alert": 60,
+    "emergency": 70,
+}
 
 
 class ClientRequest:

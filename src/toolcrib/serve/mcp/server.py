@@ -180,7 +180,9 @@ class _Handlers:
         if "handle" in result.metadata or result.tool in FINDERS:
             # With the first handle may come the tool that reads results, and with a search what it found.
             context.lifespan_context.check()
-        call_result = self._call_result(result, tool, request)
+        if result.error is not None:
+            _require_capabilities(request, result.error)
+        call_result = self._call_result(result, tool)
         if result.pending is not None:
             if (answer := await self.tasks.created(context, bench, result.pending)) is not None:
                 return answer
@@ -197,17 +199,12 @@ class _Handlers:
             shown = {"toolcrib/approval": self.app.data(pending, context)}
             call_result["_meta"] = call_result.get("_meta", {}) | shown
 
-    def _call_result(
-        self, result: Result[Any], tool: Tool | None, request: ClientRequest | None = None
-    ) -> dict[str, Any]:
+    def _call_result(self, result: Result[Any], tool: Tool | None) -> dict[str, Any]:
         """Return *result* of a call of *tool*. Raises MCPError where that is an error of the protocol."""
-        if result.error is not None:
-            _require_capabilities(request, result.error)
-            if result.error.code == "unknown_tool":
-                # A protocol error, and not a result with `isError`: so the specification has it for unknown tools, in
-                # each of its revisions (server/tools, "Error Handling"). A model would read its message, with the
-                # nearest name.
-                raise offered.error_of(result.error, {})
+        if result.error is not None and result.error.code == "unknown_tool":
+            # A protocol error, and not a result with `isError`: so the specification has it for unknown tools, in each
+            # of its revisions (server/tools, "Error Handling"). A model would read its message, with the nearest name.
+            raise offered.error_of(result.error, {})
         return form.call_result(result, None if tool is None else self._promised(tool.spec).output_schema)
 
     async def _of_task(self, method: Any, context: Exchange, params: TaskParams) -> dict[str, Any]:
@@ -530,9 +527,9 @@ def _without_links(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [block for block in blocks if block["type"] != "resource_link"]
 
 
-def _require_capabilities(request: ClientRequest | None, error: ToolError) -> None:
+def _require_capabilities(request: ClientRequest, error: ToolError) -> None:
     """Raise MCPError where *error* is that the client of *request* lacks a capability."""
-    if request is not None and request.missing and request.is_modern:
+    if request.missing and request.is_modern:
         data = {"requiredCapabilities": request.missing}
         raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(error.message), data)
 

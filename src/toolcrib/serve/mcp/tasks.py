@@ -97,9 +97,10 @@ class TaskMethods:
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         return is_modern and capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
-    def _are_answers(self, context: Exchange, tool: Tool) -> bool:
-        """Return whether a call of *tool*, which runs as a task, is answered by that. Raises MCPError where it has to
-        be, and the client does not know tasks.
+    def _answers_with_task(self, context: Exchange, tool: Tool) -> bool:
+        """Return whether a call of *tool*, which runs as a task, is answered with that: where the client knows tasks.
+
+        Raises MCPError where it has to.
         """
         if not (is_known := self.are_for(context)) and tool.is_task == "required":
             message = f"'{tool.spec.name}' runs as a task, and is for clients that declare the extension for tasks."
@@ -132,7 +133,7 @@ class TaskMethods:
         It returns the result, or what the task asks; at the deadline, that it runs on. For a client that knows tasks,
         it is *call*. Raises MCPError where it has to know them, and does not.
         """
-        if not state.task and self._are_answers(context, tool):
+        if not state.task and self._answers_with_task(context, tool):
             return call
         limits = [limit for limit in (tool.spec.timeout_s, self._crib.options["timeout_s"]) if limit is not None]
         end = monotonic() + min(limits, default=float("inf"))

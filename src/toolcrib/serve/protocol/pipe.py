@@ -109,7 +109,7 @@ async def in_memory(pipe: Callable[[Write], Pipe]) -> AsyncGenerator[tuple[Any, 
     """Serve a client in this process, by *pipe*, while the block runs: the official SDK's, which reads and writes the
     two streams.
     """
-    import anyio
+    import anyio  # here, as what serves over HTTP and pipes needs neither
     from mcp.shared.message import SessionMessage
 
     to_client, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -124,8 +124,8 @@ def value_of(name: str, result: wire.CallToolResult, accepts: "Validator | None"
             return parts[0] if len(parts) == 1 else parts or None
     elif (structured := _promised(name, result, accepts)) is None:
         return parts
-    if is_wrapped:
-        structured = _unwrapped(structured)
+    if is_wrapped and isinstance(structured, dict) and [*structured] == ["result"]:
+        structured = structured["result"]
     attachments = [part for part in parts if not isinstance(part, Text)]
     return [Data(_encode(name)(structured)), *attachments] if attachments else structured
 
@@ -153,17 +153,9 @@ def _promised(name: str, result: wire.CallToolResult, accepts: "Validator") -> A
     return result.structured_content
 
 
-def _unwrapped(structured: Any) -> Any:
-    match structured:
-        case {"result": value, **others} if not others:
-            return value
-        case _:
-            return structured
-
-
 def _reading(content: Sequence[wire.ContentBlock], accepts: "Validator") -> Any:
     """Return what the text of a whole stored result promised; None where it is not that."""
-    text: Any = content[0].text if isinstance(content[0], wire.TextContent) else ""
+    text: Any = content[0].text if content and isinstance(content[0], wire.TextContent) else ""
     readings: list[Any] = [{"result": text}]  # so Toolcrib promises what is no object
     with suppress(ValueError):
         value = pydantic_core.from_json(text, allow_inf_nan=False)

@@ -156,9 +156,9 @@ async def _end(child: anyio.abc.Process) -> None:
     try:
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await child.stdin.aclose()
-        if not await _has_ended(child):
+        if not await _wait_for_end(child):
             _kill(child, signal.SIGTERM)
-            await _has_ended(child)
+            await _wait_for_end(child)
     finally:  # also where this task is cancelled by asyncio, which a shield does not hold
         _kill(child, signal.SIGKILL)
         with suppress(OSError):
@@ -166,14 +166,14 @@ async def _end(child: anyio.abc.Process) -> None:
             transport = getattr(getattr(child, "_process", None), "_transport", None)
             if transport is not None:
                 transport.close()
-    await _has_ended(child)
+    await _wait_for_end(child)
 
 
-async def _has_ended(child: anyio.abc.Process) -> bool:
-    """Return whether *child* ends in time. `wait` would also wait for the pipes, which a grandchild may hold."""
+async def _wait_for_end(child: anyio.abc.Process) -> bool:
+    """Wait a while for the end of *child*, but not of its pipes as `wait` does, and return whether it came."""
     with anyio.move_on_after(_GRACE_TIMEOUT_S):
         while child.returncode is None:  # noqa: ASYNC110
-            await anyio.sleep(0.001)
+            await anyio.sleep(0.01)
     return child.returncode is not None
 
 

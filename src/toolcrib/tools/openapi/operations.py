@@ -177,7 +177,7 @@ def read_operations(documents: Documents, options: Options) -> tuple[list[Operat
         methods = {method.upper(): item[method] for method in METHODS if method in item}
         for method, operation in {**methods, **mapping(item.get("additionalOperations"))}.items():
             try:
-                readings.append(_read(path, method, (item, file), operation, documents, options))
+                readings.append(_read(path, method, item, (operation, file), documents, options))
             except MALFORMED as error:
                 problems.append((f"{method} {path}", reason_of(error)))
     return [of for of in named(readings) if options.methods is None or of.method in options.methods], problems
@@ -189,11 +189,11 @@ def reason_of(error: Exception) -> str:
 
 
 def _read(
-    path: str, method: str, whole: tuple[Mapping[str, Any], str], entry: Any, documents: Documents, options: Options
+    path: str, method: str, item: Mapping[str, Any], entry: tuple[Any, str], documents: Documents, options: Options
 ) -> Operation:
-    """Return the operation that *entry* is, by *method* of the *whole* of *path*: what is there, and in which file."""
-    root, (item, item_file) = documents.root, whole
-    operation, file = documents.whole(entry, item_file)
+    """Return the operation that *entry* is, by *method* of the *item* of *path*. The entry has the file of both."""
+    root, item_file = documents.root, entry[1]
+    operation, file = documents.whole(*entry)
     if documents.is_swagger:
         operation = swagger.operation_of(operation, root, documents.where)
     # What follows a '#' tells operations apart, and is never sent.
@@ -201,7 +201,7 @@ def _read(
     _require_sendable(method, path, plain.split("/"))
     operation_id = operation.get("operationId")
     name = operation_id if isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") else None
-    parameters, schemas, payload = _parameters((whole, (operation, file)), documents)
+    parameters, schemas, payload = _parameters(((item, item_file), (operation, file)), documents)
     body = None
     if payload:
         body = _body(*swagger.request_body(payload, operation.get("consumes")), documents)
@@ -273,7 +273,8 @@ def _parameters(
 ) -> tuple[list[Parameter], dict[str, tuple[Any, str]], list[tuple[Mapping[str, Any], str]]]:
     """Return the parameters of *holders*, each with its argument, the schemas of these, and those that are the body."""
     declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
-    for reference, file in ((part, file) for holder, file in holders for part in listed(holder.get("parameters"))):
+    references = [(part, file) for holder, file in holders for part in listed(holder.get("parameters"))]
+    for reference, file in references:
         data, where = documents.followed(reference, file)
         name, place = data.get("name"), data.get("in")
         if not isinstance(name, str) or not name or not isinstance(place, str):
@@ -479,7 +480,8 @@ def named(readings: Sequence[Operation]) -> list[Operation]:
     operations: dict[int, Operation] = {}
     taken_names: set[str] = set()
     for index in sorted(range(len(readings)), key=rank):
-        operation, plain, length = readings[index], _plain(choices[index]), 6
+        operation, plain = readings[index], _plain(choices[index])
+        length = 6
         mark = hashlib.sha256(operation.label.encode()).hexdigest()
         name = plain if len(plain) <= MAX_NAME else f"{plain[: MAX_NAME - 7]}_{mark[:6]}"
         # A registry takes `-` and `_` as one.

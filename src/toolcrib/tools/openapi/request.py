@@ -165,7 +165,8 @@ def _is_one_text(encoding: Mapping[str, Any], value: Any) -> bool:
 def _multipart(body: Body, value: Any, boundary: str) -> bytes:
     parts: list[bytes] = []
     for name, field_value in _fields(body, value):
-        encoding, is_bytes, part_name = body.parts.get(name, {}), name in body.bytes_in, _quoted(name)
+        encoding, is_bytes = body.parts.get(name, {}), name in body.bytes_in
+        part_name = _quoted(name)
         filename = f'; filename="{part_name}"' if is_bytes else ""
         for part in field_value if isinstance(field_value, list) else [field_value]:
             content_type = _part_type(encoding, part, is_bytes=is_bytes)

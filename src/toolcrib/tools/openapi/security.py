@@ -7,7 +7,6 @@ a scheme, or one of a provider of the catalogue, which goes to that provider's h
 
 import base64
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
@@ -169,9 +168,11 @@ def _known_provider(scheme: Mapping[str, Any], server: str, scopes: tuple[str, .
         if oauth2 is None or not urls & {oauth2.token_url, oauth2.authorize_url}:
             continue
         hosts = [host for host in table.hosts if "{" not in host]
-        with suppress(ToolError):
+        try:
             Guard(hosts=hosts).check(server)
-            return ToolAuth(provider, "oauth2", scopes if oauth2.scoped else ())
+        except ToolError:
+            continue
+        return ToolAuth(provider, "oauth2", scopes if oauth2.scoped else ())
     return None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
@@ -229,10 +230,12 @@ class OpenAPISource(Source):
 
 def has_document(url: str) -> bool:
     """Return whether an OpenAPI document is at *url*, as far as that is known within a few seconds."""
-    with suppress(LoadError, TimeoutError), _fetcher(_loopback(url), _ASK_TIMEOUT_S) as fetch:
-        data, _ = fetch(url)
-        return is_openapi(data)
-    return False
+    try:
+        with _fetcher(_loopback(url), _ASK_TIMEOUT_S) as fetch:
+            data, _ = fetch(url)
+    except (LoadError, TimeoutError):
+        return False
+    return is_openapi(data)
 
 
 @contextmanager
@@ -367,10 +370,10 @@ def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
             data = pydantic_core.from_json(text)
             if checker.is_valid(data):
                 return text
-            error = next(iter(checker.iter_errors(data)))
-            place = "/".join(("", *map(str, error.instance_path)))
-            detail = f"{error.message[:200]} (at '{place[:100]}')"
-            why = f"the server's answer is not what its OpenAPI document promises: {detail}"
+            why = "the server's answer is not what its OpenAPI document promises"
+            for error in itertools.islice(checker.iter_errors(data), 1):
+                place = "/".join(("", *map(str, error.instance_path)))
+                why += f": {error.message[:200]} (at '{place[:100]}')"
         raise ToolError(
             f"'{tool}' was carried out, but {why}. The operator can set `output_schemas = false` for this source.",
             "invalid_result",

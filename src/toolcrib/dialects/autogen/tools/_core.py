@@ -488,5 +488,4 @@ def _shown(value: Any) -> Any:
 
 
 def _content_of(part: Any) -> Any:
-
     return with_core_images(part.content) if isinstance(part.content, AutoGenImage) else Text(part.content)
