@@ -148,7 +148,7 @@ async def _recorded(
             work = getattr(recorder, what)(
                 replace(record, arguments=None, sent=None, result=None) if is_bare else record
             )
-            if vars(type(recorder)).get("bounds_itself"):  # its own: what a subclass does is not bounded by that
+            if getattr(recorder, "bounds_itself", False):
                 await work
                 continue
             work = work if type(work) is CoroutineType else awaiting(work)

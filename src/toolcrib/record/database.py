@@ -649,9 +649,6 @@ class DatabaseCalls(Recorder):
     `unconfirmed` those whose start was not written when their work began.
     """
 
-    bounds_itself = True
-    """No call waits for it over `_START_TIMEOUT_S`."""
-
     def __init__(
         self,
         store: Store,
@@ -669,6 +666,8 @@ class DatabaseCalls(Recorder):
             raise SetupError(f"DatabaseCalls(durable=...) is 'full' or 'normal', not {durable!r}.")
         if max_bytes < 1 or size < 1 or not max_age_s > 0:
             raise SetupError("The bounds of DatabaseCalls, max_age_s, max_bytes and size, are above 0.")
+        self.bounds_itself = type(self) is DatabaseCalls
+        """No call waits for it over `_START_TIMEOUT_S`; what a subclass does may take longer."""
         self.with_content = with_content
         self.digest = self._digest
         self.unconfirmed = 0
