@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -36,6 +37,41 @@ async def talk(channel):
         if "begun" in message:
             open(message["begun"], "w").close()
         channel._sock.sendall(bytes.fromhex(message.get("hex", "")) or b"\\0\\0\\0\\2{}")
+"""
+
+OPEN_FILES = """
+import asyncio, os, sys, time
+from toolcrib.sandbox import Processes
+
+def open_files():
+    with os.scandir("/proc/self/fd") as entries:  # among them the listing itself, which goes for both
+        return {(entry.name, os.readlink(entry.path)) for entry in entries}
+
+async def use(*, sound):
+    workers = Processes(target="served:echo")
+    worker = workers.take()
+    await worker.send({})
+    await worker.receive()
+    workers.give_back(worker, sound=sound)
+    await workers.close()
+
+async def main():
+    before = open_files()
+    await use(sound=True)
+    await use(sound=False)
+    until = time.monotonic() + 60
+    while open_files() != before:  # a thread closes them
+        assert time.monotonic() < until, open_files() ^ before
+        await asyncio.sleep(0.01)
+    sys.executable = "/no/such/python"
+    try:
+        Processes(target="served:echo").take()
+    except FileNotFoundError:
+        assert open_files() == before
+    else:
+        raise AssertionError("there is no such python")
+
+asyncio.run(main())
 """
 
 
@@ -106,24 +142,11 @@ async def test_a_worker_that_is_forgotten_while_it_serves_does_not_serve_again(p
         assert await pid_of(workers) != first
 
 
-async def test_workers_leave_no_open_file_behind(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_files() -> set[str]:
-        links = [Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-        return {f"{link} {link.readlink()}" for link in links if link.is_symlink()}  # not the list itself
-
-    before = open_files()
-    async with pool() as workers:
-        await pid_of(workers)
-        with pytest.raises(EOFError):
-            async with leased(workers):
-                raise EOFError
-    await until(lambda: open_files() <= before)  # what tests before this one have left may be closed meanwhile
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
-    async with pool() as workers:
-        with pytest.raises(FileNotFoundError):
-            async with leased(workers):
-                pass
-        assert open_files() <= before
+def test_workers_leave_no_open_file_behind(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"  # a process of its own: what other tests have left opens and closes files too
+    program.write_text(OPEN_FILES)
+    (tmp_path / "served.py").write_text(SERVED)
+    subprocess.run([sys.executable, program], check=True, timeout=120)
 
 
 async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again(pool: Pool) -> None:
