@@ -454,7 +454,8 @@ def serving(effort: Effort, *, peers: bool) -> None:
     report(IN_SESSION, serving_calls.over_http(OLDER, 4, subjects, rounds, effort.requests), subjects)
     for title, era in AT_ONCE.items():
         say(event="doing", what=title)
-        times = serving_calls.over_http(era, 4, subjects, rounds, effort.requests, connections=CONNECTIONS)
+        requests = 4 * effort.requests  # else a round is six turns of all connections, whose times swing by a fifth
+        times = serving_calls.over_http(era, 4, subjects, rounds, requests, connections=CONNECTIONS)
         report(title, times, subjects)
     say(event="doing", what=LISTED)
     first, again = serving_calls.listings(subjects, max(3, rounds // 4), again=20)
