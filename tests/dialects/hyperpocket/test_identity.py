@@ -4,25 +4,16 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Crib, Workbench
-from toolcrib.dialects.hyperpocket.tool import Tool, from_func
+from toolcrib import Caller, Crib
+from toolcrib.dialects.hyperpocket.tool import from_func
 
 from .own_handler import add, grant, pocket, seen, who
 
 pytestmark = pytest.mark.usefixtures("settings")
 
 
-class Echo(Tool):
-    def invoke(self, **kwargs: Any) -> Any:
-        return [kwargs["thread_id"], kwargs["profile"]]
-
-
 def mine(thread_id: str = "default", profile: str = "default") -> list[str]:
     return [thread_id, profile]
-
-
-async def show(**kwargs: Any) -> list[str]:
-    return [kwargs["thread_id"], kwargs["profile"]]
 
 
 def test_where_the_model_names_them_only_those_that_the_host_listed_are_taken():
@@ -102,21 +93,6 @@ async def test_through_another_door_a_model_chooses_only_what_is_listed():
         result = await alice.call("mine", {"body": {"thread_id": "t1"}})
         assert result.error is not None and result.error.code == "invalid_arguments"
         assert (await local.call("mine", {"body": {"thread_id": "t1"}})).value == ["t1", "default"]
-
-
-async def test_secrets_of_a_grant_are_redacted_at_the_other_door():
-    from toolcrib.dialects.hyperpocket.auth import AuthProvider
-    from toolcrib.dialects.hyperpocket.tool import function_tool
-
-    @function_tool(auth_provider=AuthProvider.GITHUB)
-    def leak(**kwargs: Any) -> str:
-        return kwargs["OWN_TOKEN"]
-
-    async with Workbench([pocket(leak)]) as bench:
-        pending = (await bench.call("leak")).pending
-        assert pending is not None
-        grant(f"User needs to authenticate using the following URL: {pending.url}")
-        assert (await bench.call("leak")).text == "[secret]"
 
 
 async def test_tools_alone_are_authorized_by_the_workbench_they_are_in(settings: Any):

@@ -21,11 +21,6 @@ def fail() -> str:
     raise OSError("no disk")
 
 
-@function_tool
-async def fail_async() -> str:
-    raise OSError("no disk")
-
-
 # Calls
 
 
@@ -94,15 +89,6 @@ async def test_what_else_a_program_gives_by_name_reaches_the_handler_and_the_too
     ]
 
 
-def test_a_given_credential_is_redacted_in_results_as_a_granted_one():
-    @function_tool(auth_provider=AuthProvider.GITHUB)
-    def leak(**kwargs: Any) -> str:
-        return f"The token is {kwargs['OWN_TOKEN']}"
-
-    made = pocket(leak)
-    assert made.invoke("leak", {}, envs={"OWN_TOKEN": "a-token-of-alice"}) == "The token is [secret]"
-
-
 async def test_acall_gives_what_a_class_returned_and_the_text_of_a_function():
     class Facts(Tool):
         def invoke(self, **kwargs: Any) -> Any:
@@ -152,14 +138,14 @@ def test_an_override_of_pocket_auth_is_felt_sync_or_async():
     assert Pocket([who], auth=Sync()).invoke_with_state("who", {}) == ("Ask at the desk.", True)
 
 
-def test_a_secret_of_a_grant_is_redacted_in_what_the_tool_says():
+def test_a_secret_of_a_grant_or_a_given_one_is_redacted_in_what_the_tool_says():
     @function_tool(auth_provider=AuthProvider.GITHUB, scopes=["repo"])
     def leak(**kwargs: Any) -> str:
         return f"with {kwargs['OWN_TOKEN']}"
 
     made = pocket(leak)
+    assert made.invoke("leak", {}, envs={"OWN_TOKEN": "a-token-of-alice"}) == "with [secret]"
     grant(made.invoke("leak", {}))
-    assert made.invoke("leak", {}) == "with [secret]"
     assert asyncio.run(made.acall("leak", {})) == ("with [secret]", False)
 
 

@@ -90,13 +90,9 @@ def test_an_address_of_github_is_a_repository_a_branch_and_a_folder() -> None:
     ("url", "ref", "rel_path", "message"),
     [
         (None, "main", "..", "is not a folder of a repository"),
-        (None, "main", "tools/gone", "there is no folder 'tools/gone'"),
-        (None, "gone", "tools/one", "no branch and no tag 'gone'"),
         (None, "--upload-pack=touch x", "tools/one", "is not the name of a branch"),
         (None, "main#x", "tools/one", "not a git address that can be used|not a repository and a ref"),
-        ("ext::sh -c touch% x", "main", "", "is not the path of a folder"),
         ("https://user:secret@git.example/tools", "main", "", "holds no name and no password"),
-        ("../x#y", "main", "", "not a git address that can be used|not a repository and a ref"),
     ],
 )
 def test_what_is_not_safe_or_not_there_is_refused(
@@ -106,14 +102,3 @@ def test_what_is_not_safe_or_not_there_is_refused(
         Pocket([from_git(str(repository.folder) if url is None else url, ref, rel_path)])
     assert "secret" not in str(refused.value)
     assert not (tmp_path / "x").exists() and not (tmp_path / "pocket.lock").exists()
-
-
-def test_a_commit_that_is_not_there_or_a_link_to_elsewhere_is_refused(repository: Repository) -> None:
-    url = str(repository.folder)
-    Path("pocket.lock").write_text(f"git\t{url}\tmain\t{'0' * 40}\n")
-    with pytest.raises(LoadError, match="cannot be fetched"):
-        Pocket([from_git(url, "main", "tools/one")])
-    Path("pocket.lock").unlink()
-    repository.commit({"tools/one/README.md": Path("/etc/hostname")})
-    with pytest.raises(LoadError, match=r"'README\.md': it is a link, and does not lead to a file of the folder"):
-        Pocket([from_git(url, "main", "tools/one")])

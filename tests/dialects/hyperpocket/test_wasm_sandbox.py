@@ -1,4 +1,4 @@
-"""Tools in folders as they run in the sandbox: what a program gets, what it gives, and what it cannot do."""
+"""Tools in folders as they run in the sandbox. What a program cannot do there: tests/tools/test_python_folder.py."""
 
 import json
 from collections.abc import Mapping
@@ -32,21 +32,6 @@ def main():
 if __name__ == "__main__":
     main()
 """
-REACH = """
-import json, os, socket, sys
-json.load(sys.stdin)
-found = []
-for attempt in (
-    lambda: open("/etc/passwd"), lambda: open("/tool/../../etc/passwd"), lambda: os.listdir("/"),
-    lambda: open("/tool/written", "w"), lambda: socket.create_connection(("127.0.0.1", 80), 1),
-    lambda: __import__("subprocess").run(["id"]),
-):
-    try:
-        found.append(repr(attempt()))
-    except Exception as error:
-        found.append(type(error).__name__)
-print(json.dumps(found))
-"""
 
 
 @pytest.fixture
@@ -67,13 +52,6 @@ def python(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder `echo`, where the Python of the sandbox is there, built once for all tests of this checkout."""
     build_sandbox_python(monkeypatch)
     return place
-
-
-def test_until_python_is_built_a_call_says_how_to_build_it(place: Path) -> None:
-    with Pocket(["echo"]) as pocket:
-        text = pocket.invoke("echo", {})
-    assert text.startswith("Tool 'echo' runs in the sandbox's Python, which is not there yet.")
-    assert "toolcrib sandbox build-python" in text
 
 
 def test_a_folder_that_was_changed_since_it_was_loaded_does_not_run(place: Path) -> None:
@@ -99,16 +77,6 @@ async def test_a_program_gets_the_arguments_and_the_environment_and_its_output_i
 
 
 @pytest.mark.full
-def test_a_program_reaches_no_files_no_network_and_no_other_program(python: Path) -> None:
-    (python / "main.py").write_text(REACH)
-    with Pocket(["echo"]) as pocket:
-        text = pocket.invoke("echo", {})
-    found = json.loads(text)
-    assert len(found) == 6 and all(name.endswith("rror") for name in found), found
-    assert not (python / "written").exists()
-
-
-@pytest.mark.full
 def test_a_credential_is_in_the_environment_and_redacted_in_the_result(python: Path) -> None:
     with (python / "config.toml").open("a") as file:
         file.write('[auth]\nauth_provider = "github"\nscopes = ["repo"]\n')
@@ -119,12 +87,8 @@ def test_a_credential_is_in_the_environment_and_redacted_in_the_result(python: P
 
 
 FAILURES = {
-    "raise SystemExit(3)": "ended with status 3",
-    "import sys\nsys.exit('no such city')": "no such city",
     "raise ValueError('no such city')": "ValueError: no such city",
-    "import pydantic": "No module named 'pydantic'",
     "while True: pass": "did not answer in time",
-    "import time; time.sleep(60)": "did not answer in time",
     "x = [0] * 10**9": "was stopped",
 }
 
