@@ -64,7 +64,6 @@ async def given_async(a: int, b: list[int] | None = None) -> Any:
 TOOLS: dict[str, Any] = {
     "a class": Add(),
     "a function": FunctionTool(given, "d"),
-    "an async function": FunctionTool(given_async, "d"),
     "a partial": FunctionTool(functools.partial(given, b=[5]), "d", name="p"),
 }
 
