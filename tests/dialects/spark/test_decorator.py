@@ -19,7 +19,6 @@ from toolcrib.dialects.spark.tools.types import BaseTool, ToolUse
 
 class City(BaseModel):
     name: str
-    zip_code: str | None = None
 
 
 def use(name: str, arguments: Any) -> ToolUse:
@@ -296,11 +295,7 @@ async def test_a_workbench_shows_the_content_of_a_tool_result_and_keeps_the_whol
 # FunctionToolMetadata, and tools that programs make of it themselves
 
 
-class Town(BaseModel):
-    name: str
-
-
-def find(city: Town, word: Annotated[str, Field(min_length=1)], limit: int = 3, tool_context: Any = None) -> list[str]:
+def find(city: City, word: Annotated[str, Field(min_length=1)], limit: int = 3, tool_context: Any = None) -> list[str]:
     """Find things in a city.
 
     Things are found
@@ -321,7 +316,7 @@ def test_the_parts_of_a_function_are_read() -> None:
     assert metadata.func is find
     assert metadata.signature == inspect.signature(find)
     assert metadata.type_hints == {
-        "city": Town,
+        "city": City,
         "word": str,
         "limit": int,
         "tool_context": Any,
@@ -352,7 +347,7 @@ async def test_a_tool_made_of_its_parts_has_the_name_and_spec_that_it_was_given(
         "Long Running": "yes",
         "Function": "find",
     }
-    assert made.prepare_tool_kwargs(USE)["city"] == Town(name="Bonn")
+    assert made.prepare_tool_kwargs(USE)["city"] == City(name="Bonn")
     async with Workbench([made]) as bench:
         assert [(each.name, each.description) for each in bench.specs()] == [("search", "Search.")]
         called = await bench.call("search", {"city": {"name": "Bonn"}, "word": "bolt", "limit": 1})

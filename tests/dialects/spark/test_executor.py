@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from toolcrib.dialects.spark.tools.decorator import tool
 from toolcrib.dialects.spark.tools.executor import ToolCallExecutor, ToolExecutionConfig
@@ -32,10 +31,6 @@ async def run(fn: Any, arguments: Any = None, **more: Any) -> Any:
 def text_of(result: Any) -> tuple[str, str]:
     (part,) = result["content"]
     return result["status"], part["text"]
-
-
-class City(BaseModel):
-    name: str
 
 
 def add(a: int, b: int = 2) -> int:

@@ -24,12 +24,6 @@ def search(query: str) -> str:
     return query
 
 
-@tool
-def count(n: int = 1) -> int:
-    """Count."""
-    return n
-
-
 def plain(query: str) -> str:
     return query
 

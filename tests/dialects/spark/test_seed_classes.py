@@ -1,44 +1,14 @@
 """The signatures, defaults, marks and errors in Spark's document, beside its examples."""
 
 import dataclasses
-import inspect
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_type_hints
 
-from toolcrib.dialects.spark.tools import registry, types
-from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
+from toolcrib.dialects.spark.tools import types
+from toolcrib.dialects.spark.tools.decorator import ToolContext
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
-from toolcrib.dialects.spark.tools.types import ToolResult, ToolUse, update_tool_runtime_metadata
+from toolcrib.dialects.spark.tools.types import ToolResult, ToolUse
 
 from .echo import Echo
-
-
-def parameters_of(fn: Any) -> list[tuple[str, Any]]:
-    return [(each.name, each.default) for each in inspect.signature(fn).parameters.values() if each.name != "self"]
-
-
-EMPTY = inspect.Parameter.empty
-
-
-def test_functions_and_methods_have_the_documented_parameters_in_order() -> None:
-    assert parameters_of(tool) == [
-        ("func", None),
-        ("description", None),
-        ("parameters", None),
-        ("name", None),
-        ("context", False),
-        ("long_running", False),
-        ("async_execution", None),
-    ]
-    assert parameters_of(DecoratedFunctionTool.prepare_tool_kwargs) == [("tool_use", EMPTY), ("invocation_state", None)]
-    assert parameters_of(ToolRegistry) == []
-    assert parameters_of(ToolRegistry.register_tool_by_ref)[:2] == [("ref", EMPTY), ("tool_name", None)]
-    assert parameters_of(update_tool_runtime_metadata) == [
-        ("tool_spec", EMPTY),
-        ("supports_async", None),
-        ("long_running", None),
-    ]
-    kinds = {each.name: each.kind for each in inspect.signature(update_tool_runtime_metadata).parameters.values()}
-    assert kinds["supports_async"] is kinds["long_running"] is inspect.Parameter.KEYWORD_ONLY
 
 
 async def test_a_custom_tool_has_the_documented_defaults_until_it_is_marked() -> None:
@@ -84,4 +54,3 @@ def test_a_new_registry_is_empty() -> None:
     assert (made.registry, made.dynamic_tools, made.tool_refs) == ({}, {}, {})
     assert (made.get_all_tool_specs(), made.get_all_tools_config(), made.to_spec_dict()) == ([], {}, {"tools": []})
     assert made.get_tool_ref("echo") is None
-    assert registry.logger.name.endswith("spark.tools.registry")
