@@ -4,20 +4,11 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib import Call, File, Image, SetupError, Text, ToolError
 from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User, bedrock
 
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
-SPECS = [
-    ToolSpec("double", "Doubles.", SCHEMA),
-    ToolSpec("files/read all", "", SCHEMA),
-    ToolSpec("exact", "Exact.", SCHEMA, strict=True),
-]
-
-
-def ended(call_id: str, *content: Any, tool: str = "double", error: ToolError | None = None) -> Result[Any]:
-    return Result(None, content, error, call_id=call_id, tool=tool)
+from .examples import SCHEMA, SPECS, ended
 
 
 def answer(*content: dict[str, Any], stop: str = "end_turn") -> dict[str, Any]:
@@ -173,9 +164,6 @@ def test_pieces_are_put_together_and_reasoning_goes_back_as_it_came() -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (7, "must be an object"),
-        ({}, "'output' must be an object, and it is missing"),
-        ({"output": {"message": []}}, "'message' must be an object, and it is a list"),
         (answer({"text": 7}), r"content\[0\]\) is malformed: 'text' must be text"),
         (answer({"toolUse": {"name": "a", "input": {}}}), "'toolUseId' must be text, and it is missing"),
         ([delta(0, toolUse={"input": "{"})], "of a call that was never started is malformed"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Result, Text, ToolSpec
+from toolcrib import Text
 from toolcrib.formats import (
     IncompleteReply,
     Reply,
@@ -26,7 +26,8 @@ from toolcrib.formats import (
 )
 from toolcrib.formats.turns import turn_from_dict, turn_to_dict
 
-SPEC = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+from .examples import SPEC, answered
+
 FORMATS: dict[str, Any] = {
     "openai": openai,
     "responses": openai_responses,
@@ -220,8 +221,7 @@ def strange(data: Any) -> Iterator[Any]:
 
 
 def conversation(reply: Reply) -> list[Turn]:
-    results = tuple(Result(None, (Text("3"),), call_id=call.id, tool=call.tool) for call in reply.calls)
-    return [User((Text("Add."),)), reply, *([Results(results)] if results else [])]
+    return [User((Text("Add."),)), reply, *([Results(answered(*reply.calls))] if reply.calls else [])]
 
 
 @pytest.mark.parametrize("output", [WHOLE, STREAMED], ids=["whole", "streamed"])

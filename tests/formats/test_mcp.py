@@ -76,7 +76,6 @@ def test_the_params_alone_are_a_call_too() -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ("double", "must be an object"),
         ({"method": "tools/list"}, "its 'method' is 'tools/list'"),
         ({"method": "tools/call"}, "'params' must be an object, and it is missing"),
         ({"params": {"arguments": {}}}, "'name' must be text, and it is missing"),

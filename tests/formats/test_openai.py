@@ -1,6 +1,5 @@
 """OpenAI Chat Completions, as OpenAI speaks it and as others do."""
 
-import base64
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,19 +11,10 @@ from toolcrib.core import Audio, Data
 from toolcrib.core.result import EPOCH
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
-format = formats.openai
+from .examples import ADD, PIXEL, PIXEL_IN_BASE64, added, shown
+from .examples import ADD_AND_LIST as SPECS
 
-PIXEL = b"\x89PNG pixel"
-ADD = {
-    "type": "object",
-    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-    "required": ["a", "b"],
-    "additionalProperties": False,
-}
-SPECS = [
-    ToolSpec("add", "Add two numbers.", ADD),
-    ToolSpec("files.list", "", {"type": "object", "properties": {}, "additionalProperties": False}),
-]
+format = formats.openai
 
 
 def message(**made: Any) -> dict[str, Any]:
@@ -43,10 +33,6 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
 
 def tool_call(id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
-
-
-def shown(call: Call) -> tuple[str, str, Any]:
-    return call.id, call.tool, call.arguments
 
 
 # Tools and choices
@@ -275,7 +261,6 @@ def test_tools_of_other_kinds_than_functions_are_passed_over() -> None:
 
 
 BROKEN = [
-    (None, "OpenAI's answer must be an object"),
     ("<html>", "OpenAI's answer must be an object"),
     ({}, "'choices' is empty or missing. Is this a Chat Completions address?"),
     ({"choices": {}}, "OpenAI's answer is malformed: 'choices' must be a list"),
@@ -395,18 +380,14 @@ def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> Non
 # Results and conversations
 
 
-def result(id: str, *content: Any, error: ToolError | None = None) -> Result[Any]:
-    return Result(None, content, error, call_id=id, tool="add")
-
-
 def test_results_are_messages_in_order_and_errors_are_words() -> None:
     pending = Pending("p", "approval", "May it?", "d", "rm", "local", "default", EPOCH)
     results = [
-        result("c1", Text("3")),
-        result("c2", Text("No 'c'."), error=ToolError("No 'c'.", "invalid_arguments")),
+        added("c1", Text("3")),
+        added("c2", Text("No 'c'."), error=ToolError("No 'c'.", "invalid_arguments")),
         Result(None, (Text("It waits for an approval."),), call_id="c3", tool="rm", pending=pending),
-        result("c4", Data('{"a": 1}'), Text("and more")),
-        result("c5"),
+        added("c4", Data('{"a": 1}'), Text("and more")),
+        added("c5"),
     ]
     assert format.messages(results) == [
         {"role": "tool", "tool_call_id": "c1", "content": "3"},
@@ -419,9 +400,9 @@ def test_results_are_messages_in_order_and_errors_are_words() -> None:
 
 def test_images_and_pdfs_follow_all_results_of_the_turn() -> None:
     results = [
-        result("c1", Text("A chart:"), Image(PIXEL)),
-        result("c2", File(b"%PDF", "application/pdf", "plan.pdf")),
-        result("c3", File(b"a,b\n", "text/csv", "t.csv"), Audio(b"RIFF"), Image(b"II*", "image/tiff")),
+        added("c1", Text("A chart:"), Image(PIXEL)),
+        added("c2", File(b"%PDF", "application/pdf", "plan.pdf")),
+        added("c3", File(b"a,b\n", "text/csv", "t.csv"), Audio(b"RIFF"), Image(b"II*", "image/tiff")),
     ]
     assert format.messages(results) == [
         {"role": "tool", "tool_call_id": "c1", "content": "A chart:\n[image: image/png, 10 bytes]"},
@@ -438,7 +419,7 @@ def test_images_and_pdfs_follow_all_results_of_the_turn() -> None:
                 {"type": "text", "text": "From the result of 'add' (c1):"},
                 {
                     "type": "image_url",
-                    "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"},
+                    "image_url": {"url": f"data:image/png;base64,{PIXEL_IN_BASE64}"},
                 },
                 {"type": "text", "text": "From the result of 'add' (c2):"},
                 {
@@ -455,9 +436,9 @@ def test_a_conversation_is_written_whole() -> None:
     turns: list[Turn] = [
         User((Text("Add 1 and 2,"), Text("please."))),
         Reply("I add.", (Call("add", {"a": 1, "b": 2}, "c1"),), "calls", Usage(), native),
-        Results((result("c1", Text("3")),)),
+        Results((added("c1", Text("3")),)),
         Reply("3.", (Call("add", {"a": 3, "b": 0}, "c2"), Call("add", '{"a": ', "c3")), "calls"),
-        Results((result("c3", Text("Broken.")), result("c2", Text("3")))),
+        Results((added("c3", Text("Broken.")), added("c2", Text("3")))),
         Reply("Done."),
         User((Text("See:"), Image(PIXEL, "image/webp"), Audio(b"RIFF", "audio/mpeg"), Data("[1]"))),
     ]
@@ -483,7 +464,7 @@ def test_a_conversation_is_written_whole() -> None:
                     {"type": "text", "text": "See:"},
                     {
                         "type": "image_url",
-                        "image_url": {"url": f"data:image/webp;base64,{base64.b64encode(PIXEL).decode()}"},
+                        "image_url": {"url": f"data:image/webp;base64,{PIXEL_IN_BASE64}"},
                     },
                     {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
                     {"type": "text", "text": "[1]"},
@@ -519,9 +500,9 @@ def test_what_a_model_wrote_is_sent_back_as_json_that_every_server_reads() -> No
     ("turns", "made"),
     [
         ([Reply(calls=(Call("add", None, "c1"),)), User(())], "The calls c1 have no results: turns[1] comes first."),
-        ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
-        ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c1"), result("c1")))], "turns[1]: "),
-        ([User((Text("x"),)), Results((result("c1"),))], "turns[1]: "),
+        ([Reply(calls=(Call("add", None, "c1"),)), Results((added("c2"),))], "turns[1]: "),
+        ([Reply(calls=(Call("add", None, "c1"),)), Results((added("c1"), added("c1")))], "turns[1]: "),
+        ([User((Text("x"),)), Results((added("c1"),))], "turns[1]: "),
     ],
 )
 def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], made: str) -> None:

@@ -1,25 +1,19 @@
 """OpenAI Responses: tools, calls and results in its words."""
 
-import base64
 import json
 from typing import Any
 
 import pytest
 
-from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec, formats
+from toolcrib import Call, File, Image, Text, ToolError, formats
 from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
+from .examples import ADD, PIXEL, PIXEL_IN_BASE64, added, shown
+from .examples import ADD_AND_LIST as SPECS
+
 format = formats.openai_responses
 
-PIXEL = b"\x89PNG pixel"
-ADD = {
-    "type": "object",
-    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-    "required": ["a", "b"],
-    "additionalProperties": False,
-}
-SPECS = [ToolSpec("add", "Add two numbers.", ADD), ToolSpec("files.list", "", {"type": "object", "properties": {}})]
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "xyz"}
 
 
@@ -36,10 +30,6 @@ def made(text: str, **more: Any) -> dict[str, Any]:
 
 def answer(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"id": "resp_1", "object": "response", "status": "completed", "output": list(output), **more}
-
-
-def shown(call: Call) -> tuple[str, str, Any]:
-    return call.id, call.tool, call.arguments
 
 
 def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was() -> None:
@@ -183,24 +173,20 @@ def test_a_stream_that_did_not_end_well_is_no_reply(last: list[Any], got: str) -
     assert got in str(raised.value)
 
 
-def result(id: str, *content: Any, error: ToolError | None = None) -> Result[Any]:
-    return Result(None, content, error, call_id=id, tool="add")
-
-
 def test_results_are_items_with_text_images_and_files() -> None:
     wrong = ToolError("No.", "failed")
     results = [
-        result("c1", Text("3")),
-        result("c2", Text("No."), error=wrong),
-        result("c3", Text("A chart:"), Image(PIXEL), Image(b"II*", "image/tiff"), Audio(b"RIFF")),
-        result(
+        added("c1", Text("3")),
+        added("c2", Text("No."), error=wrong),
+        added("c3", Text("A chart:"), Image(PIXEL), Image(b"II*", "image/tiff"), Audio(b"RIFF")),
+        added(
             "c4", File(b"a,b\n", "text/csv"), File(b"%PDF", "application/pdf", "p.pdf"), File(b"\0", "application/zip")
         ),
-        result("c5", Image(PIXEL), error=wrong),
+        added("c5", Image(PIXEL), error=wrong),
     ]
     pixel = {
         "type": "input_image",
-        "image_url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}",
+        "image_url": f"data:image/png;base64,{PIXEL_IN_BASE64}",
         "detail": "auto",
     }
     outputs = [
@@ -230,9 +216,9 @@ def test_a_conversation_is_written_whole_with_the_models_own_items_as_they_came(
     turns: list[Turn] = [
         User((Text("Add 1 and 2."),)),
         Reply("I add.", (Call("add", '{"a": 1, "b": 2}', "c1"),), "calls", Usage(), native),
-        Results((result("c1", Text("3")),)),
+        Results((added("c1", Text("3")),)),
         Reply("3.", (Call("add", {"a": 3}, "c2"), Call("add", '{"a', "c3")), "calls"),
-        Results((result("c3", Text("Broken.")), result("c2", Text("No.")))),
+        Results((added("c3", Text("Broken.")), added("c2", Text("No.")))),
         Reply("Done."),
         User((Text("See:"), Image(PIXEL), Audio(b"RIFF"), Data("[1]"))),
     ]
@@ -254,7 +240,7 @@ def test_a_conversation_is_written_whole_with_the_models_own_items_as_they_came(
                     {"type": "input_text", "text": "See:"},
                     {
                         "type": "input_image",
-                        "image_url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}",
+                        "image_url": f"data:image/png;base64,{PIXEL_IN_BASE64}",
                         "detail": "auto",
                     },
                     {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Result, Text, ToolSpec
+from toolcrib import Call, Text
 from toolcrib.formats import (
     Reply,
     Results,
@@ -22,14 +22,14 @@ from toolcrib.formats import (
 )
 from toolcrib.formats.turns import turn_from_dict, turn_to_dict
 
-SPEC = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+from .examples import SPEC, answered
+
 QUESTION = User((Text("?"),))
 
 
 def sent(form: Any, reply: Reply) -> Any:
     """The model's message, as it is sent again."""
-    results = tuple(Result(None, (Text("3"),), call_id=call.id, tool=call.tool) for call in reply.calls)
-    turns: list[Turn] = [QUESTION, reply, *([Results(results)] if results else [])]
+    turns: list[Turn] = [QUESTION, reply, *([Results(answered(*reply.calls))] if reply.calls else [])]
     return form.conversation(turns, [SPEC])["messages"][1]
 
 
