@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Caller, Context, Image, Source, Workbench, tool
+from toolcrib.workbench import Ask
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -85,6 +86,10 @@ def check_needed(texts: list[str]) -> None:
     assert '"name":"add"' in texts[0] or texts[0] == "3"
     assert "read on with read_result" in texts[-2]
     assert "There is no result under this handle" in texts[-1]
+
+
+def asks(*_: Any) -> Any:
+    return Ask("Really?")
 
 
 class Live(Source):

@@ -11,6 +11,7 @@ from bridged_tools import (  # noqa: F401 - no_events is for each test
     PNG,
     REPORTED,
     add,
+    asks,
     check_needed,
     draw,
     events,
@@ -36,7 +37,6 @@ from toolcrib import Caller, Crib, Image, Text, Workbench, tool
 from toolcrib.bridges import langchain as bridge
 from toolcrib.core import Audio, Data, DefinitionError
 from toolcrib.tools import as_tool
-from toolcrib.workbench import Ask
 
 
 class Model(GenericFakeChatModel):
@@ -79,10 +79,6 @@ async def test_an_agent_calls_through_the_whole_pipeline() -> None:
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
     assert "wash" in unknown.text
-
-
-def asks(*_: Any) -> Any:
-    return Ask("Really?")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from bridged_tools import (  # noqa: F401 - no_events is for each test
     NEEDED,
     PNG,
     add,
+    asks,
     check_needed,
     draw,
     events,
@@ -40,7 +41,6 @@ from toolcrib import Approve, Call, Caller, Crib, Image, Workbench, tool
 from toolcrib.bridges import openai_agents as bridge
 from toolcrib.core import Data, File
 from toolcrib.tools import as_tool
-from toolcrib.workbench import Ask
 
 
 class Scripted(Model):
@@ -83,10 +83,6 @@ async def test_an_agent_calls_through_the_whole_pipeline() -> None:
     assert "not valid JSON" in malformed
     assert drawn[0]["text"] == "Here:"
     assert drawn[1]["image_url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-
-
-def asks(*_: Any) -> Any:
-    return Ask("Really?")
 
 
 @pytest.mark.parametrize("is_approved", [True, False])

@@ -13,6 +13,7 @@ from bridged_tools import (  # noqa: F401 - no_events is for each test
     REPORTED,
     Live,
     add,
+    asks,
     check_needed,
     draw,
     events,
@@ -99,19 +100,21 @@ async def test_what_a_search_or_a_large_result_brings_is_offered_within_the_run(
     check_needed([each.model_response_str() for each in model.seen])
 
 
-def asks(*_: Any) -> Any:
-    return Ask("Really?")
+async def waiting(bench: Workbench) -> tuple[Scripted, Agent[Any, Any], Any, DeferredToolRequests]:
+    """A run in which 'wipe' waits: its model, its agent, its result, and what is asked."""
+    model = Scripted(("wipe", {"path": "/"}))
+    agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
+    waits = await agent.run("Go.")
+    assert isinstance(waits.output, DeferredToolRequests)
+    return model, agent, waits, waits.output
 
 
 async def test_an_approval_is_the_frameworks_own() -> None:
     bench = Workbench([wipe], policy=asks)
     for answer, outcome in ((True, "wiped /"), (False, "The tool call was denied.")):
-        model = Scripted(("wipe", {"path": "/"}))
-        agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
-        waits = await agent.run("Go.")
-        assert isinstance(waits.output, DeferredToolRequests)
-        (asked,) = waits.output.approvals
-        assert waits.output.metadata[asked.tool_call_id]["toolcrib"]["message"] == "Really?"
+        model, agent, waits, requests = await waiting(bench)
+        (asked,) = requests.approvals
+        assert requests.metadata[asked.tool_call_id]["toolcrib"]["message"] == "Really?"
         results = DeferredToolResults(approvals={asked.tool_call_id: answer})
         done = await agent.run(message_history=waits.all_messages(), deferred_tool_results=results)
         assert (done.output, model.seen[0].content) == ("done", outcome)
@@ -121,11 +124,8 @@ async def test_an_approval_is_the_frameworks_own() -> None:
 
 async def test_a_person_may_override_the_arguments() -> None:
     bench = Workbench([wipe], policy=asks)
-    model = Scripted(("wipe", {"path": "/"}))
-    agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
-    waits = await agent.run("Go.")
-    assert isinstance(waits.output, DeferredToolRequests)
-    (asked,) = waits.output.approvals
+    model, agent, waits, requests = await waiting(bench)
+    (asked,) = requests.approvals
     results = DeferredToolResults(approvals={asked.tool_call_id: ToolApproved(override_args={"path": "/tmp"})})
     done = await agent.run(message_history=waits.all_messages(), deferred_tool_results=results)
     assert (done.output, events) == ("done", ["/tmp"])
@@ -137,11 +137,8 @@ async def test_a_person_may_override_the_arguments() -> None:
 
 async def test_where_others_have_to_approve_the_framework_cannot() -> None:
     bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
-    model = Scripted(("wipe", {"path": "/"}))
-    agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
-    waits = await agent.run("Go.")
-    assert isinstance(waits.output, DeferredToolRequests)
-    approved = waits.output.build_results(approve_all=True)
+    model, agent, waits, requests = await waiting(bench)
+    approved = requests.build_results(approve_all=True)
     await agent.run(message_history=waits.all_messages(), deferred_tool_results=approved)
     assert "The caller may not answer it: its rule has `others_only`." in model.seen[0].content
     assert events == []
