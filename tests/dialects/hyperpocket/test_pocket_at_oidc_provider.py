@@ -1,21 +1,19 @@
-"""Grants by OAuth 2.0 at npm's `oidc-provider`: through a Pocket, from the URL to the result; refreshes; attacks."""
+"""Grants by OAuth 2.0 at npm's `oidc-provider`: refreshes and attacks. Through a Pocket: tests/stories."""
 
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import httpx2
 import pytest
 
 from toolcrib.core import ToolError
-from toolcrib.dialects.hyperpocket import Pocket
 from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
 from toolcrib.dialects.hyperpocket.futures import CallbackCode, FutureStore
 from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth
-from toolcrib.dialects.hyperpocket.server import stop_callback_server
-from toolcrib.dialects.hyperpocket.tool import ToolAuth, function_tool
+from toolcrib.dialects.hyperpocket.server import start_callback_server, stop_callback_server
+from toolcrib.dialects.hyperpocket.tool import ToolAuth
 
 from ...auth.oidc.conftest import SECRET, Provider
 from ...ports import free_port
@@ -47,35 +45,11 @@ def provider() -> Iterator[Provider]:
     provider.close()
 
 
-@pytest.fixture
-def made(provider: Provider, settings: Settings) -> Iterator[Pocket]:
-    settings(SETTINGS, providers=provider.catalogue)
-
-    @function_tool(auth_provider=AuthProvider.LOCAL, scopes=SCOPES)
-    def who(**kwargs: Any) -> str:
-        """Who the provider takes the caller for."""
-        answer = httpx2.get(f"{provider.issuer}/me", headers={"Authorization": f"Bearer {kwargs['LOCAL_TOKEN']}"})
-        return f"{answer.status_code} {answer.json()['sub']}"
-
-    with Pocket([who]) as made:
-        yield made
-    stop_callback_server()
-
-
 def url_in(text: object) -> str:
     beginning = "User needs to authenticate using the following URL: "
     assert isinstance(text, str)
     assert text.startswith(beginning)
     return text.removeprefix(beginning)
-
-
-def test_a_call_gives_the_url_somebody_grants_and_the_same_call_runs(made: Pocket, provider: Provider) -> None:
-    text, is_paused = made.invoke_with_state("who", {}, thread_id="alice")
-    assert is_paused
-    page = httpx2.get(provider.grant(url_in(text), login="alice"))
-    assert (page.status_code, "success" in page.text) == (200, True)
-    assert made.invoke_with_state("who", {}, thread_id="alice") == ("200 alice", False)
-    assert made.invoke_with_state("who", {}, thread_id="bob")[1]
 
 
 # Below the Pocket
@@ -93,11 +67,8 @@ def needs(auth_scopes: list[str] = SCOPES) -> ToolAuth:
 
 def come_back(url: str) -> None:
     """What the callback server does with *url*."""
-    query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-    if "code" in query:
-        FutureStore.resolve_future(query["state"], CallbackCode(query["code"], query))
-    else:
-        FutureStore.reject_future(query["state"], "Local granted nothing.")
+    query = dict(parse_qsl(urlsplit(url).query))
+    FutureStore.resolve_future(query["state"], CallbackCode(query["code"], query))
 
 
 async def granted(auth: PocketAuth, provider: Provider, thread: str = "alice") -> AuthContext:
@@ -161,9 +132,14 @@ async def test_a_refresh_that_is_refused_ends_the_session(auth: PocketAuth, prov
 
 
 async def test_a_callback_of_another_issuer_grants_nothing(auth: PocketAuth, provider: Provider) -> None:
+    """Through the callback server, which hands on all that the provider has sent (RFC 9207)."""
     url = provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False)))
-    query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    query = dict(parse_qsl(urlsplit(url).query))
     assert query["iss"] == provider.issuer
-    FutureStore.resolve_future(query["state"], CallbackCode(query["code"], {**query, "iss": "https://evil.example"}))
+    start_callback_server()
+    try:
+        await asyncio.to_thread(httpx2.get, REDIRECT, params={**query, "iss": "https://evil.example"})
+    finally:
+        stop_callback_server()
     with pytest.raises(ToolError, match=r"another provider than the one that was asked"):
         await auth.invoke(needs(), "alice", wait=False)

@@ -5,12 +5,8 @@ import pytest
 from toolcrib.dialects.hyperpocket.futures.futurestore import FutureStore, RefusedError
 
 
-@pytest.fixture
-def store() -> FutureStore:
-    return FutureStore()
-
-
-async def test_what_was_refused_raises_and_the_first_outcome_stays(store: FutureStore) -> None:
+async def test_what_was_refused_raises_and_the_first_outcome_stays() -> None:
+    store = FutureStore()
     future = store.create_future("one").future
     store.reject_future("one", "Nothing was granted.")
     store.resolve_future("one", "too late")
