@@ -56,12 +56,10 @@ def test_a_missing_test_is_reported(test: str, script: Any, table: dict[str, Any
     [
         ("autogen", "StaticWorkbench.list_tools()"),
         ("autogen", "FunctionTool(strict=False)"),
-        ("autogen", "ToolResult.is_error: False"),
         ("spark", "tool(context=False)"),
         ("spark", "ToolSpec.x_spark?"),
         ("swarm", "IToolCallDto.is_last"),
         ("hyperpocket", "Tool.default_tool_vars: {}"),
-        ("hyperpocket", "Pocket.remove_tool(tool_name)"),
     ],
 )
 def test_an_item_that_is_missing_in_the_table_is_reported(

@@ -1,5 +1,6 @@
 """The handlers of providers: their URLs, what a person enters, recommended scopes, and a catalogue of a user's own."""
 
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,10 +10,12 @@ from toolcrib.auth import load_catalogue
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request
+from toolcrib.dialects.hyperpocket.auth.kraken.keypair_handler import KrakeyKeypairAuthHandler
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler
 from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
+from toolcrib.dialects.hyperpocket.auth.valyu.token_handler import ValyuTokenAuthHandler
 from toolcrib.dialects.hyperpocket.config import config
 from toolcrib.dialects.hyperpocket.config.auth import GoogleAuthConfig, SlackAuthConfig
 from toolcrib.dialects.hyperpocket.futures import FutureStore
@@ -38,15 +41,12 @@ def test_recommended_scopes_are_those_of_hyperpocket_unless_the_settings_say_oth
 
 
 async def test_a_token_that_is_entered_becomes_the_context() -> None:
-    from toolcrib.dialects.hyperpocket.auth.valyu.token_handler import ValyuTokenAuthHandler
-
     handler = ValyuTokenAuthHandler()
     text = handler.prepare(AuthenticateRequest(), "alice", "default", "the-uid")
     assert text == (
         "User needs to authenticate using the following URL: https://localhost:8001/proxy/auth/token?state=the-uid"
     )
-    begun = FutureStore.get_future("the-uid")
-    assert begun is not None
+    begun: Any = FutureStore.get_future("the-uid")
     assert (begun.data["form"], begun.data["title"]) == ("token", "Valyu")
     FutureStore.resolve_future("the-uid", "valyu-key")
     context = await handler.authenticate(AuthenticateRequest(), "the-uid")
@@ -58,8 +58,6 @@ async def test_a_token_that_is_entered_becomes_the_context() -> None:
 
 @pytest.mark.parametrize("entered", ["key:secret:1", {"kraken_api_key": "key", "kraken_api_secret": "secret:1"}])
 async def test_a_key_pair_is_two_variables(entered: Any) -> None:
-    from toolcrib.dialects.hyperpocket.auth.kraken.keypair_handler import KrakeyKeypairAuthHandler
-
     handler = KrakeyKeypairAuthHandler()
     handler.prepare(handler.make_request(), "alice", "default", "the-uid")
     FutureStore.resolve_future("the-uid", entered)
@@ -81,8 +79,6 @@ def test_no_secret_is_in_a_repr() -> None:
 
 
 def test_a_provider_of_a_users_catalogue_has_its_names_and_handlers(settings: Settings) -> None:
-    from importlib import import_module
-
     settings('providers = "providers.toml"', providers='[my-crm]\ntitle = "CRM"\ntoken = {}\n')
     crm = AuthProvider.get_auth_provider("my-crm")
     assert (crm, crm.name, crm.value) == (AuthProvider.MY_CRM, "MY_CRM", "my_crm")
@@ -94,8 +90,6 @@ def test_a_provider_of_a_users_catalogue_has_its_names_and_handlers(settings: Se
 
 
 async def test_half_a_key_pair_is_refused_without_being_quoted() -> None:
-    from toolcrib.dialects.hyperpocket.auth.kraken.keypair_handler import KrakeyKeypairAuthHandler
-
     handler = KrakeyKeypairAuthHandler()
     handler.prepare(handler.make_request(), "alice", "default", "the-uid")
     FutureStore.resolve_future("the-uid", "canary")

@@ -65,11 +65,9 @@ def auth(settings: Settings) -> PocketAuth:
     return PocketAuth(handlers=[OwnHandler], session_storage=InMemorySessionStorage(SessionConfigInMemory()))
 
 
-def uid_of(auth: PocketAuth, provider: AuthProvider = SLACK, thread: str = "alice", profile: str = "default") -> str:
-    session = auth.session_storage.get(provider, thread, profile)
-    assert session is not None
-    assert session.auth_resolve_uid is not None
-    return str(session.auth_resolve_uid)
+def uid_of(auth: PocketAuth, provider: AuthProvider = SLACK) -> str:
+    session: Any = auth.session_storage.get(provider, "alice", "default")
+    return session.auth_resolve_uid
 
 
 def resolve(auth: PocketAuth, token: str = "token-1") -> None:

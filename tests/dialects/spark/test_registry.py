@@ -250,7 +250,6 @@ def test_an_invalid_spec_is_left_out_with_a_warning(caplog: pytest.LogCaptureFix
     ("spec", "message"),
     [
         ({"description": "d"}, "Missing required fields in tool spec: name"),
-        ({"parameters": {}}, "Missing required fields in tool spec: name, description"),
         ({"name": 1, "description": "d"}, "are text"),
         ({"name": "f", "description": "d", "parameters": []}, "parameters are a dictionary"),
         ({"name": "f", "description": "d", "parameters": {"json": []}}, "parameters are a dictionary"),

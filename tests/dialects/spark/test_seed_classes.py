@@ -1,12 +1,10 @@
 """The signatures, defaults, marks and errors in Spark's document, beside its examples."""
 
-import dataclasses
 from typing import Literal, get_args, get_type_hints
 
 from toolcrib.dialects.spark.tools import types
-from toolcrib.dialects.spark.tools.decorator import ToolContext
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
-from toolcrib.dialects.spark.tools.types import ToolResult, ToolUse
+from toolcrib.dialects.spark.tools.types import ToolResult
 
 from .echo import Echo
 
@@ -29,14 +27,6 @@ async def test_a_custom_tool_has_the_documented_defaults_until_it_is_marked() ->
     assert made.mark_long_running() is None
     assert marks() == (False, True, True, True)
     assert made.get_display_properties() == {**shown, "Async": "yes", "Long Running": "yes"}
-
-
-def test_a_context_is_a_dataclass_of_the_tool_use_and_the_state() -> None:
-    assert [each.name for each in dataclasses.fields(ToolContext)] == ["tool_use", "invocation_state"]
-    use: ToolUse = {"toolUseId": "1", "name": "f", "input": {}}
-    made = ToolContext(use, {"agent": "a"})
-    assert (made.tool_use["toolUseId"], made.invocation_state.get("agent")) == ("1", "a")
-    assert made == ToolContext(tool_use=use, invocation_state={"agent": "a"})
 
 
 def test_choices_and_statuses_are_the_documented_ones() -> None:
