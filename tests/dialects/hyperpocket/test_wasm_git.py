@@ -90,6 +90,7 @@ def test_an_address_of_github_is_a_repository_a_branch_and_a_folder() -> None:
     ("url", "ref", "rel_path", "message"),
     [
         (None, "main", "..", "is not a folder of a repository"),
+        (None, "main", "tools/gone", "there is no folder 'tools/gone'"),
         (None, "--upload-pack=touch x", "tools/one", "is not the name of a branch"),
         (None, "main#x", "tools/one", "not a git address that can be used|not a repository and a ref"),
         ("https://user:secret@git.example/tools", "main", "", "holds no name and no password"),
