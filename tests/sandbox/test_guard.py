@@ -20,7 +20,6 @@ NESTED = "setsid sleep 60 >&- & echo $!; (sleep 60 >&- & echo $!; wait) & sleep 
 
 def nested() -> "tuple[subprocess.Popen[str], list[int]]":
     process = subprocess.Popen(["sh", "-c", NESTED], stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout is not None
     return process, [int(process.stdout.readline()) for _ in range(3)]
 
 

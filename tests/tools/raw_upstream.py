@@ -93,7 +93,6 @@ class Upstream:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None
         self._tasks.add(task)
         self.open += 1
         with suppress(OSError, asyncio.IncompleteReadError):

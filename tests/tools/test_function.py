@@ -197,7 +197,6 @@ async def test_a_partial_of_a_tool_that_needs_credentials_still_needs_them() -> 
         tool(timeout_s=3)(delete),
     ):
         result = await call(source)
-        assert result.error is not None
         assert result.error.code == "unauthorized"
 
 
@@ -319,7 +318,6 @@ async def test_arguments_are_validated_against_parameters_and_stay_json() -> Non
             ('{"when": "2024-02-29", "whem": 1}', "whem"),
         ):
             result = await bench.call("use", wrong)
-            assert result.error is not None
             assert result.error.code == "invalid_arguments"
             assert words in result.error.message
 
@@ -355,7 +353,6 @@ async def test_parameters_may_be_composed_of_parts() -> None:
     }
     assert (await call(Tool(use, parameters=of_parts), '{"a": 1, "c": 2}')).unwrap() == [1, 0, 2]
     result = await call(Tool(use, parameters=of_parts), '{"a": 2, "other": 2}')
-    assert result.error is not None
     assert result.error.code == "invalid_arguments"
 
 
@@ -549,7 +546,6 @@ async def test_a_name_that_others_gave_is_kept_and_providers_get_one_that_they_t
 
 def test_a_reference_leads_back_to_what_is_imported_and_imports_nothing() -> None:
     ref = reference(os.path.join)
-    assert ref is not None
     assert referent(ref) is os.path.join
     assert referent("os.path:nothing") is None
     assert referent("no_such_module:name") is None

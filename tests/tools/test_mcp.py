@@ -49,7 +49,6 @@ async def test_a_call_and_its_errors_go_through_the_checks_of_every_tool() -> No
         assert repaired.value == {"n": 4}
         assert len(repaired.repairs) == 1
         refused = await bench.call("echo", {"m": 3})
-        assert refused.error is not None
         assert refused.error.code == "invalid_arguments"
 
 
@@ -68,7 +67,6 @@ async def test_what_a_server_lies_about_costs_that_tool_alone() -> None:
         for name in ("wrong", "nothing", "not_base64", "slow_pattern"):
             async with asyncio.timeout(30):
                 result = await bench.call(name, {})
-            assert result.error is not None, name
             assert result.error.code == "invalid_result", name
         assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
 
@@ -78,7 +76,6 @@ async def test_a_server_that_hangs_is_left_at_the_deadline_and_sent_a_cancellati
     async with Workbench([server("hangs"), local]) as bench:
         await until(lambda: not bench.problems)
         hung = await bench.call(Call("echo", {"n": 1}, timeout_s=0.5))
-        assert hung.error is not None
         assert hung.error.code == "timeout"
         assert (await bench.call("local")).text == "here"
     async with Workbench([server("cancelled", str(seen))]) as bench:
@@ -92,12 +89,10 @@ async def test_a_server_that_hangs_is_left_at_the_deadline_and_sent_a_cancellati
 async def test_a_server_that_is_lost_costs_its_call_and_comes_back(mode: str) -> None:
     async with Workbench([server(mode), local]) as bench:
         lost = await bench.call("echo", {"n": 1})
-        assert lost.error is not None
         assert lost.error.code == "lost"
         assert (await bench.call("local")).text == "here"
         await until(lambda: not bench.problems)
         again = await bench.call("echo", {})  # it answers again: this is refused by its schema
-        assert again.error is not None
         assert again.error.code in ("invalid_arguments", "lost")
 
 
@@ -112,7 +107,6 @@ async def test_one_that_does_not_start_blocks_nobody_and_says_why(monkeypatch: p
         assert (await bench.call("local")).text == "here"
         await until(lambda: bool(bench.problems))
         missing = await bench.call("echo", {"n": 1})
-        assert missing.error is not None
         assert missing.error.code == "unavailable"
         assert "There is no key in the environment" in str(bench.problems)
     with pytest.raises(Exception, match="There is no key in the environment"):
@@ -189,7 +183,6 @@ async def test_names_that_settings_give_a_source_are_kept_for_it_while_it_is_dow
     async with Workbench([down, server("imitates")]) as bench:
         assert {spec.name for spec in bench.registry.specs()} == {"gh-echo", "GH_other"}
         kept = await bench.call("other", {})
-        assert kept.error is not None
         assert kept.error.code == "unavailable"
 
 
@@ -270,13 +263,11 @@ async def test_what_a_server_asks_for_the_caller_answers_at_once_or_later() -> N
         assert json.loads(result.text) == {"action": "accept", "content": {"color": "red", "size": 7}}
     async with Workbench([server("asks")]) as bench:
         waiting = await bench.call("ask", {})
-        assert waiting.pending is not None
         assert waiting.pending.kind == "input"
         await bench.answer(waiting.pending.id, Input({"color": "blue", "size": 1}), by="local")
         result = await bench.call("ask", {})
         assert json.loads(result.text)["content"] == {"color": "blue", "size": 1}
         refused = await bench.call("ask", {})
-        assert refused.pending is not None
         await bench.answer(refused.pending.id, {"kind": "deny", "reason": "no"}, by="local")
         assert json.loads((await bench.call("ask", {})).text) == {"action": "decline"}
 
@@ -284,7 +275,6 @@ async def test_what_a_server_asks_for_the_caller_answers_at_once_or_later() -> N
 async def test_an_address_that_a_server_wants_visited_reaches_the_caller() -> None:
     async with Workbench([server("asks_url")]) as bench:
         waiting = await bench.call("ask", {})
-        assert waiting.pending is not None
         assert "https://example.com/in" in waiting.pending.message
         await bench.answer(waiting.pending.id, Input({}), by="local")
         assert json.loads((await bench.call("ask", {})).text) == {"action": "accept"}
@@ -342,8 +332,7 @@ def test_text_that_names_a_server(tmp_path: Path) -> None:
     file.write_text(
         json.dumps({"mcpServers": {"a": {"command": "x", "args": ["${HOME}"]}, "b": {"url": "https://b/mcp"}}})
     )
-    bench = Workbench([f"mcp:{file}#a", f"mcp:{file}#b"])
-    assert bench is not None
+    Workbench([f"mcp:{file}#a", f"mcp:{file}#b"])
     assert remote_source(f"mcp:{file}#a").target.command == ["x", os.environ["HOME"]]
     for wrong, why in (
         ("mcp:", "does not name"),

@@ -123,7 +123,6 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once(source: Any) ->
     async with Workbench([source(tools(**answers, noise=['{"id":ID,"level":"info"}', text("fine")]))]) as bench:
         for name in answers:
             result = await bench.call(Call(name, {}, timeout_s=60))
-            assert result.error is not None, name
             assert (result.error.code, "not answer as MCP requires" in result.text) == ("invalid_result", True), name
         assert (await bench.call("noise", {})).text == "fine"  # a line of a log is no answer
 
@@ -132,7 +131,6 @@ async def test_an_error_by_the_code_of_a_session_that_ended_is_told_with_its_wor
     refusal = '{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"The quota is used up."}}'
     async with Workbench([source(tools(spends=refusal))]) as bench:
         result = await bench.call("spends", {})
-        assert result.error is not None
         assert (result.error.code, result.text) == ("failed", "'scripted' failed: The quota is used up")
     async with Workbench([source({"initialize": refusal})]) as bench:
         assert "The quota is used up" in str(bench.problems)

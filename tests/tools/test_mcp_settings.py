@@ -124,7 +124,6 @@ async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it
         assert [spec.name for spec in bench.specs()] == []
         assert "has changed since the source was locked" in str(bench.problems)
         refused = await bench.call("echo", {"n": 1})
-        assert refused.error is not None
         assert refused.error.code in ("unknown_tool", "unavailable")
 
 
@@ -182,7 +181,6 @@ async def test_what_was_locked_of_a_server_keeps_its_names_while_it_is_down(
         while "other" not in bench.registry:
             await asyncio.sleep(0.01)
         refused = await bench.call("echo", {"n": 1})
-        assert refused.error is not None
         assert refused.error.code == "unavailable"
         gate.touch()
         while "echo" not in bench.registry:
@@ -239,7 +237,6 @@ async def test_questions_and_errors_name_the_source_and_not_its_command_line(tmp
         (loaded,) = load_sources(read.sources, read)
         async with Workbench([loaded.source]) as bench:
             waiting = await bench.call("ask", {})
-            assert waiting.pending is not None
             assert waiting.pending.message == f"{name} asks: Which one?"
     async with Workbench([MCPSource(command=[*command_words("fails"), "", "hush-hush"], name="github")]) as bench:
         await until(lambda: bool(bench.problems))

@@ -85,8 +85,6 @@ def test_another_content_of_any_of_its_files_is_another_body(folder: Folder) -> 
 
 def test_fetch_outside_of_the_sandbox_is_the_same(service: Service) -> None:
     spec = importlib.util.spec_from_file_location("toolcrib_guest_here", GUEST)
-    assert spec is not None
-    assert spec.loader is not None
     guest = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = guest
     spec.loader.exec_module(guest)

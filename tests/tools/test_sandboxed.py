@@ -120,7 +120,6 @@ async def test_a_guest_that_does_not_return_is_ended_at_the_deadline_and_the_nex
     made = folder(module, LOOPS, "timeout_s = 0.3")
     async with Workbench([made, module(ECHO, "echo")]) as bench:
         result = await bench.call("guest")
-        assert result.error is not None
         assert result.error.code == "timeout"
         assert (await bench.call("echo", {"a": 1})).value == {"a": 1}
         assert (await bench.call("guest")).error is not None
@@ -217,7 +216,6 @@ async def test_a_module_that_takes_too_long_to_compile_is_unavailable_and_nobody
         compiling = asyncio.ensure_future(bench.call("bomb"))
         assert (await bench.call("echo", {"a": 1})).value == {"a": 1}
         result = await compiling
-    assert result.error is not None
     assert (result.error.code, "It was not loaded within 1.5 s." in result.text) == ("unavailable", True)
 
 

@@ -132,7 +132,6 @@ async def test_a_provider_that_fails_fails_the_call_and_is_tried_again() -> None
 
     async with Workbench([use]) as bench:
         result = await bench.call("use")
-        assert result.error is not None
         assert result.error.code == "failed"
         assert "hunter2" not in result.text
         assert (await bench.call("use")).value == "up"
@@ -478,7 +477,6 @@ def tenant(caller: Caller, variables: Variables) -> str:
 
 
 async def tenant_on_loop(variables: Variables, who: Caller | None = None) -> str:
-    assert who is not None
     return f"{who.principal} of {variables['company']}"
 
 
@@ -537,5 +535,4 @@ async def test_tools_may_take_the_caller_and_the_variables_too() -> None:
         assert list(bench.specs()[0].input_schema["properties"]) == ["greeting"]
         assert (await bench.call("who")).value == "hello ada of Acme"
         refused = await bench.call("who", {"caller": {"principal": "root"}})
-        assert refused.error is not None
         assert refused.error.code == "invalid_arguments"
