@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import pytest
 import uvicorn
-from fastapi import Body, Cookie, FastAPI, File, Form, Header, HTTPException, Query, Response, Security, UploadFile
-from fastapi.security import APIKeyCookie, APIKeyHeader, APIKeyQuery, HTTPBasic, HTTPBearer
+from fastapi import Body, Cookie, FastAPI, File, Form, Header, Query, Security, UploadFile
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 
 from toolcrib import Result, Workbench
@@ -39,17 +39,7 @@ def application() -> FastAPI:
         x_list: Annotated[list[int] | None, Header()] = None,
         session: Annotated[str | None, Cookie()] = None,
     ) -> dict[str, Any]:
-        return {
-            "item": item_id,
-            "part": part,
-            "q": q,
-            "limit": limit,
-            "ratio": ratio,
-            "exact": exact,
-            "x_trace": x_trace,
-            "x_list": x_list,
-            "session": session,
-        }
+        return dict(locals())
 
     @app.post("/pets")
     async def create(pet: Pet) -> Pet:
@@ -69,30 +59,8 @@ def application() -> FastAPI:
     ) -> dict[str, Any]:
         return {"size": len(await file.read()), "more": [len(each) for each in more], "note": note}
 
-    @app.get("/image")
-    async def image() -> Response:
-        return Response(b"\x89PNG", media_type="image/png")
-
     @app.delete("/pets/{name}", status_code=204)
-    async def delete(name: str) -> None:
-        if name == "rex":
-            raise HTTPException(429, "later", {"Retry-After": "3"})
-
-    @app.get("/who")
-    async def who(
-        header: Annotated[str | None, Security(APIKeyHeader(name="X-Key", auto_error=False))],
-        query: Annotated[str | None, Security(APIKeyQuery(name="key", auto_error=False))],
-        cookie: Annotated[str | None, Security(APIKeyCookie(name="sid", auto_error=False))],
-    ) -> dict[str, Any]:
-        return {"header": header, "query": query, "cookie": cookie}
-
-    @app.get("/bearer")
-    async def bearer(given: Annotated[Any, Security(HTTPBearer())]) -> str:
-        return str(given.credentials)
-
-    @app.get("/basic")
-    async def basic(given: Annotated[Any, Security(HTTPBasic())]) -> list[str]:
-        return [given.username, given.password]
+    async def delete(name: str, _: Annotated[Any, Security(HTTPBearer())]) -> None: ...
 
     return app
 
@@ -109,9 +77,7 @@ def url() -> Iterator[str]:
 
 
 async def call(url: str, tool: str, arguments: dict[str, Any]) -> Result[Any]:
-    host = url.removeprefix("http://")
-    names = ("APIKeyHeader", "APIKeyQuery", "APIKeyCookie", "HTTPBearer")
-    secrets = {f"{host}/{name}": f"key-{name}" for name in names} | {f"{host}/HTTPBasic": "ann:top:secret"}
+    secrets = {f"{url.removeprefix('http://')}/HTTPBearer": "key-of-the-pets"}
     async with Workbench([f"openapi:{url}/openapi.json"], broker=CredentialBroker(secrets=secrets)) as bench:
         return await bench.call(tool, arguments)
 
@@ -129,10 +95,7 @@ async def test_values_arrive_as_they_were_sent(url: str, text: str) -> None:
     }
     result = await call(url, "parameters", sent)
     assert result.status == "success", result.text
-    assert result.value["item"] == sent["item_id"]
-    assert {key: result.value[key] for key in ("part", "q", "limit", "ratio", "exact", "session")} == {
-        key: sent[key] for key in ("part", "q", "limit", "ratio", "exact", "session")
-    }
+    assert result.value == {**sent, "x_trace": None, "x_list": None}
 
 
 async def test_headers_bodies_forms_and_files_arrive(url: str) -> None:
@@ -154,14 +117,6 @@ async def test_headers_bodies_forms_and_files_arrive(url: str) -> None:
     assert uploaded.value == {"size": 256, "more": [256, 256], "note": "é"}, uploaded.text
 
 
-async def test_results_and_errors_are_those_of_the_application(url: str) -> None:
-    assert (await call(url, "image", {})).content[0].text.startswith("[image: image/png")
-    assert (await call(url, "delete", {"name": "tom"})).value is None
-    limited = await call(url, "delete", {"name": "rex"})
-    assert (limited.error.code, limited.error.details["retry_after_s"]) == ("limited", 3.0)
-
-
-async def test_every_scheme_of_security_is_taken(url: str) -> None:
-    assert (await call(url, "who", {})).text.count("key-") == 0  # alternatives: one is enough, and it is redacted
-    assert (await call(url, "bearer", {})).value == "key-HTTPBearer"
-    assert (await call(url, "basic", {})).value == ["ann", "top:secret"]
+async def test_an_operation_behind_a_token_that_answers_with_nothing_succeeds(url: str) -> None:
+    result = await call(url, "delete", {"name": "tom"})
+    assert (result.status, result.value) == ("success", None)

@@ -67,20 +67,6 @@ def test_examples_of_3_0_and_3_1_are_loaded_and_what_is_wrong_with_some_is_named
     assert tools > 1000
 
 
-def test_the_same_document_as_json_and_as_yaml_is_the_same() -> None:
-    folder = package("@readme/oas-examples", "8.2.2")
-    for version in ("3.0", "3.1"):
-        for file in sorted((folder / version / "json").glob("*.json")):
-            other = folder / version / "yaml" / f"{file.stem}.yaml"
-            try:
-                made = [openapi_source(each, server="https://api.example.com").tools() for each in (file, other)]
-            except LoadError:
-                continue
-            one, two = ([tool.spec.to_dict() for tool in tools] for tools in made)
-            assert [spec["name"] for spec in one] == [spec["name"] for spec in two], file
-            assert [spec.get("auth") for spec in one] == [spec.get("auth") for spec in two], file
-
-
 def test_swagger_2_is_read_as_an_independent_converter_has_it(tmp_path: Path) -> None:
     """All of Kubernetes, the pet stores and others: each tool is that of the document that `swagger2openapi` makes."""
     program = package("swagger2openapi", "7.0.8") / "swagger2openapi.js"
