@@ -6,10 +6,8 @@ import json
 import os
 import socket
 import sys
-import threading
-from collections.abc import Iterator
+from email.message import Message
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,6 +15,10 @@ import pytest
 from toolcrib.machinery.loops import run_on
 from toolcrib.sandbox import guest_http
 from toolcrib.sandbox.guest_http import GuestHttp, RequestRefused
+
+from ..tools.conftest import Service
+from ..tools.conftest import service as service
+from .family import until
 
 
 def guest_http_of(hosts: list[str], allow: list[str]) -> GuestHttp:
@@ -66,43 +68,7 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
         assert await refusal(["example.com"], request) == "The request has more than 8388608 bytes."
 
 
-class Echo:
-    """Answers what it was sent, as a JSON list: method, path, its headers `x-...`, and the size of the body."""
-
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                size = len(self.rfile.read(int(self.headers.get("content-length", 0))))
-                ours = sorted([name.lower(), value] for name, value in self.headers.items() if name.startswith("X-"))
-                answer = json.dumps([self.command, self.path, ours, size]).encode()
-                self.send_response({"/nothing": 404, "/moved": 302}.get(self.path, 200))
-                if self.path == "/moved":
-                    self.send_header("Location", "/here")
-                self.send_header("Content-Length", str(len(answer)))
-                self.send_header("X-Twice", "1")
-                self.send_header("X-Twice", "2")
-                self.end_headers()
-                self.wfile.write(answer)
-
-            do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET
-
-            def log_message(self, *_: Any) -> None:
-                return
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@pytest.fixture
-def echo() -> Iterator[Echo]:
-    server = Echo()
-    yield server
-    server.close()
+MOVED = {"Location": "/here"}
 
 
 def open_sockets() -> int:
@@ -111,33 +77,34 @@ def open_sockets() -> int:
     return sum(os.path.exists(file) and os.readlink(file).startswith("socket:") for file in files)
 
 
-async def test_a_guest_sends_requests_and_reads_what_is_answered(echo: Echo) -> None:
-    http = guest_http_of([echo.host], ["127.0.0.1"])
+async def test_a_guest_sends_requests_and_reads_what_is_answered(service: Service) -> None:
+    http = guest_http_of([service.netloc], ["127.0.0.1"])
     files = open_sockets()
+    twice = Message()
+    twice["X-Twice"], twice["X-twice"] = "1", "2"
+    service.replies |= {"/here": (200, twice, b"hello"), "/nothing": (404, {}, b""), "/moved": (302, MOVED, b"")}
 
-    async def answer(**request: Any) -> tuple[dict[str, Any], Any]:
-        request = {"url": f"http://{echo.host}/here", **request}
-        found = json.loads(await asyncio.to_thread(http.fetch, json.dumps(request)))
-        return found, json.loads(base64.b64decode(found["body"]) or "null")
+    async def answer(path: str = "/here", **request: Any) -> dict[str, Any]:
+        text = json.dumps({"url": f"{service.url}{path}", **request})
+        return json.loads(await asyncio.to_thread(http.fetch, text))
 
     try:
-        found, sent = await answer(headers=[["X-B", "2"], ["X-A", "1"]])
-        assert sent == ["GET", "/here", [["x-a", "1"], ["x-b", "2"]], 0]
-        assert (found["url"], found["status"]) == (f"http://{echo.host}/here", 200)
+        found = await answer(headers=[["X-B", "2"], ["X-A", "1"]])
+        method, path, headers, body = service.last
+        assert (method, path, headers["x-a"], headers["x-b"], body) == ("GET", "/here", "1", "2", b"")
+        assert (found["url"], found["status"], found["body"]) == (f"{service.url}/here", 200, "aGVsbG8=")
         assert [each for each in found["headers"] if each[0] == "x-twice"] == [["x-twice", "1"], ["x-twice", "2"]]
-        found, _ = await answer(url=f"http://{echo.host}/nothing", method=None, timeout_s=60)
-        assert found["status"] == 404
-        found, sent = await answer(url=f"http://{echo.host}/moved")
-        assert (found["status"], found["url"], sent[1]) == (200, f"http://{echo.host}/here", "/here")
+        assert (await answer("/nothing", method=None, timeout_s=60))["status"] == 404
+        found = await answer("/moved")
+        assert (found["status"], found["url"], service.last[1]) == (200, f"{service.url}/here", "/here")
         for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-            assert (await answer(method=method, body="AAAA"))[1] == [method, "/here", [], 3]
-        largest = base64.b64encode(bytes(guest_http.MAX_BYTES)).decode()
-        assert (guest_http.MAX_BYTES, (await answer(method="POST", body=largest))[1][3]) == (8 * 2**20, 8 * 2**20)
+            await answer(method=method, body="AAAA")
+            assert (service.last[0], service.last[3]) == (method, bytes(3))
+        await answer(method="POST", body=base64.b64encode(bytes(guest_http.MAX_BYTES)).decode())
+        assert (guest_http.MAX_BYTES, len(service.last[3])) == (8 * 2**20, 8 * 2**20)
     finally:
         await http.aclose()
-    async with asyncio.timeout(60):
-        while open_sockets() > files:  # the server's end of a connection is closed a little later
-            await asyncio.sleep(0.01)
+    await until(lambda: open_sockets() <= files)  # the server's end of a connection is closed a little later
 
 
 @pytest.mark.parametrize(
@@ -163,10 +130,10 @@ async def test_a_request_that_could_go_elsewhere_is_not_sent(more: dict[str, Any
     assert (await refusal(["example.com"], {"url": "https://example.com/", **more})).startswith(message)
 
 
-async def test_a_tool_that_lists_no_hosts_sends_nothing(echo: Echo) -> None:
-    request = {"url": f"http://{echo.host}/"}
+async def test_a_tool_that_lists_no_hosts_sends_nothing(service: Service) -> None:
+    request = {"url": f"{service.url}/"}
     assert "lists no 'hosts'" in await refusal([], request, private_hosts=["127.0.0.1"])
     assert "Only these may: example.com." in await refusal(["example.com"], request, private_hosts=["127.0.0.1"])
     assert "is not a host" in await refusal(["https://example.com"], request)
-    echo.close()
-    assert await refusal([echo.host], request, private_hosts=["127.0.0.1"]) == "The request failed: ConnectError."
+    service.close()
+    assert await refusal([service.netloc], request, private_hosts=["127.0.0.1"]) == "The request failed: ConnectError."
