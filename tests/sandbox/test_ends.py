@@ -18,7 +18,7 @@ from toolcrib.sandbox import Processes, WorkerGone
 
 from .. import fuzz
 from ..doubled import doubled
-from .family import all_ended, family, leased, lives
+from .family import all_ended, family, leased, lives, until
 
 HOST = """
 import asyncio, os, sys
@@ -113,8 +113,7 @@ async def test_stop_ends_workers_that_serve(tools: str) -> None:
 async def test_a_worker_that_is_killed_leaves_nothing(tools: str, tmp_path: Path) -> None:
     async with Workbench([tools]) as bench:
         busy = asyncio.create_task(bench.call("start_others", {"folder": str(tmp_path), "wait_s": 60}))
-        while not (tmp_path / "begun").exists():
-            await asyncio.sleep(0.01)
+        await until((tmp_path / "begun").exists)
         _, worker, *others = family()
         os.kill(worker, signal.SIGKILL)
         result = await busy

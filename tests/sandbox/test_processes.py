@@ -15,7 +15,7 @@ import pytest
 from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone
 
 from ..doubled import doubled
-from .family import family, leased, lives
+from .family import family, leased, lives, until
 
 Pool = Callable[..., Any]
 
@@ -96,12 +96,6 @@ async def pid_of(workers: Processes) -> int:
     async with leased(workers) as worker:
         await worker.send({})
         return int((await worker.receive())["pid"])
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_the_worker_that_knows_a_tool_serves_it_and_else_the_one_used_last(pool: Pool) -> None:

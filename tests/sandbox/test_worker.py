@@ -21,7 +21,7 @@ from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.work import PrintedOutput, _sendable
 
 from ..doubled import doubled
-from .family import family, lives
+from .family import family, lives, until
 
 
 async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str) -> None:
@@ -83,9 +83,7 @@ async def test_a_cancelled_tool_in_a_thread_sees_it_and_tidies_up(tools: str, tm
         token = CancellationToken()
         call = Call("tidy_in_a_thread", {"path": str(path)}, cancellation=token)
         task = asyncio.create_task(bench.call(call))
-        async with asyncio.timeout(60):
-            while not path.with_suffix(".begun").exists():
-                await asyncio.sleep(0.01)
+        await until(path.with_suffix(".begun").exists)
         token.cancel()
         assert (await task).status == "error"
         return path.exists()
@@ -113,9 +111,7 @@ async def test_what_is_printed_and_logged_arrives_while_the_tool_runs_and_all_of
     async with Workbench([tools]) as bench:
         with caplog.at_level(logging.INFO):
             running = asyncio.create_task(bench.call("narrate", {"folder": str(tmp_path)}))
-            async with asyncio.timeout(60):
-                while "begun \\ud800" not in caplog.messages:
-                    await asyncio.sleep(0.01)
+            await until(lambda: "begun \\ud800" in caplog.messages)
             (tmp_path / "seen").touch()
             assert (await running).value == "done"
         assert {*caplog.messages} == {"begun \\ud800", "logged", "ended"}

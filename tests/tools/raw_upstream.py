@@ -12,6 +12,8 @@ import pytest
 from toolcrib import Workbench
 from toolcrib.tools.remote import MCPSource
 
+from ..sandbox.family import until
+
 ANY: dict[str, Any] = {"type": "object"}
 HINTS = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 EVENTS = "text/event-stream"
@@ -168,9 +170,3 @@ async def connected(says: Mapping[str, Answer], **options: Any) -> AsyncIterator
         async with Workbench([source], **options) as bench:
             await until(lambda: bool(bench.specs()))
             yield upstream, bench
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.01)

@@ -119,8 +119,7 @@ async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it
     (loaded,) = load_sources(read.sources, read)
     async with Workbench([loaded.source]) as bench:
         assert (await bench.call("echo", {"n": 1})).value == {"n": 1}  # upon this call it changes
-        while "echo" in bench.registry:
-            await asyncio.sleep(0.01)
+        await until(lambda: "echo" not in bench.registry)
         assert [spec.name for spec in bench.specs()] == []
         assert "has changed since the source was locked" in str(bench.problems)
         refused = await bench.call("echo", {"n": 1})
@@ -178,13 +177,11 @@ async def test_what_was_locked_of_a_server_keeps_its_names_while_it_is_down(
     text = f"[[source]]\ncommand = {json.dumps(words)}\n[[source]]\ncommand = {command('other')}\n"
     read = settings(tmp_path, text)
     async with Workbench([one.source for one in load_sources(read.sources, read)]) as bench:
-        while "other" not in bench.registry:
-            await asyncio.sleep(0.01)
+        await until(lambda: "other" in bench.registry)
         refused = await bench.call("echo", {"n": 1})
         assert refused.error.code == "unavailable"
         gate.touch()
-        while "echo" not in bench.registry:
-            await asyncio.sleep(0.01)
+        await until(lambda: "echo" in bench.registry)
         assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
 
 

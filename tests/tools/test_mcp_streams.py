@@ -9,21 +9,8 @@ from toolcrib import Call, Caller, CancellationToken, Crib, Workbench
 from toolcrib.tools.mcp import session, transports
 from toolcrib.tools.remote import MCPSource
 
-from .raw_upstream import (
-    ERAS,
-    EVENTS,
-    NEW,
-    OLD,
-    Answer,
-    Asked,
-    accept,
-    connected,
-    never,
-    raw_upstream,
-    text,
-    tool,
-    until,
-)
+from ..sandbox.family import until
+from .raw_upstream import ERAS, EVENTS, NEW, OLD, Answer, Asked, accept, connected, never, raw_upstream, text, tool
 
 
 async def endless(asked: Asked) -> None:

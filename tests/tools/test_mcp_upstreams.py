@@ -13,22 +13,8 @@ from toolcrib.core.source import OffersChange
 from toolcrib.tools.mcp import offers
 from toolcrib.tools.remote import MCPSource
 
-from .raw_upstream import (
-    ANY,
-    ERAS,
-    EVENTS,
-    NEW,
-    OLD,
-    Answer,
-    Asked,
-    accept,
-    connected,
-    never,
-    raw_upstream,
-    text,
-    tool,
-    until,
-)
+from ..sandbox.family import until
+from .raw_upstream import ANY, ERAS, EVENTS, NEW, OLD, Answer, Asked, accept, connected, never, raw_upstream, text, tool
 
 FORM = {"message": "Which one?", "requestedSchema": {**ANY, "properties": {"color": {"type": "string"}}}}
 

@@ -14,6 +14,7 @@ from toolcrib.core import Variables
 
 from .. import fuzz
 from ..doubled import doubled
+from ..sandbox.family import until
 
 events: list[str] = []
 
@@ -215,15 +216,6 @@ async def test_reset_closes_and_the_next_call_opens_anew() -> None:
     assert events.count("close settings") == 2
 
 
-WAIT_S = 60.0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 class Book:
     """What was opened and closed, in order."""
 
@@ -416,7 +408,7 @@ async def storm(seed: int, number: int) -> None:
                 assert result.error is None or result.error.code in ("timeout", "cancelled", "limited")
 
         waiting = {asyncio.create_task(one()) for _ in range(number)}
-        done, late = await asyncio.wait(waiting, timeout=WAIT_S)
+        done, late = await asyncio.wait(waiting, timeout=60)
         assert not late
         for task in done:
             task.result()
