@@ -11,102 +11,68 @@ import pytest
 from toolcrib import SetupError
 from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi, openapi_source
+from toolcrib.tools.openapi.documents import read_text
 
 from ... import fuzz
 
-ODD: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    "",
-    "x",
-    "#/",
-    "#/paths",
-    "{",
-    "a" * 300,
-    "\x00",
-    [],
-    [None],
-    ["x"],
-    {},
+ODD: list[Any] = [None, True, 0, -1, 1.5, "", "x", "#/", "#/paths", "{", "a" * 300, "\x00", [], [None], ["x"], {}]
+ODD += [
     {"": {}},
+    {"$ref": "#/components/schemas/A"},
+    {"$ref": 5},
+    {"$ref": "#/paths/~1a"},
+    {"type": ["string", 5]},
+    {"x": [{}]},
 ]
-ODD += [{"$ref": "#/components/schemas/A"}, {"$ref": 5}, {"$ref": "#/paths/~1a"}, {"type": ["string", 5]}, {"x": [{}]}]
 
-DOCUMENT: Any = {
-    "openapi": "3.1.0",
-    "info": {"title": "t", "version": "1"},
-    "servers": [{"url": "https://{a}.example.com/v1", "variables": {"a": {"default": "b", "enum": ["b"]}}}],
-    "security": [{"key": []}, {"login": ["read"]}],
-    "tags": [{"name": "t"}],
-    "paths": {
-        "/a/{id}": {
-            "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
-            "get": {
-                "operationId": "get",
-                "summary": "s",
-                "description": "d",
-                "tags": ["t"],
-                "parameters": [
-                    {
-                        "name": "q",
-                        "in": "query",
-                        "style": "form",
-                        "explode": True,
-                        "schema": {"$ref": "#/components/schemas/A"},
-                    },
-                    {"name": "c", "in": "query", "content": {"application/json": {"schema": {"type": "object"}}}},
-                    {"$ref": "#/components/parameters/P"},
-                ],
-                "responses": {
-                    "200": {
-                        "description": "",
-                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}},
-                    }
-                },
-            },
-            "post": {
-                "requestBody": {
-                    "required": True,
-                    "content": {
-                        "multipart/form-data": {
-                            "schema": {
-                                "type": "object",
-                                "properties": {
-                                    "f": {"type": "string", "format": "binary"},
-                                    "l": {"type": "array", "items": {"format": "binary"}},
-                                },
-                            },
-                            "encoding": {"f": {"contentType": "image/png"}},
-                        }
-                    },
-                },
-                "responses": {"default": {"$ref": "#/components/responses/R"}},
-                "servers": [{"url": "https://other.example.com"}],
-            },
-        },
-        "/b": {"$ref": "#/components/pathItems/B"},
-        "/good": {"get": {"security": []}},
-    },
-    "components": {
-        "schemas": {
-            "A": {
-                "type": "object",
-                "required": ["a"],
-                "properties": {"a": {"type": "integer", "readOnly": True}, "b": {"$ref": "#/components/schemas/A"}},
-            }
-        },
-        "parameters": {"P": {"name": "h", "in": "header", "schema": {"type": "array"}}},
-        "responses": {"R": {"description": ""}},
-        "pathItems": {"B": {"put": {"responses": {"201": {"description": "", "content": {"text/plain": {}}}}}}},
-        "securitySchemes": {
-            "key": {"type": "apiKey", "in": "query", "name": "k"},
-            "login": {"type": "oauth2", "flows": {"implicit": {"authorizationUrl": "https://a", "scopes": {}}}},
-        },
-    },
-}
+DOCUMENT = read_text(
+    b"""
+openapi: 3.1.0
+info: {title: t, version: "1"}
+servers: [{url: "https://{a}.example.com/v1", variables: {a: {default: b, enum: [b]}}}]
+security: [{key: []}, {login: [read]}]
+tags: [{name: t}]
+paths:
+  /a/{id}:
+    parameters: [{name: id, in: path, required: true, schema: {type: string}}]
+    get:
+      operationId: get
+      summary: s
+      description: d
+      tags: [t]
+      parameters:
+        - {name: q, in: query, style: form, explode: true, schema: {$ref: "#/components/schemas/A"}}
+        - {name: c, in: query, content: {application/json: {schema: {type: object}}}}
+        - {$ref: "#/components/parameters/P"}
+      responses: {200: {description: "", content: {application/json: {schema: {$ref: "#/components/schemas/A"}}}}}
+    post:
+      requestBody:
+        required: true
+        content:
+          multipart/form-data:
+            schema:
+              type: object
+              properties: {f: {type: string, format: binary}, l: {type: array, items: {format: binary}}}
+            encoding: {f: {contentType: image/png}}
+      responses: {default: {$ref: "#/components/responses/R"}}
+      servers: [{url: "https://other.example.com"}]
+  /b: {$ref: "#/components/pathItems/B"}
+  /good: {get: {security: []}}
+components:
+  schemas:
+    A:
+      type: object
+      required: [a]
+      properties: {a: {type: integer, readOnly: true}, b: {$ref: "#/components/schemas/A"}}
+  parameters: {P: {name: h, in: header, schema: {type: array}}}
+  responses: {R: {description: ""}}
+  pathItems: {B: {put: {responses: {201: {description: "", content: {text/plain: {}}}}}}}
+  securitySchemes:
+    key: {type: apiKey, in: query, name: k}
+    login: {type: oauth2, flows: {implicit: {authorizationUrl: "https://a", scopes: {}}}}
+""",
+    "api.yaml",
+)
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
