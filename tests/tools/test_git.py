@@ -17,10 +17,9 @@ from .repositories import Repository, served
 COMMIT = "0123456789" * 4
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "toolcrib" / "git"
+@pytest.fixture
+def cache(cache: Path) -> Path:
+    return cache.with_name("git")
 
 
 @pytest.fixture
