@@ -1,12 +1,10 @@
 """Files that change under a source: what is loaded, what is kept, and what is reported of it."""
 
-import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from toolcrib.tools.lock import Lock, LockedSource, definition_of, locked_hash
 from toolcrib.tools.watch import Change, Watched, WatchedDocument, WatchedSandboxed
 from toolcrib.workbench.settings import find_settings, read_settings
 
+from ..sandbox.family import until
 from .guests import SAYS
 from .tool_folders import module, tool_files
 
@@ -55,12 +54,6 @@ def value(watched: Watched, name: str, **arguments: Any) -> Any:
     return next(tool for tool in watched.tools() if tool.spec.name == name).fn(**arguments)
 
 
-def looked(watched: Any) -> Change:
-    change = watched.look()
-    assert isinstance(change, Change)
-    return change
-
-
 def problems(watched: Watched) -> list[str]:
     return [str(problem) for problem in watched.problems]
 
@@ -70,13 +63,6 @@ def save(file: Path, text: str) -> None:
     beside = file.with_suffix(".saved")
     beside.write_text(text)
     beside.replace(file)
-
-
-async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    end_s = monotonic() + seconds
-    while not holds():
-        assert monotonic() < end_s, "it did not come true in time"
-        await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -296,22 +282,6 @@ async def called(bench: Workbench, name: str, **arguments: Any) -> Any:
     return (await bench.call(name, arguments)).unwrap()
 
 
-async def test_a_workbench_keeps_up_and_reports_what_is_wrong(file: Path) -> None:
-    async with Workbench([Watched(file, settle_s=0.05)]) as bench:
-        assert await called(bench, "add", a=1, b=2) == 3
-        save(file, PAIR.replace("a + b", "a - b"))
-        await until(lambda: "double" in bench.registry)
-        assert (await called(bench, "add", a=1, b=2), await called(bench, "double", a=2)) == (-1, 4)
-        save(file, "def (:\n")
-        await until(lambda: bool(bench.problems))
-        assert [str(problem) for problem in bench.problems] == [f"{file}:1: SyntaxError: invalid syntax"]
-        assert await called(bench, "double", a=2) == 4
-        save(file, ADD)
-        await until(lambda: "double" not in bench.registry)
-        assert ([spec.name for spec in bench.specs()], list(bench.problems)) == (["add"], [])
-        assert (await bench.call("double", {"a": 2})).error.code == "unknown_tool"
-
-
 @pytest.mark.full
 async def test_worker_processes_are_started_again_with_what_is_saved(file: Path) -> None:
     save(file.parent / "beside_three.py", "VALUE = 1\n")
@@ -350,21 +320,21 @@ def test_a_folder_of_tools_follows_each_and_keeps_one_that_breaks(tmp_path: Path
     watched = WatchedSandboxed(tmp_path, Permissions())
     assert (described(watched), watched.look()) == ({"one": "Give it back.", "two": "Give it back."}, None)
     write(tmp_path, {**tool_files("one", "Other."), **tool_files("three"), "two/tool.toml": "name ="})
-    change = looked(watched)
+    change = watched.look()
     assert change.tools == {"new": ["three"], "changed": ["one"]}
     assert [problem.place for problem in change.problems] == [str(tmp_path / "two")]
     assert described(watched) == {"one": "Other.", "two": "Give it back.", "three": "Give it back."}
     for file in (tmp_path / "three").iterdir():
         file.unlink()
     write(tmp_path, tool_files("two"))
-    assert (looked(watched).tools, watched.problems) == ({"gone": ["three"]}, [])
+    assert (watched.look().tools, watched.problems) == ({"gone": ["three"]}, [])
 
 
 def test_what_a_tool_needs_is_refused_without_permission_when_it_comes_later(tmp_path: Path) -> None:
     write(tmp_path, tool_files("one"))
     watched = WatchedSandboxed(tmp_path / "one", Permissions())
     write(tmp_path, tool_files("one", more='variables = ["REGION"]'))
-    assert "variables = [" in looked(watched).problems[0].reason
+    assert "variables = [" in watched.look().problems[0].reason
     assert [tool.requires["variables"] for tool in watched.tools()] == [[]]
 
 
@@ -400,31 +370,31 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     assert (names(watched), watched.look()) == (["get_a"], None)
 
     file.write_text(document("a", "b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
-    change = looked(watched)
+    change = watched.look()
     assert change.tools == {"new": ["get_b"]}
     assert [problem.reason for problem in change.problems] == [
         "GET /c is left out: a parameter of it has no name or no place."
     ]
 
     file.write_text(document("b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
-    change = looked(watched)
+    change = watched.look()
     assert (change.tools["gone"], names(watched), len(watched.problems)) == (["get_a"], ["get_b"], 1)
     file.write_text(document("a", "b"))
     watched.look()
 
     file.write_text(document("b") + "  /c: {")
-    change = looked(watched)
+    change = watched.look()
     (problem,) = change.problems
     assert (problem.place, names(watched)) == (str(file), ["get_a", "get_b"])
     assert problem.reason.startswith("It is not valid YAML: line ")
     assert problem in watched.problems
 
     file.write_text(document("b"))
-    change = looked(watched)
+    change = watched.look()
     assert (change.tools["gone"], names(watched), watched.problems) == (["get_a"], ["get_b"], [])
 
     file.unlink()
-    change = looked(watched)
+    change = watched.look()
     assert (names(watched), [problem.reason for problem in change.problems]) == (
         [],
         ["It was removed, and its tools with it."],
@@ -441,7 +411,7 @@ def test_files_that_it_refers_to_are_followed(tmp_path: Path) -> None:
     watched = watch(file, external_refs=True)
     assert names(watched) == ["get_a", "get_b"]
     other.write_text(f"b: {{ get: {OK}, delete: {OK} }}")
-    assert looked(watched).tools == {"new": ["delete_b"]}
+    assert watched.look().tools == {"new": ["delete_b"]}
 
 
 async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
