@@ -17,33 +17,22 @@ from toolcrib.sandbox.programs import Ended, ProgramLimits
 from toolcrib.sandbox.python_build import python_file
 from toolcrib.sandbox.wasm import Engine, Granted, Program, write_compiled
 
-WASI = """
-  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-  (memory (export "memory") 8)
-  (func $say (param $to i32) (param $from i32) (param $size i32)
-    (i32.store (i32.const 0) (local.get $from)) (i32.store (i32.const 4) (local.get $size))
-    (drop (call $write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 12))))
-  (func $say_all (param $to i32) (param $size i32)
+from ..tools.guests import COPY, WASI
+
+# Writes 300,000 bytes before it reads anything, then what it reads, and both to standard error too.
+TALKS_FIRST = """
+  (func $write_all (param $to i32) (param $size i32)
     (loop $more
-      (call $say (local.get $to) (i32.const 100000) (local.get $size))
+      (call $write (local.get $to) (i32.const 100000) (local.get $size))
       (local.set $size (i32.sub (local.get $size) (i32.load (i32.const 12))))
       (br_if $more (local.get $size))))
-  (func $hear (result i32)
-    (i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 65536))
-    (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
-    (i32.load (i32.const 8)))
+  (func (export "_start")
+    (call $write_all (i32.const 1) (i32.const 300000))
+    (call $write_all (i32.const 2) (i32.const 300000))
+    (call $copy (i32.const 1)))
 """
-# Writes 300,000 bytes before it reads anything, then what it reads, and both to standard error too.
-TALKS_FIRST = """(func (export "_start") (local $size i32)
-  (call $say_all (i32.const 1) (i32.const 300000))
-  (call $say_all (i32.const 2) (i32.const 300000))
-  (loop $more
-    (if (local.tee $size (call $hear)) (then
-      (call $say (i32.const 1) (i32.const 64) (local.get $size)) (br $more)))))"""
 READS_NOTHING = '(func (export "_start"))'
-WRITES_100 = '(func (export "_start") (call $say (i32.const 1) (i32.const 64) (i32.const 100)))'
+WRITES_100 = '(func (export "_start") (call $write (i32.const 1) (i32.const 64) (i32.const 100)))'
 STATUS = '(func (export "_start") (call $exit (i32.const {})))'
 
 
@@ -71,7 +60,7 @@ async def end_of(program: Program, data: bytes = b"", **limits: int) -> Ended:
 
 async def test_everything_is_written_and_read_whichever_comes_first(engine: Engine) -> None:
     data = bytes(range(250)) * 1200
-    ended = await end_of(engine.compile(code(TALKS_FIRST)), data)
+    ended = await end_of(engine.compile(code(COPY + TALKS_FIRST)), data)
     assert (ended.status, len(ended.output), ended.output[300_000:] == data) == (0, 600_000, True)
     assert len(ended.error_output) == 16 * 1024
     assert await end_of(engine.compile(code(READS_NOTHING)), data) == Ended(0, b"", b"")
@@ -81,7 +70,7 @@ async def test_output_over_the_limit_stops_the_program(engine: Engine) -> None:
     program = engine.compile(code(WRITES_100))
     assert [(await end_of(program, output_bytes=size)).is_over for size in (100, 99)] == [False, True]
     floods = code(
-        '(func (export "_start") (loop $on (call $say (i32.const 1) (i32.const 0) (i32.const 999)) (br $on)))'
+        '(func (export "_start") (loop $on (call $write (i32.const 1) (i32.const 0) (i32.const 999)) (br $on)))'
     )
     assert (await end_of(engine.compile(floods))).is_over
 
@@ -98,8 +87,7 @@ async def test_output_over_the_limit_stops_the_program(engine: Engine) -> None:
 )
 async def test_a_trap_has_its_reason(engine: Engine, text: str, stopped: str) -> None:
     nest = "(table 1 funcref) (func $nest (call $nest) (drop (i32.load (i32.const 0))))"
-    ended = await end_of(engine.compile(code(f'{nest} (func (export "_start") {text})')))
-    assert ended.reason == stopped
+    assert (await end_of(engine.compile(code(f'{nest} (func (export "_start") {text})')))).reason == stopped
 
 
 async def test_a_program_has_one_memory_within_its_limit(engine: Engine) -> None:

@@ -23,13 +23,12 @@ from toolcrib.core import CancellationToken
 from toolcrib.tools import Permissions
 
 from ..sandbox.conftest import nothing_left_behind as nothing_left_behind  # of each test here, too
-from ..sandbox.family import family
+from ..sandbox.family import family, until
 from ..sandbox.test_source_imports import plant
 from . import test_components as components
 from .conftest import build_sandbox_python
-from .guests import GIVES_UP, LOOPS, SLEEPS, Module
+from .guests import LOOPS, Module
 
-FULL_COMPONENT = pytest.param("component", marks=pytest.mark.full)
 KINDS = [
     *("function", "component"),
     pytest.param("module", marks=pytest.mark.full),  # in a worker, as a component is
@@ -37,8 +36,6 @@ KINDS = [
     pytest.param("native", marks=pytest.mark.full),
 ]
 
-_FLOODS = '(func (export "_start") (loop $on (call $write (i32.const 1) (i32.const 0) (i32.const 60000)) (br $on)))'
-_GROWS = '(func (export "_start") (call $exit (i32.eq (memory.grow (i32.const 2000)) (i32.const -1))))'
 _ENDS = '(func (export "_start") (call $exit (i32.const {status})))'
 _COMPONENT_ENDS = '(func (export "run") (result i32) (i32.const {status}))'
 _PROGRAM = "import json, os, sys, time\narguments = json.load(sys.stdin)\n"
@@ -52,16 +49,11 @@ def guest():
 
 ACTS: dict[str, dict[str, str]] = {
     "loops": {"module": LOOPS, "component": '(func (export "run") (result i32) (loop $on (br $on)) (i32.const 0))'},
-    "sleeps": {"module": SLEEPS, "component": "sleeps"},
     "ends well": {"module": _ENDS.format(status=0), "component": _COMPONENT_ENDS.format(status=0)},
     "fails": {"module": _ENDS.format(status=1), "component": _COMPONENT_ENDS.format(status=1)},
-    "floods": {"module": _FLOODS, "component": components.FLOODS},
-    "crashes": {"module": GIVES_UP, "component": components.TRAPS},
-    "takes memory": {"module": _GROWS, "component": components.GROWS.format(pages=2000)},
 }
 PYTHON = {
     "loops": "while True: pass",
-    "sleeps": "time.sleep(3600)",
     "ends well": "pass",
     "fails": "sys.exit(1)",
     "floods": "while True: sys.stdout.write('x' * 60000)",
@@ -98,27 +90,21 @@ def make(tmp_path: Path, module: Module, monkeypatch: pytest.MonkeyPatch) -> Cal
                 build_sandbox_python(monkeypatch)
         else:
             file = folder / "tool.wasm"
-            file.write_bytes(_program(kind, act, module))
+            code = ACTS[act][kind]
+            file.write_bytes(module(code).read_bytes() if kind == "module" else components.component(code))
         (folder / "tool.toml").write_text(manifest)
         return Made(Permissions(trusted=kind == "native", timeout_s=60).to(folder), file)
 
     return make
 
 
-def _program(kind: str, act: str, module: Module) -> bytes:
-    code = ACTS[act][kind]
-    if kind == "module":
-        return module(code).read_bytes()
-    return components.looks(nanoseconds=3600 * 10**9) if code == "sleeps" else components.component(code)
-
-
-async def outcome(bench: Any, arguments: Any = None, **options: Any) -> str:
-    result = await bench.call(Call("guest", arguments or {}, **options))
+async def outcome(bench: Any, **options: Any) -> str:
+    result = await bench.call(Call("guest", **options))
     return str(result.error.code if result.error else result.status)
 
 
-# A component is `full` where test_components.py has the same, with its words.
-@pytest.mark.parametrize("kind", [KINDS[0], FULL_COMPONENT, *KINDS[2:]])
+# Of a component test_components.py has the same, with its words, and of a module tests/sandbox/test_wasm.py.
+@pytest.mark.parametrize("kind", [KINDS[0], *KINDS[3:]])
 @pytest.mark.parametrize(
     ("act", "code"),
     [
@@ -129,35 +115,25 @@ async def outcome(bench: Any, arguments: Any = None, **options: Any) -> str:
     ],
 )
 async def test_how_it_ends_has_one_code(make: Callable[..., Made], kind: str, act: str, code: str) -> None:
-    own = {
-        ("crashes", "function"): "lost",  # the worker itself has crashed
-        # A program is refused the memory, and says so.
-        ("takes memory", "module"): "failed",
-        ("takes memory", "component"): "failed",
-    }
     async with Workbench([make(kind, act).source]) as bench:
-        assert await outcome(bench) == own.get((act, kind), code)
+        # Of a function, the worker itself has crashed.
+        assert await outcome(bench) == ("lost" if (kind, act) == ("function", "crashes") else code)
 
 
-@pytest.mark.parametrize("kind", [FULL_COMPONENT, *KINDS[2:]])  # what a function prints is its log
+@pytest.mark.parametrize("kind", KINDS[3:])  # what a function prints is its log
 async def test_what_it_writes_is_bounded(make: Callable[..., Made], kind: str) -> None:
     async with Workbench([make(kind, "floods").source]) as bench:
         assert await outcome(bench) == "too_large"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("act", ["loops", "sleeps"])
-async def test_it_is_stopped_at_its_deadline_and_when_its_call_is_cancelled(
-    make: Callable[..., Made], kind: str, act: str
-) -> None:
-    async with Workbench([make(kind, act).source]) as bench:
+async def test_it_is_stopped_at_its_deadline_and_when_it_is_cancelled(make: Callable[..., Made], kind: str) -> None:
+    async with Workbench([make(kind, "loops").source]) as bench:
         assert await outcome(bench, timeout_s=1.0) == "timeout"
         token = CancellationToken()
         asyncio.get_running_loop().call_later(1.0, token.cancel)
         assert await outcome(bench, cancellation=token) == "cancelled"
-        async with asyncio.timeout(60):
-            while family():
-                await asyncio.sleep(0.01)
+        await until(lambda: not family())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -227,6 +203,4 @@ async def test_as_many_processes_are_kept_as_may_serve(make: Callable[..., Made]
         for number in range(size + 1):
             async with crib.workbench(Caller(f"caller_{number}")) as bench:
                 assert await outcome(bench) == "success"
-        async with asyncio.timeout(60):
-            while len(family()) > 3 * size:  # a worker, and the two that guard it
-                await asyncio.sleep(0.01)
+        await until(lambda: len(family()) <= 3 * size)  # a worker, and the two that guard it
