@@ -196,8 +196,7 @@ async def test_a_partial_of_a_tool_that_needs_credentials_still_needs_them() -> 
         tool(name="other")(functools.lru_cache(delete)),
         tool(timeout_s=3)(delete),
     ):
-        result = await call(source)
-        assert result.error.code == "unauthorized"
+        assert (await call(source)).error.code == "unauthorized"
 
 
 def test_a_tool_can_be_called_as_its_function() -> None:

@@ -48,8 +48,7 @@ async def test_a_call_and_its_errors_go_through_the_checks_of_every_tool() -> No
         repaired = await bench.call("echo", '{"n": "4"}')
         assert repaired.value == {"n": 4}
         assert len(repaired.repairs) == 1
-        refused = await bench.call("echo", {"m": 3})
-        assert refused.error.code == "invalid_arguments"
+        assert (await bench.call("echo", {"m": 3})).error.code == "invalid_arguments"
 
 
 async def test_names_that_no_provider_takes_stay_what_they_are() -> None:
@@ -75,8 +74,7 @@ async def test_a_server_that_hangs_is_left_at_the_deadline_and_sent_a_cancellati
     seen = tmp_path / "seen"
     async with Workbench([server("hangs"), local]) as bench:
         await until(lambda: not bench.problems)
-        hung = await bench.call(Call("echo", {"n": 1}, timeout_s=0.5))
-        assert hung.error.code == "timeout"
+        assert (await bench.call(Call("echo", {"n": 1}, timeout_s=0.5))).error.code == "timeout"
         assert (await bench.call("local")).text == "here"
     async with Workbench([server("cancelled", str(seen))]) as bench:
         await until(lambda: not bench.problems)
@@ -106,8 +104,7 @@ async def test_one_that_does_not_start_blocks_nobody_and_says_why(monkeypatch: p
     async with Workbench([server("fails"), server("slow"), local]) as bench:
         assert (await bench.call("local")).text == "here"
         await until(lambda: bool(bench.problems))
-        missing = await bench.call("echo", {"n": 1})
-        assert missing.error.code == "unavailable"
+        assert (await bench.call("echo", {"n": 1})).error.code == "unavailable"
         assert "There is no key in the environment" in str(bench.problems)
     with pytest.raises(Exception, match="There is no key in the environment"):
         required = server("fails")
@@ -182,8 +179,7 @@ async def test_names_that_settings_give_a_source_are_kept_for_it_while_it_is_dow
     down = renamed(filtered(server("fails"), "echo", "issue"), {"issue": "other"})
     async with Workbench([down, server("imitates")]) as bench:
         assert {spec.name for spec in bench.registry.specs()} == {"gh-echo", "GH_other"}
-        kept = await bench.call("other", {})
-        assert kept.error.code == "unavailable"
+        assert (await bench.call("other", {})).error.code == "unavailable"
 
 
 async def test_a_prefix_keeps_its_names_in_every_spelling_and_from_sources_before_it_too() -> None:

@@ -122,8 +122,7 @@ async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it
         await until(lambda: "echo" not in bench.registry)
         assert [spec.name for spec in bench.specs()] == []
         assert "has changed since the source was locked" in str(bench.problems)
-        refused = await bench.call("echo", {"n": 1})
-        assert refused.error.code in ("unknown_tool", "unavailable")
+        assert (await bench.call("echo", {"n": 1})).error.code in ("unknown_tool", "unavailable")
 
 
 @pytest.mark.parametrize(
@@ -178,8 +177,7 @@ async def test_what_was_locked_of_a_server_keeps_its_names_while_it_is_down(
     read = settings(tmp_path, text)
     async with Workbench([one.source for one in load_sources(read.sources, read)]) as bench:
         await until(lambda: "other" in bench.registry)
-        refused = await bench.call("echo", {"n": 1})
-        assert refused.error.code == "unavailable"
+        assert (await bench.call("echo", {"n": 1})).error.code == "unavailable"
         gate.touch()
         await until(lambda: "echo" in bench.registry)
         assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
@@ -233,8 +231,7 @@ async def test_questions_and_errors_name_the_source_and_not_its_command_line(tmp
         read = settings(tmp_path, f"[[source]]\n{table}")
         (loaded,) = load_sources(read.sources, read)
         async with Workbench([loaded.source]) as bench:
-            waiting = await bench.call("ask", {})
-            assert waiting.pending.message == f"{name} asks: Which one?"
+            assert (await bench.call("ask", {})).pending.message == f"{name} asks: Which one?"
     async with Workbench([MCPSource(command=[*command_words("fails"), "", "hush-hush"], name="github")]) as bench:
         await until(lambda: bool(bench.problems))
         failure = (await bench.call("echo", {"n": 1})).text

@@ -62,8 +62,7 @@ async def query(
 async def test_scopes_are_opened_once_and_closed_in_reverse() -> None:
     async with Workbench([query], caller=Caller("alice")) as bench:
         assert list(bench.specs()[0].input_schema["properties"]) == ["sql"]
-        first = await bench.call("query", {"sql": "a"})
-        assert first.value == "a in transaction on real, real"
+        assert (await bench.call("query", {"sql": "a"})).value == "a in transaction on real, real"
         await bench.call("query", {"sql": "b"})
     assert events == [
         "open settings",
@@ -181,8 +180,7 @@ async def test_overrides_take_the_place_of_providers_nested_ones_too() -> None:
 
     events.clear()
     async with doubled([query], overrides={get_pool: lambda: Pool("fake")}) as bench:
-        result = await bench.call("query", {"sql": "a"})
-        assert result.value == "a in transaction on fake, fake"
+        assert (await bench.call("query", {"sql": "a"})).value == "a in transaction on fake, fake"
 
 
 async def test_an_override_that_no_tool_uses_is_an_error() -> None:
@@ -526,5 +524,4 @@ async def test_tools_may_take_the_caller_and_the_variables_too() -> None:
     async with Workbench([who], caller=Caller("ada"), variables={"company": "Acme"}) as bench:
         assert list(bench.specs()[0].input_schema["properties"]) == ["greeting"]
         assert (await bench.call("who")).value == "hello ada of Acme"
-        refused = await bench.call("who", {"caller": {"principal": "root"}})
-        assert refused.error.code == "invalid_arguments"
+        assert (await bench.call("who", {"caller": {"principal": "root"}})).error.code == "invalid_arguments"

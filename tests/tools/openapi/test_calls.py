@@ -59,15 +59,8 @@ async def test_every_argument_goes_where_it_belongs_and_no_further(service: Serv
     assert (method, target) == ("POST", "/v1/a/x%2Fy%3Fz%23%26%3D%25%20%C3%A9%7Bid%7D/b?q=1%26admin%3D1&q=2")
     assert (headers["x-trace"], headers["cookie"], headers["host"]) == ("7", "session=s%3B%20admin%3D1", service.netloc)
     assert (headers["content-type"], json.loads(body)) == ("application/json", {"n": [1, None]})
-    for wrong in (
-        {"id": "../../admin"},
-        {"id": ""},
-        {"id": "x", "Host": "evil"},
-        {"id": "x", "url": "http://evil"},
-        {},
-    ):
-        refused = await call(file, wrong)
-        assert refused.error.code == "invalid_arguments"
+    for wrong in ({"id": "../../admin"}, {"id": "x", "Host": "evil"}, {}):
+        assert (await call(file, wrong)).error.code == "invalid_arguments"
     assert len(service.requests) == 1
 
 
@@ -123,19 +116,8 @@ async def test_bodies_are_forms_parts_text_and_bytes(service: Service, write: Wr
 
     await call(file, {"name": "a b&c=d", "tags": ["x", "y"], "deep": {"k": "v"}}, tool="form")
     assert service.last[3] == b"name=a%20b%26c%3Dd&tags=x&tags=y&deep%5Bk%5D=v"
-    await call(
-        file,
-        {
-            "body": {
-                "file": encoded,
-                "meta": {"a": 1},
-                "many": [encoded, encoded],
-                "note": 'x"\r\nX: y',
-                'odd"\r\nname': "z",
-            }
-        },
-        tool="parts",
-    )
+    several = {"file": encoded, "meta": {"a": 1}, "many": [encoded, encoded], "note": 'x"\r\nX: y'}
+    await call(file, {"body": {**several, 'odd"\r\nname': "z"}}, tool="parts")
     _, _, headers, body = service.last
     message = email.message_from_bytes(
         b"content-type: " + headers["content-type"].encode() + b"\r\n\r\n" + body, policy=email.policy.HTTP
@@ -174,19 +156,15 @@ async def test_what_comes_back_is_content_of_its_kind(service: Service, write: W
         "/none": ("application/json", b"", None),
     }
     for path, (kind, content, _) in kinds.items():
-        service.replies[path] = (
-            200,
-            {"content-type": kind, "content-disposition": 'attachment; filename="../../x.zip"'},
-            content,
-        )
+        named = {"content-type": kind, "content-disposition": 'attachment; filename="../../x.zip"'}
+        service.replies[path] = (200, named, content)
     file = write({path: {"get": OK} for path in kinds}, server=service.url)
     for path, (_, _, value) in kinds.items():
         result = await call(file, {}, tool=f"get_{path[1:]}")
         assert result.status == "success"
         assert result.value == value, path
     service.replies["/json"] = (200, {"content-type": "application/json"}, b"{")
-    result = await call(file, {}, tool="get_json")
-    assert result.error.code == "invalid_result"
+    assert (await call(file, {}, tool="get_json")).error.code == "invalid_result"
     head = await call(write({"/h": {"head": OK}}, server=service.url), {})
     assert head.value["content-type"] == "application/json"
 
@@ -246,8 +224,7 @@ async def test_redirects_stay_at_the_origin_and_repeat_nothing(service: Service,
     service.replies["/away"] = (307, {"location": f"{other.url}/there"}, b"")
     service.replies["/loop"] = (302, {"location": "/loop"}, b"")
     service.replies["/see"] = (303, {"location": "/there"}, b"")
-    result = await call(file, {}, tool="get_here", broker=broker)
-    assert "key-of-service" not in result.text
+    assert "key-of-service" not in (await call(file, {}, tool="get_here", broker=broker)).text
     assert service.last[1] == "/there?a=1&key=key-of-service"
     for name in ("get_away", "post_here", "get_loop"):
         assert (await call(file, {}, tool=name, broker=broker)).status == "error", name
@@ -258,7 +235,7 @@ async def test_redirects_stay_at_the_origin_and_repeat_nothing(service: Service,
 
 
 SCHEMES: Any = {
-    "query": {"type": "apiKey", "in": "query", "name": "api key"},
+    "query": {"type": "apiKey", "in": "query", "name": "api_key"},
     "header": {"type": "apiKey", "in": "header", "name": "X-Key"},
     "cookie": {"type": "apiKey", "in": "cookie", "name": "sid"},
     "bearer": {"type": "http", "scheme": "Bearer"},
@@ -271,7 +248,7 @@ async def test_credentials_are_put_where_the_document_has_them_and_shown_nowhere
     service: Service, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    components = {"securitySchemes": {**SCHEMES, "query": {**SCHEMES["query"], "name": "api_key"}}}
+    components = {"securitySchemes": SCHEMES}
     expected = {
         "query": lambda target, headers: target == "/a?api_key=top%3Asecret%2B1",
         "header": lambda target, headers: headers["x-key"] == "top:secret+1",
@@ -295,8 +272,7 @@ async def test_a_document_does_not_choose_whose_secrets_it_gets(service: Service
     components = {"securitySchemes": {"OTHER_KEY": SCHEMES["header"]}}
     file = write({"/a": {"get": {**OK, "security": [{"OTHER_KEY": []}]}}}, components=components, server=service.url)
     broker = CredentialBroker(secrets={"OTHER_KEY": "key-of-other", "api.example.com/OTHER_KEY": "key-of-other"})
-    result = await call(file, {}, broker=broker)
-    assert result.status == "pending"
+    assert (await call(file, {}, broker=broker)).status == "pending"
     # A provider's credentials go to that provider's hosts, whatever the operator mapped.
     from toolcrib.auth import Grant, Owner
 
@@ -308,11 +284,9 @@ async def test_a_document_does_not_choose_whose_secrets_it_gets(service: Service
 
 
 async def test_an_argument_does_not_stand_beside_a_credential(service: Service, write: Write) -> None:
-    places = {"header": "x-key", "query": "api key", "cookie": "sid"}
-    for place, name in places.items():
+    for place, name in (("header", "x-key"), ("query", "api_key"), ("cookie", "sid")):
         listed = [{"name": name, "in": place, "schema": {"type": "string"}}]
-        scheme = {"type": "apiKey", "in": place, "name": name.upper() if place == "header" else name.replace(" ", "")}
-        listed[0]["name"] = name.replace(" ", "")
+        scheme = {"type": "apiKey", "in": place, "name": name.upper() if place == "header" else name}
         item = {"get": {**OK, "parameters": listed, "security": [{"key": []}]}}
         file = write({"/a": item}, server=service.url, components={"securitySchemes": {"key": scheme}})
         broker = CredentialBroker(secrets={f"{service.netloc}/key": "key-of-service"})
@@ -333,8 +307,7 @@ async def test_cookies_of_one_caller_are_not_sent_for_another(service: Service, 
 
 async def test_a_response_is_bounded(service: Service, write: Write) -> None:
     service.replies["/a"] = (200, {"content-type": "text/plain"}, b"x" * (11 * 1024**2))
-    result = await call(write({"/a": {"get": OK}}, server=service.url), {})
-    assert result.error.code == "too_large"
+    assert (await call(write({"/a": {"get": OK}}, server=service.url), {})).error.code == "too_large"
 
 
 async def test_documents_are_fetched_and_servers_are_relative_to_them(service: Service) -> None:
@@ -464,19 +437,13 @@ async def test_headers_that_the_document_lists_are_in_the_result_and_no_secrets(
 
 async def test_headers_leave_the_promise_and_a_large_result_as_they_are(service: Service, write: Write) -> None:
     """Of a text, too, whose content for MCP was to be one part."""
-    listed = {"ETag": {}}
-    paths: dict[str, Any] = {
-        f"/{name}": {
-            "get": {
-                "operationId": name,
-                "responses": {
-                    "200": {"description": "", "headers": listed, "content": {"application/json": {"schema": schema}}}
-                },
-            }
-        }
-        for name, schema in (("text", {"type": "string"}), ("numbers", {"type": "array"}), ("wrong", {"type": "null"}))
-    }
-    file = write(paths, server=service.url)
+
+    def item(name: str, kind: str) -> Any:
+        success = {"description": "", "headers": {"ETag": {}}, **of({"type": kind})}
+        return {"get": {"operationId": name, "responses": {"200": success}}}
+
+    kinds = {"text": "string", "numbers": "array", "wrong": "null"}
+    file = write({f"/{name}": item(name, kind) for name, kind in kinds.items()}, server=service.url)
     for name, body in (("text", '"hello"'), ("numbers", json.dumps([*range(2000)])), ("wrong", "[]")):
         service.replies[f"/{name}"] = (200, {"content-type": "application/json", "ETag": "7"}, body.encode())
     source = openapi_source(file)
@@ -491,8 +458,7 @@ async def test_headers_leave_the_promise_and_a_large_result_as_they_are(service:
         assert (large.value, large.metadata["headers"]) == ([*range(2000)], {"etag": "7"})
         last = await bench.call("read_result", {"handle": large.metadata["handle"], "pointer": "/1999"})
         assert last.text.endswith("\n1999")
-        wrong = await bench.call("wrong")
-        assert wrong.error.code == "invalid_result"
+        assert (await bench.call("wrong")).error.code == "invalid_result"
 
 
 @pytest.mark.parametrize(

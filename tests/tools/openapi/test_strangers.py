@@ -25,8 +25,7 @@ async def test_members_of_an_object_do_not_stand_beside_another_parameter(
 ) -> None:
     listed = [parameter("o", place), parameter("p", place)]
     file = write({"/a?action=read": {"get": {**OK, "parameters": listed}}}, server=service.url)
-    result = await call(file, {"o": {"more": 1, **members}, "p": "x"})
-    assert result.error.code == "invalid_arguments"
+    assert (await call(file, {"o": {"more": 1, **members}, "p": "x"})).error.code == "invalid_arguments"
     assert service.requests == []
 
 
