@@ -30,29 +30,12 @@ def test_yaml_is_read_by_its_rules_of_2009() -> None:
     1.5: x
     true: t
     """
+    numbers = [1, -2, 3, 12, 15, 31, 1.5, 0.5, 1000.0, "1_000", "12:30", ".inf", "1.2.3", 1.0, "1", "1", 10**20 - 1]
     assert read(text) == {
         "day": "2001-01-01",
         "moment": "2001-01-01T10:00:00Z",
         "words": ["yes", "no", "on", "off", "y", "n", True, True, False, None, None, None, "nUll"],
-        "numbers": [
-            1,
-            -2,
-            3,
-            12,
-            15,
-            31,
-            1.5,
-            0.5,
-            1000.0,
-            "1_000",
-            "12:30",
-            ".inf",
-            "1.2.3",
-            1.0,
-            "1",
-            "1",
-            10**20 - 1,
-        ],
+        "numbers": numbers,
         "tagged": ["1", 1, "x", "aGk="],
         "block": "a\nb\n",
         "folded": "a b",

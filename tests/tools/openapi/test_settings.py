@@ -1,6 +1,5 @@
 """OpenAPI documents as sources of the settings, and in the lock."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,6 @@ Write = Callable[..., Path]
 OK: Any = {"responses": {"200": {"description": "ok"}}}
 
 
-def settings(folder: Path, text: str) -> Path:
-    file = folder / "toolcrib.toml"
-    file.write_text(text)
-    return file
-
-
 async def test_a_source_of_the_settings_says_how_its_document_is_read(
     service: Service, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,9 +22,8 @@ async def test_a_source_of_the_settings_says_how_its_document_is_read(
     schemes = {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}}
     item = {"get": {**OK, "tags": ["one"], "security": [{"key": []}]}, "post": OK, "delete": {**OK, "tags": ["two"]}}
     write({"/a": item}, components=schemes)
-    file = settings(
-        tmp_path,
-        f"""
+    file = tmp_path / "toolcrib.toml"
+    file.write_text(f"""
         [[source]]
         from = "api.json"
         tags = ["one"]
@@ -42,8 +34,7 @@ async def test_a_source_of_the_settings_says_how_its_document_is_read(
         auth = {{ key = "secret:MINE" }}
         [secret]
         MINE = "${{env:API_KEY}}"
-        """,
-    )
+        """)
     async with Workbench.from_config(file) as bench:
         assert [spec.name for spec in bench.specs()] == ["api_get_a"]
         assert (await bench.call("api_get_a", {})).status == "success"
@@ -57,13 +48,8 @@ def test_what_a_document_promises_is_locked(
     monkeypatch.chdir(tmp_path)
 
     def serve(server: str) -> None:
-        document = {
-            "openapi": "3.1.0",
-            "info": {},
-            "servers": [{"url": server}],
-            "paths": {"/a": {"get": OK}, "/b": {"get": OK}},
-        }
-        service.replies["/api.json"] = (200, {"content-type": "application/json"}, json.dumps(document).encode())
+        document = write({"/a": {"get": OK}, "/b": {"get": OK}}, server=server).read_bytes()
+        service.replies["/api.json"] = (200, {"content-type": "application/json"}, document)
 
     def command(*words: str) -> tuple[int, str]:
         status = main([*words])
