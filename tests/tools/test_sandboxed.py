@@ -161,14 +161,6 @@ async def test_sockets_are_out_of_reach(module: Module) -> None:
     assert await outcome(module(REACHES, wasi=SOCKETS + WASI)) == ("success", "")
 
 
-async def test_compiled_code_is_never_read_from_beside_a_tool(module: Module, cache: Path) -> None:
-    file = module(ECHO)
-    other = wasmtime.Module(wasmtime.Engine(), wasmtime.wat2wasm(f"(module {WASI} {GIVES_UP})"))
-    for name in ("guest.cwasm", "guest.wasm.cwasm", "tool.cwasm"):
-        (file.parent / name).write_bytes(bytes(other.serialize()))
-    assert await outcome(file, '{"a":1}') == ("success", '{"a":1}')
-
-
 def test_a_cache_that_is_not_a_folder_of_ours_is_not_used(cache: Path, tmp_path: Path) -> None:
     cache.parent.mkdir(parents=True)
     elsewhere = tmp_path / "elsewhere"
