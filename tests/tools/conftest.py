@@ -25,16 +25,19 @@ class Service:
     def __init__(self) -> None:
         self.replies: dict[str, Reply | None] = {}
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.peers: set[Any] = set()
         self._closed = threading.Event()
         service = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def handle_one(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 service.requests.append((self.command, self.path, headers, body))
+                service.peers.add(self.client_address)
                 got = {"method": self.command, "target": self.path, "body": body.decode("latin-1")}
                 default = (200, {"content-type": "application/json"}, json.dumps(got).encode())
                 if (reply := service.replies.get(self.path.partition("?")[0], default)) is None:

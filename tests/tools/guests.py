@@ -59,14 +59,14 @@ OPENS = """
 Module = Callable[..., Path]
 
 
-def folder(module: Module, code: str | bytes, manifest: str = "", *, wasi: str = WASI) -> Path:
+def folder(module: Module, code: str, manifest: str = "", *, wasi: str = WASI, name: str = "guest") -> Path:
     """A folder with *code* and a `tool.toml`."""
     file = module(code, wasi=wasi)
-    made = file.parent / "tool"
+    made = file.parent / f"tool_{name}"
     made.mkdir(exist_ok=True)
     file.rename(made / "guest.wasm")
     (made / "tool.toml").write_text(
-        f'name = "guest"\ndescription = "Does what it is told."\nfile = "guest.wasm"\n{manifest}'
+        f'name = "{name}"\ndescription = "Does what it is told."\nfile = "guest.wasm"\n{manifest}'
     )
     return made
 

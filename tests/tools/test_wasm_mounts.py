@@ -79,13 +79,6 @@ def writes(path: str) -> str:
     return WRITES.format(path=path, size=len(path))
 
 
-def renamed(made: Path, name: str) -> Path:
-    """The tool in *made* under another name, in a folder of its own."""
-    text = (made / "tool.toml").read_text().replace('"guest"', f'"{name}"')
-    (made / "tool.toml").write_text(text)
-    return made.rename(made.with_name(name))
-
-
 async def test_a_granted_folder_is_read_and_nothing_outside_of_it(module: Module, data: Path, tmp_path: Path) -> None:
     outside = [
         *("../secret.txt", "/etc/passwd", str(tmp_path / "secret.txt"), "outside/secret.txt", "up/secret.txt"),
@@ -94,7 +87,7 @@ async def test_a_granted_folder_is_read_and_nothing_outside_of_it(module: Module
     ]
     sources: list[Any] = []
     for number, path in enumerate(["towns.txt", *outside]):
-        made = renamed(folder(module, reads(path), DATA), f"read_{number}")
+        made = folder(module, reads(path), DATA, name=f"read_{number}")
         sources.append(Permissions(mounts={"data": data}).to(made))
     async with Workbench(sources) as bench:
         results = [await bench.call(f"read_{number}") for number in range(len(sources))]
@@ -109,12 +102,12 @@ async def test_a_folder_is_written_only_if_both_the_tool_and_the_operator_say_so
     before = {*data.iterdir()}
     granted = Permissions(mounts={"data": data})
     writable = Permissions(mounts={"data": data}, writable=["data"])
-    wants = renamed(folder(module, writes("new.txt"), WRITABLE), "wants")
+    wants = folder(module, writes("new.txt"), WRITABLE, name="wants")
     with pytest.raises(LoadError, match="to write in 'data'"):
         load(granted.to(wants))
-    reader = renamed(folder(module, writes("other.txt"), DATA), "reader")
-    trusted = renamed(folder(module, writes("third.txt"), DATA), "trusted")
-    over = renamed(folder(module, writes("towns.txt"), DATA), "over")
+    reader = folder(module, writes("other.txt"), DATA, name="reader")
+    trusted = folder(module, writes("third.txt"), DATA, name="trusted")
+    over = folder(module, writes("towns.txt"), DATA, name="over")
     codes = await outcomes(
         *(writable.to(wants), writable.to(reader), Permissions(mounts={"data": data}, trusted=True).to(trusted)),
         granted.to(over),

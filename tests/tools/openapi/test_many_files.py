@@ -1,11 +1,8 @@
 """A document of hundreds of files, as DigitalOcean publishes its own: each operation a `$ref` to a file."""
 
 import json
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,32 +56,11 @@ def write_files(folder: Path, server: str, groups: int = 9) -> int:
     return sum(path.is_file() for path in folder.rglob("*"))
 
 
-class Files(SimpleHTTPRequestHandler):
-    """Serves a folder over connections that stay open, and counts what is asked for over each."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    asked: Counter[str] = Counter()
-    peers: set[Any] = set()
-
-    def do_GET(self) -> None:
-        self.asked[self.path] += 1
-        self.peers.add(self.client_address)
-        super().do_GET()
-
-    def log_message(self, *_: Any) -> None:
-        return
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    Files.asked.clear()
-    Files.peers.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(tmp_path)))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+def serve(service: Service, folder: Path) -> str:
+    """Have *service* send the files in *folder*. Return the address of the document."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    service.replies |= {f"/{path.relative_to(folder)}": (200, {}, path.read_bytes()) for path in files}
+    return f"{service.url}/api.json"
 
 
 def schemas(source: Any) -> dict[str, Any]:
@@ -92,19 +68,19 @@ def schemas(source: Any) -> dict[str, Any]:
 
 
 async def test_a_document_of_300_files_is_loaded_whole_from_a_folder_and_from_a_server(
-    tmp_path: Path, served: str, service: Service
+    tmp_path: Path, service: Service
 ) -> None:
     assert write_files(tmp_path, service.url, 60) > 300
     local = openapi_source(tmp_path / "api.json", external_refs=True)
-    remote = openapi_source(f"{served}/api.json", external_refs=True)
+    remote = openapi_source(serve(service, tmp_path), external_refs=True)
     assert schemas(local) == schemas(remote)
     assert len(schemas(local)) == 3 * 60
     assert list(local.problems) == list(remote.problems) == []
     assert schemas(local)["things7_get"]["properties"] == {"thing_id": {"type": "integer", "minimum": 1}}
     assert [*schemas(local)["things7_list"]["properties"]] == ["per_page"]
     assert schemas(local)["things7_create"]["required"] == ["body"]
-    assert set(Files.asked.values()) == {1}  # each file is fetched once,
-    assert len(Files.peers) == 2  # the document over one connection, and all that it leads to over another
+    assert {*Counter(path for _, path, _, _ in service.requests).values()} == {1}  # each file is fetched once,
+    assert len(service.peers) == 2  # the document over one connection, and all that it leads to over another
     async with Workbench([local]) as bench:
         assert (await bench.call("things7_get", {"thing_id": 5})).status == "success"
         assert service.last[1] == "/v2/things7/5"
@@ -153,13 +129,17 @@ def test_an_operation_is_left_out_with_the_reason_where_its_reference_cannot_be_
     )
 
 
-def test_a_file_that_is_not_there_is_asked_for_once_and_costs_its_operations_only(tmp_path: Path, served: str) -> None:
+def test_a_file_that_is_not_there_is_asked_for_once_and_costs_its_operations_only(
+    tmp_path: Path, service: Service
+) -> None:
     write_files(tmp_path, "http://127.0.0.1:1")
-    (tmp_path / "shared/parameters.yml").unlink()
-    source = openapi_source(f"{served}/api.json", external_refs=True)
+    missing = "/shared/parameters.yml"
+    address = serve(service, tmp_path)
+    service.replies[missing] = (404, {}, b"")
+    source = openapi_source(address, external_refs=True)
     assert (len(source.tools()), len(source.problems)) == (2 * 9, 9)
     assert "HTTP 404" in str(source.problems[0])
-    assert Files.asked["/shared/parameters.yml"] == 1
+    assert [path for _, path, _, _ in service.requests].count(missing) == 1
 
 
 @pytest.mark.parametrize(("bound", "value"), [("MAX_BYTES", 3_000), ("_REFERENCES_TIMEOUT_S", -1.0)])
