@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+Write = Callable[..., Path]
+OK: Any = {"responses": {"200": {"description": "ok"}}}
+
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path: Path) -> Write:
     """Writes a document: `write({"/a": {...}}, server=..., version="3.0.3", components={...})`."""
 
     def write(

@@ -5,7 +5,6 @@ import email
 import email.policy
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ from toolcrib.tools import load, openapi_source
 
 from ...held import held, seconds_of
 from ..conftest import Service
-
-Write = Callable[..., Path]
-OK: Any = {"responses": {"200": {"description": "ok"}}}
+from .conftest import OK, Write
 
 
 async def call(

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from toolcrib.tools import openapi_source
 from toolcrib.tools.openapi import source as source_module
 
 from ..conftest import Service
-
-Write = Callable[..., Path]
+from .conftest import Write
 
 
 def write_files(folder: Path, server: str, groups: int = 9) -> int:

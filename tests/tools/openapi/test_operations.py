@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from toolcrib import Secret, SetupError, ToolAuth
 from toolcrib.core import LoadError
 from toolcrib.tools import OpenAPISource, load, openapi_source
 
-Write = Callable[..., Path]
-OK: Any = {"responses": {"200": {"description": "ok"}}}
+from .conftest import OK, Write
 
 
 def parameter(name: str, place: str, **more: Any) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """OpenAPI documents as sources of the settings, and in the lock."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,9 +8,7 @@ from toolcrib import Workbench
 from toolcrib.cli import main
 
 from ..conftest import Service
-
-Write = Callable[..., Path]
-OK: Any = {"responses": {"200": {"description": "ok"}}}
+from .conftest import OK, Write
 
 
 async def test_a_source_of_the_settings_says_how_its_document_is_read(

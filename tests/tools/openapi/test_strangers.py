@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from ..conftest import Service
-from .test_calls import OK, Write, call, of
-
-
-def parameter(name: str, place: str = "path", **more: Any) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": place == "path", "schema": {}, **more}
+from .conftest import OK, Write
+from .test_calls import call, of
+from .test_operations import parameter
 
 
 @pytest.mark.parametrize(
@@ -23,7 +21,7 @@ def parameter(name: str, place: str = "path", **more: Any) -> dict[str, Any]:
 async def test_members_of_an_object_do_not_stand_beside_another_parameter(
     service: Service, write: Write, place: str, members: dict[str, Any]
 ) -> None:
-    listed = [parameter("o", place), parameter("p", place)]
+    listed = [parameter("o", place, schema={}), parameter("p", place)]
     file = write({"/a?action=read": {"get": {**OK, "parameters": listed}}}, server=service.url)
     assert (await call(file, {"o": {"more": 1, **members}, "p": "x"})).error.code == "invalid_arguments"
     assert service.requests == []

@@ -13,8 +13,7 @@ from toolcrib.core import LoadError
 from toolcrib.tools import openapi_source
 
 from ..conftest import Service
-
-OK: Any = {"responses": {"200": {"description": "ok"}}}
+from .conftest import OK
 
 
 def at(place: str, name: str, kind: str = "string", **more: Any) -> dict[str, Any]:
