@@ -66,6 +66,7 @@ async def test_what_a_server_lies_about_costs_that_tool_alone() -> None:
         for name in ("wrong", "nothing", "not_base64", "slow_pattern"):
             async with asyncio.timeout(30):
                 result = await bench.call(name, {})
+            assert result.error is not None, name
             assert result.error.code == "invalid_result", name
         assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
 

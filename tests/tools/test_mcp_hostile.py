@@ -123,6 +123,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once(source: Any) ->
     async with Workbench([source(tools(**answers, noise=['{"id":ID,"level":"info"}', text("fine")]))]) as bench:
         for name in answers:
             result = await bench.call(Call(name, {}, timeout_s=60))
+            assert result.error is not None, name
             assert (result.error.code, "not answer as MCP requires" in result.text) == ("invalid_result", True), name
         assert (await bench.call("noise", {})).text == "fine"  # a line of a log is no answer
 

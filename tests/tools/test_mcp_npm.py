@@ -87,6 +87,7 @@ async def test_everything_asks_the_caller(everything: MCPSource) -> None:
     async with Workbench([everything]) as bench:
         asks = [spec.name for spec in bench.specs() if "elicitation" in spec.name and "url" not in spec.name]
         waiting = await bench.call(asks[0], {})
+        assert waiting.pending is not None, waiting.text
         assert waiting.pending.kind == "input"
         await bench.answer(waiting.pending.id, {"kind": "deny"}, by="local")
         assert (await bench.call(asks[0], {})).status == "success"
