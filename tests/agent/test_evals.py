@@ -212,39 +212,34 @@ async def test_a_provider_is_asked_and_its_failure_is_one_of_the_run() -> None:
     assert "Too long." in problem
 
 
+ONE = '[[scenario]]\nname = "a"\nprompt = "p"\n'
+ADD_CALL = f'{ONE}[[scenario.call]]\ntool = "add"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("scenario = 1\n", "FILE:1: "),
         ("x =\n", "FILE:1: This is not valid TOML, column 4: Invalid value."),
         ('[[scenario]]\nname = "a"\nprompt = " "\nnot_called = "*"\n', "FILE:3: 'a' has no prompt."),
-        ('[[scenario]]\nname = "a"\nprompt = "p"\n', "FILE:1: 'a' expects nothing: "),
+        (ONE, "FILE:1: 'a' expects nothing: "),
         (
-            '[[scenario]]\nname = "a"\nprompt = "p"\n[[scenario.call]]\ntol = "add"\n',
+            f'{ONE}[[scenario.call]]\ntol = "add"\n',
             "FILE:5: There is no key 'tol' in [[scenario.call]]. Did you mean 'tool'?",
         ),
         (
-            '[price."m"]\ninput = 1\noutput = 2\nfree = 1\n[[scenario]]\nname = "a"\nprompt = "p"\nnot_called = "*"\n',
+            '[price."m"]\ninput = 1\noutput = 2\nfree = 1\n' + ONE + 'not_called = "*"\n',
             "FILE:4: There is no key 'free' in [price.m]. It takes: input, output, cached.",
         ),
         (
-            '[[scenario]]\nname = "a"\nprompt = "p"\n[[scenario.call]]\ntool = "add"\n[[scenario.call]]\ntool = "ad"\n',
+            f'{ADD_CALL}[[scenario.call]]\ntool = "ad"\n',
             "FILE:6: This names 'ad', which no tool has. Did you mean 'add'?",
         ),
+        (ADD_CALL + 'where = { "/c" = 1 }\n', "FILE:4: This call is never made: 'add' takes nothing at '/c'."),
+        (ADD_CALL + "where = { a = 1 }\n", "FILE:4: 'a' in 'where' is not a JSON pointer, "),
+        (ADD_CALL + "schema = { type = 1 }\n", "FILE:4: 'add': the root of 'schema' has type 1."),
         (
-            '[[scenario]]\nname = "a"\nprompt = "p"\n[[scenario.call]]\ntool = "add"\nwhere = { "/c" = 1 }\n',
-            "FILE:4: This call is never made: 'add' takes nothing at '/c'.",
-        ),
-        (
-            '[[scenario]]\nname = "a"\nprompt = "p"\n[[scenario.call]]\ntool = "add"\nwhere = { a = 1 }\n',
-            "FILE:4: 'a' in 'where' is not a JSON pointer, ",
-        ),
-        (
-            '[[scenario]]\nname = "a"\nprompt = "p"\n[[scenario.call]]\ntool = "add"\nschema = { type = 1 }\n',
-            "FILE:4: 'add': the root of 'schema' has type 1.",
-        ),
-        (
-            '[[scenario]]\nname = "a"\nprompt = "p"\nnot_called = "wip"\nresults = { ad = 1 }\n',
+            ONE + 'not_called = "wip"\nresults = { ad = 1 }\n',
             "FILE:4: This names 'wip', which no tool has. Did you mean 'wipe'?\nFILE:5: This names 'ad', ",
         ),
     ],
