@@ -1,4 +1,4 @@
-"""What the tests of this room share: a tool called in a workbench of its own, and one of a bare JSON Schema."""
+"""What the tests of this room share: a tool called in a workbench of its own, one of any type, one of a bare schema."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +20,16 @@ def refusal(result: Result[Any]) -> str:
     assert result.error is not None, result.value
     assert result.error.code == "invalid_arguments"
     return result.error.message
+
+
+def takes(kind: Any) -> Tool[..., Any]:
+    """A tool `give` with one argument `v` of this type, which it returns."""
+
+    def give(v: Any) -> Any:
+        return v
+
+    give.__annotations__ = {"v": kind}
+    return Tool(give)
 
 
 def bare(**schema: Any) -> Tool[..., Any]:

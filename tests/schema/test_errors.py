@@ -22,7 +22,7 @@ from pydantic import (
 
 from toolcrib.workbench.registry import unknown
 
-from .calling import bare, called, refusal
+from .calling import bare, called, refusal, takes
 
 SENT = "s3cret-9f8e7d"
 """A value that no explanation may show."""
@@ -326,11 +326,8 @@ def silent(_: Any) -> Any:
 async def test_messages_of_validators_are_passed_on_without_the_value(
     kind: Any, sent: Any, sentence: str | None
 ) -> None:
-    def take(v: Any) -> None: ...
-
-    take.__annotations__["v"] = kind
-    message = await explained(take, {"v": sent})
-    assert sentence is None or message == f"Tool 'take': {sentence}"
+    message = await explained(takes(kind), {"v": sent})
+    assert sentence is None or message == f"Tool 'give': {sentence}"
 
 
 # Every keyword of a bare JSON Schema

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -17,27 +17,11 @@ from toolcrib import Tool, ToolError
 from toolcrib.core import DefinitionError
 
 from .. import fuzz
+from .calling import bare, takes
 from .random_schemas import NAMES, SCALARS, Generator
-from .test_lower_laws import make
+from .test_lower_laws import calm, make
 
 Json = Any
-
-
-def calm(max_examples: int) -> settings:
-    """Many examples of much data, on a machine that may be busy."""
-    return settings(max_examples=max_examples, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def bare(schema: dict[str, Any]) -> Tool[..., Any]:
-    return Tool(lambda **arguments: arguments, name="bare", parameters=schema)
-
-
-def typed(kind: Any) -> Tool[..., Any]:
-    def take(v: Any) -> Any:
-        return v
-
-    take.__annotations__["v"] = kind
-    return Tool(take)
 
 
 def checked(tool: Tool[..., Any], given: Any, *, repair: bool = True) -> tuple[Any, Any] | ToolError:
@@ -140,7 +124,7 @@ def kinds_and_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, st.SearchStr
 @given(st.data())
 def test_a_value_written_down_by_its_type_arrives_equal_and_unrepaired(data: st.DataObject) -> None:
     kind, values = data.draw(kinds_and_values())
-    tool, written = typed(kind), TypeAdapter(kind)
+    tool, written = takes(kind), TypeAdapter(kind)
     for value in data.draw(st.lists(values, min_size=1, max_size=3)):
         text = '{"v":' + written.dump_json(value).decode() + "}"
         for given_arguments in (text, text.encode(), {"v": written.dump_python(value, mode="json")}):
@@ -189,7 +173,7 @@ def distorted(draw: st.DrawFn, values: st.SearchStrategy[Json]) -> Json:
 @given(st.data())
 def test_typed_tools_read_any_json_or_say_what_is_wrong(data: st.DataObject) -> None:
     kind, values = data.draw(kinds_and_values())
-    tool = typed(kind)
+    tool = takes(kind)
     written = values.map(lambda value: TypeAdapter(kind).dump_python(value, mode="json"))
     for sent in data.draw(st.lists(any_json | distorted(written), min_size=1, max_size=4)):
         text = json.dumps({"v": sent})
@@ -211,7 +195,7 @@ def test_under_any_schema_what_is_valid_is_unchanged_and_what_is_not_is_explaine
     schema = {**generator.whole(), "type": "object"}
     try:
         judge = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, offline=True)
-        tool = bare(schema)
+        tool = bare(**schema)
     except (ValueError, jsonschema_rs.ReferencingError, DefinitionError):
         return
     for _ in range(4):
@@ -253,6 +237,6 @@ def test_no_text_no_bytes_and_no_value_crash_the_check(sent: Any) -> None:
         checked(tool, sent, repair=False)
 
 
-ANY = typed(Any)
-MODEL = typed(Node | list[Leaf] | None)
-BARE = bare({"type": "object", "properties": {"v": {"type": "array", "items": {"type": "string"}}}})
+ANY = takes(Any)
+MODEL = takes(Node | list[Leaf] | None)
+BARE = bare(properties={"v": {"type": "array", "items": {"type": "string"}}})
