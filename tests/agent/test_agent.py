@@ -15,11 +15,7 @@ from toolcrib.agent import Agent, ModelError, Outcome, Request, ScriptedModel, m
 from toolcrib.formats import Reply, Results, Turn, Usage, User
 from toolcrib.record import CallLog
 
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from .wire import add
 
 
 @tool

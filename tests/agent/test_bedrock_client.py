@@ -15,7 +15,7 @@ from toolcrib.agent.bedrock import BedrockModel
 from toolcrib.formats import Reply, Results, TextDelta, Usage
 from toolcrib.machinery import loops
 
-from .wire import ADD, QUESTION, Answer, answer, raw, unfinished, wire
+from .wire import ADD, QUESTION, Answer, answer, heard, raw, unfinished, wire
 
 SECRET = "wJalr-a-very-secret-key"
 THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Let me add.", "signature": "EqQB+/=="}}}
@@ -95,10 +95,6 @@ credentials = pytest.fixture(autouse=True)(as_nobody)
 
 def model(url: str, **options: Any) -> BedrockModel:
     return BedrockModel("claude-x", region="us-east-1", base_url=url, max_retries=0, **options)
-
-
-async def heard(of: BedrockModel, request: Request = QUESTION) -> list[TextDelta | Reply]:
-    return [piece async for piece in of.stream(request)]
 
 
 async def test_a_whole_reply_and_what_was_asked_for_it() -> None:

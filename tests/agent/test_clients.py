@@ -17,7 +17,7 @@ from . import test_anthropic_client as claude
 from . import test_bedrock_client as bedrock
 from . import test_gemini_client as gemini
 from . import test_openai_client as openai
-from .wire import QUESTION, Answer, answer, cut, events, raw, refusal, unfinished, wire
+from .wire import QUESTION, Answer, answer, cut, events, heard, raw, refusal, unfinished, wire
 
 KEY = "sk-a-very-secret-key"
 WORDS = [TextDelta("I "), TextDelta("add.")]
@@ -141,10 +141,6 @@ WAYS = pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream
 def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     bedrock.as_nobody(monkeypatch, tmp_path)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
-
-
-async def heard(model: Model, request: Any) -> list[TextDelta | Reply]:
-    return [piece async for piece in model.stream(request)]
 
 
 async def ask(model: Model, client: Client, streaming: bool) -> Any:

@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Workbench, tool
+from toolcrib import Call, Workbench
 from toolcrib.agent import Agent, ModelError, Outcome, Request
 from toolcrib.formats import Reply, TextDelta
 
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from .wire import add
 
 
 class Mine:

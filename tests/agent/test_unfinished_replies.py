@@ -4,21 +4,16 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Text, tool
+from toolcrib import Text
 from toolcrib.agent import Agent, Model, ModelError, OpenAIChat, ScriptedModel
 from toolcrib.agent.anthropic import AnthropicModel
 from toolcrib.agent.bedrock import BedrockModel
 from toolcrib.agent.gemini import GeminiModel
 from toolcrib.formats import Reply, TextDelta, Turn, User, anthropic, turn_from_dict, turn_to_dict
 
-from .wire import answer, events, refusal, wire
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
+from .test_bedrock_client import as_nobody
+from .test_openai_client import chunk, completion
+from .wire import add, answer, events, refusal, wire
 
 NOT_READ = Reply(stop="malformed", reason="MALFORMED_FUNCTION_CALL: Malformed function call: print(add(1, 2))")
 EMPTY = Reply(native={"role": "assistant", "content": ""})
@@ -153,36 +148,22 @@ def converse_says(reason: str, *content: dict[str, Any]) -> dict[str, Any]:
     return {"output": {"message": message}, "stopReason": reason, "usage": usage, "metrics": {"latencyMs": 1}}
 
 
-def chat_says(finish: str, **message: Any) -> dict[str, Any]:
-    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": None, **message}}
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-
-
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret-example"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+keys = pytest.fixture(as_nobody)
 
 
 def model_at(provider: str, url: str) -> Model:
-    match provider:
-        case "gemini":
-            return GeminiModel("g", api_key="key-0123456789", base_url=url, max_retries=0)
-        case "anthropic":
-            return AnthropicModel("c", api_key="key-0123456789", base_url=url, max_retries=0)
-        case "bedrock":
-            return BedrockModel("b", region="us-east-1", base_url=url, max_retries=0)
-        case _:
-            return OpenAIChat("m", api_key="key-0123456789", base_url=f"{url}/v1", max_retries=0)
+    if provider == "bedrock":
+        return BedrockModel("b", region="us-east-1", base_url=url, max_retries=0)
+    kind: Any = {"gemini": GeminiModel, "anthropic": AnthropicModel, "openai": OpenAIChat}[provider]
+    model: Model = kind("m", api_key="key-0123456789", base_url=url, max_retries=0)
+    return model
 
 
 DONE = {
     "gemini": gemini_says("STOP", {"text": "Done."}),
     "anthropic": claude_says("end_turn", {"type": "text", "text": "Done."}),
     "bedrock": converse_says("end_turn", {"text": "Done."}),
-    "openai": chat_says("stop", content="Done."),
+    "openai": completion({"content": "Done."}),
 }
 ADD = {"name": "add", "args": {"a": 1, "b": 2}}
 UNUSABLE: list[tuple[str, dict[str, Any], str]] = [
@@ -200,8 +181,8 @@ UNUSABLE: list[tuple[str, dict[str, Any], str]] = [
         "malformed_tool_use",
     ),
     ("bedrock", converse_says("end_turn", {"text": " "}), "empty"),
-    ("openai", chat_says("stop", reasoning_content="Hm."), "empty"),
-    ("openai", chat_says("stop", content="<think>Hm.</think>"), "empty"),
+    ("openai", completion({"reasoning_content": "Hm."}), "empty"),
+    ("openai", completion({"content": "<think>Hm.</think>"}), "empty"),
 ]
 
 
@@ -266,11 +247,6 @@ async def test_the_model_learns_of_a_call_that_groq_could_not_read() -> None:
     assert "key-0123456789" not in message
 
 
-def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
-    return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-
-
 async def last_of(agent: Agent, prompt: str) -> tuple[str, Any]:
     text = ""
     event: Any = None
@@ -281,22 +257,24 @@ async def last_of(agent: Agent, prompt: str) -> tuple[str, Any]:
 
 async def test_the_model_learns_of_a_streamed_call_that_groq_could_not_read() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
-    broken = events(chunk(content="So. "), chunk(tool_calls=[call]), {"error": {**FAILED, "status_code": 400}})
-    with wire(broken, events(chunk(content="Done."), chunk("stop"), "[DONE]")) as server:
+    broken = events(
+        chunk({"content": "So. "}), chunk({"tool_calls": [call]}), {"error": {**FAILED, "status_code": 400}}
+    )
+    with wire(broken, events(chunk({"content": "Done."}), chunk({}, "stop"), "[DONE]")) as server:
         text, outcome = await last_of(Agent(model_at("openai", server.url), [add]), "What is 1 + 2?")
     assert (text, outcome.status, outcome.trace) == ("So. Done.", "done", ())
     assert "tool_use_failed" in server.requests[1].body["messages"][-1]["content"]
 
 
 async def test_a_stream_of_chat_completions_that_ends_with_done_alone_is_whole() -> None:
-    with wire(events(chunk(content="It is "), chunk(content="3."), "[DONE]")) as server:
+    with wire(events(chunk({"content": "It is "}), chunk({"content": "3."}), "[DONE]")) as server:
         text, outcome = await last_of(Agent(model_at("openai", server.url)), "What is 1 + 2?")
     assert (text, outcome.status, outcome.text) == ("It is 3.", "done", "It is 3.")
 
 
 @pytest.mark.parametrize("content", ["It is ", '\ndata: [DONE]\n\n, "data: [DONE]'])
 async def test_a_stream_that_ends_without_done_is_still_cut(content: str) -> None:
-    with wire(events(chunk(content=content))) as server, pytest.raises(ModelError, match="ended in the middle"):
+    with wire(events(chunk({"content": content}))) as server, pytest.raises(ModelError, match="ended in the middle"):
         await last_of(Agent(model_at("openai", server.url)), "What is 1 + 2?")
 
 
@@ -305,7 +283,8 @@ async def test_a_stream_that_ends_without_done_is_still_cut(content: str) -> Non
 
 async def test_what_only_the_first_server_takes_is_left_behind_at_another() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
-    thoughtful = chat_says("tool_calls", content="<think>Hm.</think>So.", reasoning_content="Hm.", tool_calls=[call])
+    message = {"content": "<think>Hm.</think>So.", "reasoning_content": "Hm.", "tool_calls": [call]}
+    thoughtful = completion(message, "tool_calls")
     question = {"role": "user", "content": "What is 1 + 2?"}
     result = {"role": "tool", "tool_call_id": "c", "content": "3"}
     with wire(answer(thoughtful), answer(DONE["openai"])) as first, wire(answer(DONE["openai"])) as second:

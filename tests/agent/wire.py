@@ -16,20 +16,18 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from toolcrib import Text, ToolSpec
-from toolcrib.agent import Request
-from toolcrib.formats import User
+from toolcrib import Text, Tool, tool
+from toolcrib.agent import Model, Request
+from toolcrib.formats import Reply, TextDelta, User
 
-ADD = ToolSpec(
-    "add",
-    "Add two numbers.",
-    {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-)
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADD = Tool(add).spec
 QUESTION = Request([User((Text("2 and 3?"),))], specs=[ADD])
 
 
@@ -92,6 +90,10 @@ def cut(whole: Answer) -> Answer:
 def unfinished(begun: Answer) -> Answer:
     """*begun*, and then nothing more, until the client hangs up."""
     return replace(begun, unfinished=True)
+
+
+async def heard(model: Model, request: Request = QUESTION) -> list[TextDelta | Reply]:
+    return [piece async for piece in model.stream(request)]
 
 
 def _event(data: Any) -> bytes:
