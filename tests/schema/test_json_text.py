@@ -4,8 +4,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, PlainValidator, model_validator
-from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic import BaseModel, PlainValidator, model_validator
 
 from toolcrib import Tool, Workbench
 from toolcrib.schema.json_text import LIMIT_BYTES
@@ -113,13 +112,6 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
     class Open(BaseModel, extra="allow"):
         v: float = 0.0
 
-    @pydantic_dataclass
-    class Point:
-        x: float | None = None
-
-    class Exact(BaseModel):
-        v: Annotated[Decimal, Field(allow_inf_nan=True)]
-
     class Willing(BaseModel, allow_inf_nan=True):
         v: float = 0.0
         d: Decimal = Decimal(0)
@@ -134,14 +126,9 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
 
     async def models(
         loose: Loose | None = None,
-        many: list[Loose] | None = None,
         open: Open | None = None,
-        opens: list[Open] | None = None,
-        point: Point | None = None,
         seen: Seen | None = None,
-        exact: Exact | None = None,
         willing: Willing | None = None,
-        number: float = 0.0,
         plain: Annotated[float, PlainValidator(float, json_schema_input_type=float)] = 0.0,
     ) -> str:
         return "ran"
@@ -152,15 +139,10 @@ async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> N
     bench = Workbench([models, free])
     for name, sent in (
         ("models", '{"loose": {"v": %s}}'),
-        ("models", '{"many": [{"v": 1.5}, {"v": %s}]}'),
         ("models", '{"open": {"more": %s}}'),
-        ("models", '{"point": {"x": %s}}'),
         ("models", '{"seen": {"v": %s}}'),
-        ("models", '{"exact": {"v": %s}}'),
         ("models", '{"willing": {"v": %s}}'),
         ("models", '{"willing": {"d": %s}}'),
-        ("models", '{"number": %s}'),
-        ("models", '{"opens": [{"more": %s}]}'),
         ("models", '{"plain": %s}'),
         ("free", '{"values": {"v": %s}}'),
     ):
