@@ -334,60 +334,48 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
 
 
 @pytest.mark.parametrize(
-    ("schema", "sent", "sentences"),
+    ("schema", "sent", "sentence"),
     [
+        ({"enum": [1, "b", None]}, SENT, ": 'a': expected one of 1, \"b\", null."),
+        ({"const": "x"}, SENT, ": 'a': expected \"x\"."),
+        ({"exclusiveMinimum": 1}, 1, ": 'a': expected more than 1."),
+        ({"multipleOf": 3}, 2, ": 'a': expected a multiple of 3."),
+        ({"uniqueItems": True}, [SENT, SENT], ": 'a': expected items that differ from one another."),
+        ({"not": {"type": "string"}}, SENT, ": 'a': expected what the schema admits here."),
         (
-            {"properties": {"a": {"enum": [1, "b", None]}}},
-            {"a": SENT},
-            ["'a': expected one of 1, \"b\", null."],
+            {"oneOf": [{"type": "integer"}, {"minimum": 5, "type": "number"}]},
+            7,
+            ": 'a' may fit only one of these, and fits several: integer, number (at least 5).",
         ),
-        ({"properties": {"a": {"const": "x"}}}, {"a": SENT}, ["'a': expected \"x\"."]),
-        ({"properties": {"a": {"exclusiveMinimum": 1}}}, {"a": 1}, ["'a': expected more than 1."]),
-        ({"properties": {"a": {"multipleOf": 3}}}, {"a": 2}, ["'a': expected a multiple of 3."]),
-        (
-            {"properties": {"a": {"uniqueItems": True}}},
-            {"a": [SENT, SENT]},
-            ["'a': expected items that differ from one another."],
-        ),
-        (
-            {"properties": {"a": {"not": {"type": "string"}}}},
-            {"a": SENT},
-            ["'a': expected what the schema admits here."],
-        ),
+        ({"minLength": 99}, SENT, ": 'a': expected at least 99 characters."),
+        ({"pattern": "^x"}, SENT, ": 'a': expected text that matches ^x."),
+        ({"format": "email"}, SENT, ": 'a': expected text in the format 'email'."),
+        (False, SENT, " takes no argument 'a'. It takes none."),
+        ({"$ref": "#/$defs/n", "maximum": 5}, SENT, ": 'a': expected integer, got string."),
+    ],
+)
+async def test_every_keyword_is_explained(schema: Any, sent: Any, sentence: str) -> None:
+    tool = bare(properties={"a": schema}, **{"$defs": {"n": {"type": "integer"}}})
+    assert await explained(tool, {"a": sent}) == f"Tool 'bare'{sentence}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "sentence"),
+    [
         (
             {"patternProperties": {"^n": {}}, "properties": {"a": {}}, "additionalProperties": False},
             {"z": SENT},
-            ["It takes no argument 'z'. It takes: a, names that match ^n."],
+            " takes no argument 'z'. It takes: a, names that match ^n.",
         ),
-        (
-            {"properties": {"a": {"oneOf": [{"type": "integer"}, {"minimum": 5, "type": "number"}]}}},
-            {"a": 7},
-            ["'a' may fit only one of these, and fits several: integer, number (at least 5)."],
-        ),
-        ({"properties": {"a": {"minLength": 99}}}, {"a": SENT}, ["'a': expected at least 99 characters."]),
-        ({"properties": {"a": {"pattern": "^x"}}}, {"a": SENT}, ["'a': expected text that matches ^x."]),
-        ({"properties": {"a": {"format": "email"}}}, {"a": SENT}, ["'a': expected text in the format 'email'."]),
-        ({"properties": {"a": False}}, {"a": SENT}, ["It takes no argument 'a'. It takes none."]),
-        ({"maxProperties": 1}, {"a": 1, "b": 2}, ["the arguments: expected at most 1 property."]),
-        ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ["'na': expected integer, got string."]),
-        ({"additionalProperties": {"type": "integer"}}, {"a": SENT}, ["'a': expected integer, got string."]),
+        ({"maxProperties": 1}, {"a": 1, "b": 2}, ": the arguments: expected at most 1 property."),
+        ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ": 'na': expected integer, got string."),
+        ({"additionalProperties": {"type": "integer"}}, {"a": SENT}, ": 'a': expected integer, got string."),
         (
             {"allOf": [{"properties": {"first": {}}}], "unevaluatedProperties": False},
             {"frist": SENT},
-            ["It takes no argument 'frist'. Did you mean 'first'? It takes: first."],
-        ),
-        ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, None),
-        (
-            {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},
-            {"a": SENT},
-            ["'a': expected integer, got string."],
+            " takes no argument 'frist'. Did you mean 'first'? It takes: first.",
         ),
     ],
 )
-async def test_every_keyword_is_explained(schema: Any, sent: Any, sentences: list[str] | None) -> None:
-    result = await called(bare(**schema), json.dumps(sent))
-    assert result.error is not None
-    assert SENT not in json.dumps(result.error.to_dict())
-    problems = result.error.details["problems"]
-    assert problems
-    assert sentences is None or [problem["sentence"] for problem in problems] == sentences
+async def test_keywords_of_the_arguments_are_explained(schema: Any, sent: Any, sentence: str) -> None:
+    assert await explained(bare(**schema), sent) == f"Tool 'bare'{sentence}"
