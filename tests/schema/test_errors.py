@@ -87,10 +87,6 @@ def draw(
             "Tool 'send_mail' takes no argument 'recipient'. Did you mean 'to'? It takes: to, subject, body.",
         ),
         (
-            {"to": "a", "subject": "b", "bdoy": "c"},
-            "Tool 'send_mail' takes no argument 'bdoy'. Did you mean 'body'? It takes: to, subject, body.",
-        ),
-        (
             {"recipient": "a", "sbject": "b"},
             "Tool 'send_mail': 2 problems with its arguments.\n"
             "- It takes no argument 'recipient'. Did you mean 'to'?\n"
@@ -107,12 +103,6 @@ def draw(
             "Tool 'send_mail': 2 problems with its arguments.\n"
             "- It takes no argument 'count'. It takes: to, subject, body.\n"
             "- 'to' is missing. Expected string.",
-        ),
-        (
-            {},
-            "Tool 'send_mail': 2 problems with its arguments.\n"
-            "- 'to' is missing. Expected string.\n"
-            "- 'subject' is missing. Expected string.",
         ),
     ],
 )

@@ -160,20 +160,9 @@ class Maker:
         rng = self.rng
         if depth <= 0 or rng.random() < 0.15:
             return rng.choice(SCALARS)
-        makers = [
-            self.list_of,
-            self.dict_of,
-            self.tuple_of,
-            self.set_of,
-            self.union,
-            self.union,
-            self.optional,
-            self.root,
-            self.box,
-        ]
-        return rng.choice(
-            [*makers, *[self.model] * 5, *[self.dataclass] * 2, *[self.typed_dict] * 2, self.named, self.tagged]
-        )(depth - 1)
+        makers = [self.list_of, self.dict_of, self.tuple_of, self.set_of, self.union, self.union, self.optional]
+        makers += [self.root, self.box, *[self.model] * 5, *[self.dataclass] * 2, *[self.typed_dict] * 2]
+        return rng.choice([*makers, self.named, self.tagged])(depth - 1)
 
     def name(self) -> str:
         self.count += 1
