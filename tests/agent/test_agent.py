@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib import Call, Caller, CancellationToken, Crib, Image, Result, SetupError, Text, Tool, Workbench, tool
-from toolcrib.agent import Agent, ModelError, Outcome, Request, ScriptedModel, model_from_name
+from toolcrib.agent import Agent, Outcome, Request, ScriptedModel, model_from_name
 from toolcrib.formats import Reply, Results, Turn, Usage, User
 from toolcrib.record import CallLog
 
@@ -378,25 +378,6 @@ async def test_calls_that_a_stopped_workbench_did_not_make_are_lost_in_what_was_
     so_far: Any = vars(raised.value)["so_far"]
     assert [trace.code for trace in so_far.trace] == ["lost"]
     assert (await Agent(ScriptedModel(["done"]), [add]).run(so_far.turns)).text == "done"
-
-
-async def test_a_model_that_gives_no_reply_raises_and_leaves_what_was_done() -> None:
-    model = ScriptedModel(
-        [{"calls": [("add", {"a": 1, "b": 2})]}, {"error": "limited", "message": "Slow down.", "retry_after_s": 3}, "3"]
-    )
-    agent = Agent(model, [add])
-
-    with pytest.raises(ModelError, match="Slow down") as raised:
-        await agent.run("What is 1 + 2?")
-    error = raised.value
-    assert (error.problem, error.retry_after_s) == ("limited", 3)
-    assert error.so_far is not None
-    assert (error.so_far.status, error.so_far.why) == ("failed", "Slow down.")
-    assert [trace.text for trace in error.so_far.trace] == ["3"]
-
-    outcome = await agent.run(error.so_far.turns)
-    assert (outcome.status, outcome.text) == ("done", "3")
-    assert [trace.text for trace in (*error.so_far.trace, *outcome.trace)] == ["3"]  # the call was made once
 
 
 # Which tools
