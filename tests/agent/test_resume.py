@@ -209,8 +209,7 @@ async def test_answers_that_somebody_writes_into_a_state_do_not_count() -> None:
 async def test_a_signed_state_that_was_changed_or_is_signed_by_others_is_refused() -> None:
     waits = await pended(call("delete", path="a"), key=KEY)
     state, answers = stored(waits), {waits.pendings[0].id: Approve()}
-    changed = stored(waits)
-    another_path(changed)
+    changed = put(stored(waits), "turns", 1, "calls", 0, "arguments", {"path": "/etc"})
     unsigned = {name: value for name, value in state.items() if name != "signature"}
     for bad, key in (
         (changed, KEY),
