@@ -29,7 +29,6 @@ async def vaults(world: "World", names: tuple[str, ...]) -> None:
     """Nobody's name opens, changes, ends or holds up what is another's."""
     memory = MemoryVault()
     found = await world.broker.vault.get(ADA)
-    assert found is not None
     await memory.put(ADA, found.grant, version=None)
     state, _ = await world.state_of()
     asked = replace(await world.broker.find(state), owner=ADA, state="state-of-ada", scopes=("all",))
@@ -42,7 +41,6 @@ async def vaults(world: "World", names: tuple[str, ...]) -> None:
                 assert await vault.authorizations(owner, now=NOW) == []
                 assert not await vault.remove(owner)
         stored = await vault.get(ADA)
-        assert stored is not None
         assert stored.grant == found.grant
         assert [one.state for one in await vault.authorizations(ADA, now=NOW)] == ["state-of-ada"]
 
@@ -70,7 +68,6 @@ async def pendings(world: "World", names: tuple[str, ...]) -> None:
     store = DatabasePendings(world.store)
     _, pending_id = await world.state_of()
     stored = await store.get(pending_id)
-    assert stored is not None
     digest = stored.pending.digest
     for name in (*names, pending_id[:-1] + "_", f"{pending_id}%", f"{pending_id}\0"):
         assert await store.get(name) is None
@@ -84,7 +81,6 @@ async def pendings(world: "World", names: tuple[str, ...]) -> None:
     assert await store.answer(bobs.id, Approve(), by="bob", now=NOW)
     assert await store.answered(digest, "authorization", "", now=NOW) is None
     taken = await store.take(bobs.digest, "authorization", "", now=NOW)
-    assert taken is not None
     await store.give_back(taken)
     assert [one.principal for one in await store.waiting(now=NOW)] == ["ada"]
 
@@ -114,7 +110,6 @@ async def grants(world: "World", names: tuple[str, ...]) -> None:
     crib = Crib([pay], policy=Rules([Rule(name="pay", do="ask", others_only=True)]), store=world.store)
     bench = crib.workbench(ada)
     waits = (await bench.call(*call)).pending
-    assert waits is not None
     for name in ("ada", ""):
         await world.refused(crib.preview(waits.id, answer, by=name))
         await world.refused(crib.answer(waits.id, answer, by=name))
@@ -153,10 +148,8 @@ async def leases(world: "World", names: tuple[str, ...]) -> None:
     """Nobody's name is another's lease, and whoever does not hold one neither extends nor ends it."""
     leases = Leases(world.store)
     adas = await leases.acquire("grant of ada", "ada", for_s=60)
-    assert adas is not None
     for name in names:
         own = await leases.acquire(f"grant of ada{name}" if name else "grant of", "bob", for_s=60)
-        assert own is not None
         await leases.release(own)
         for forged in (replace(adas, owner=name), replace(adas, fence=adas.fence + 1), replace(adas, name=name)):
             assert not await leases.renew(forged, for_s=60)
@@ -225,7 +218,6 @@ async def credentials_of_a_crib(world: "World", names: tuple[str, ...]) -> None:
         await world.refused(pending.answer(name, Approve(), by="bob"))
         pending.remember(name, None)
     stored = await pending.store.get(pending_id)
-    assert stored is not None
     assert stored.state == "open"
     world.see(await pending.ask_now(stored.pending))
     assert await world.broker.find(state) == asked

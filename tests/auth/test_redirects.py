@@ -63,7 +63,6 @@ class World:
     async def asked(self, name: str) -> dict[str, str]:
         """The parameters with which people are sent to the provider *name*."""
         pending = (await self.crib.workbench(Caller("ada")).call(f"{name}_tool")).pending
-        assert pending is not None and pending.url is not None
         return {key: values[0] for key, values in parse_qs(urlsplit(pending.url).query).items()}
 
     async def sent_back(self, address: str, state: str, strip: str = "") -> int:

@@ -31,7 +31,6 @@ def url() -> Iterator[str]:
     with subprocess.Popen(
         [sys.executable, FIXTURE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
-        assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.terminate()
 

@@ -309,7 +309,6 @@ async def test_what_waits_survives_a_restart_and_an_approval_is_used_once(make_s
 
     async with bench() as before, bench() as after, bench() as other:
         waits = (await before.call("pay", {"to": "ann"})).pending
-        assert waits is not None
         assert (await after.call("pay", {"to": "ann"})).pending == waits
         await other.answer(waits.id, Approve(), by="alice")
         assert (await after.call("pay", {"to": "ann"})).value == "paid"
@@ -411,7 +410,6 @@ async def test_a_store_that_fails_is_how_the_call_ends(store: Store) -> None:
         await bench.call("pay", {"to": "ann"})
         await execute(store, "DROP TABLE toolcrib_pendings")
         result = await bench.call("pay", {"to": "canary"})
-        assert result.error is not None
         assert (result.error.code, result.error.retry) == ("unavailable", "later")
         assert "canary" not in result.error.message
         with pytest.raises(StoreError):
