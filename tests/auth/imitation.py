@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from toolcrib.auth import Client, OAuth2, Provider
 
@@ -46,7 +46,7 @@ class Quirks:
     answers_form: bool = False
     error_status: int = 400
     code_error: str = "invalid_grant"
-    ended_errors: tuple[str, ...] = ("invalid_grant",)
+    ended_error: str = "invalid_grant"
     has_ok: bool = False
     nested: str | None = None
     token_type: str | None = "Bearer"
@@ -91,7 +91,7 @@ QUIRKS: dict[str, Quirks] = {
         answers_form=True,
         error_status=200,
         code_error="bad_verification_code",
-        ended_errors=("bad_refresh_token",),
+        ended_error="bad_refresh_token",
         token_type="bearer",
         scope_answer="commas",
         rotates=True,
@@ -118,7 +118,7 @@ QUIRKS: dict[str, Quirks] = {
         scope_parameter="user_scope",
         error_status=200,
         code_error="invalid_code",
-        ended_errors=("invalid_refresh_token", "token_expired", "token_revoked", "account_inactive"),
+        ended_error="invalid_refresh_token",
         has_ok=True,
         nested="authed_user",
         token_type="user",
@@ -152,7 +152,7 @@ QUIRKS: dict[str, Quirks] = {
         offline="offline_access",
         content="application/json",
         error_status=403,
-        ended_errors=("unauthorized_client",),
+        ended_error="unauthorized_client",
         rotates=True,
     ),
     "linear": Quirks(
@@ -180,7 +180,7 @@ QUIRKS: dict[str, Quirks] = {
         revoke="api.x.com/2/oauth2/revoke",
         offline="offline.access",
         auth="basic",
-        ended_errors=("invalid_request",),
+        ended_error="invalid_request",
         token_type="bearer",
         rotates=True,
         pkce="requires",
@@ -202,12 +202,6 @@ class Imitation:
         self.devices: dict[str, list[str]] = {}
         self.entered: set[str] = set()
         self.spent: set[str] = set()
-        self.revocations: list[str] = []
-        self.withholds = self.breaks = False
-        """Whether a refresh is answered without a refresh token, and whether an answer lacks everything."""
-        self.ended_error = ""
-        self.sent: dict[str, str] = {}
-        """The headers of the last request to what the tokens are for."""
         self.lock = threading.Lock()
         outer = self
 
@@ -240,7 +234,7 @@ class Imitation:
         self._server.shutdown()
         self._server.server_close()
 
-    def provider(self, name: str, shipped: Provider) -> Provider:
+    def provider(self, shipped: Provider) -> Provider:
         """*shipped* with this server in the place of its hosts, and no other change."""
         table = shipped.oauth2
         moved = {key: self._moved(url) for key in _NAMES if (url := getattr(table, key, None)) is not None}
@@ -261,7 +255,6 @@ class Imitation:
         lowered = {name.lower(): value for name, value in headers.items()}
         place = parts.path.strip("/")
         if place == "api":
-            self.sent = lowered
             owner = self.tokens.get(lowered.get("authorization", "").removeprefix("Bearer "))
             return (200, {}, f"hello from {owner}") if owner else (401, {}, "who are you?")
         for name, quirks in QUIRKS.items():
@@ -297,20 +290,17 @@ class Imitation:
         sent = self._read(name, quirks, headers, body)
         if sent is None:
             return self._refuse(quirks, headers, "invalid_client")
-        if self.breaks:
-            return self._written(quirks, headers, quirks.error_status, {"ok": False} if quirks.has_ok else {})
         if sent.get("grant_type") == "refresh_token":
             self.refreshes[name] = self.refreshes.get(name, 0) + 1
             if sent.get("refresh_token") in self.spent:
                 self.problems.append(f"{name}: a refresh token is spent twice")
             known = self.refresh_tokens.get(sent.get("refresh_token", ""))
             if known is None:
-                return self._refuse(quirks, headers, self.ended_error or quirks.ended_errors[0])
+                return self._refuse(quirks, headers, quirks.ended_error)
             if quirks.rotates:
                 del self.refresh_tokens[sent["refresh_token"]]
                 self.spent.add(sent["refresh_token"])
-            refreshable = quirks.rotates and not self.withholds
-            return self._give(name, quirks, headers, known[1], is_refresh=True, refreshable=refreshable)
+            return self._give(name, quirks, headers, known[1], is_refresh=True, refreshable=quirks.rotates)
         if sent.get("device_code") in self.devices:
             if sent["device_code"] not in self.entered:
                 return self._written(quirks, headers, quirks.pending_status, {"error": "authorization_pending"})
@@ -352,7 +342,7 @@ class Imitation:
             token["refresh_token"] = self._made(f"{name}-refresh-{len(self.secrets)}")
             self.refresh_tokens[token["refresh_token"]] = (name, scopes)
         if quirks.token_type is not None:
-            token["token_type"] = "Bearer" if self.withholds else quirks.token_type  # as RFC 6749 has it
+            token["token_type"] = quirks.token_type
         if quirks.expires_s is not None:
             token["expires_in"] = quirks.expires_s
         inner = {narrow for one in scopes for narrow in quirks.tree.get(one, "").split()}
@@ -387,7 +377,6 @@ class Imitation:
         ended = [one for one in tokens for kind in kinds if kind.pop(one, None)]
         if not ended:
             return self._refuse(quirks, headers, "invalid_token")
-        self.revocations.append(name)
         if quirks.revokes != "bearer":  # the end of one is the end of the grant
             self.tokens = {token: owner for token, owner in self.tokens.items() if owner != name}
             self.refresh_tokens = {token: one for token, one in self.refresh_tokens.items() if one[0] != name}
@@ -431,7 +420,3 @@ class Imitation:
 
 def _basic() -> str:
     return f"Basic {base64.b64encode(f'{CLIENT_ID}:{CLIENT_SECRET}'.encode()).decode()}"
-
-
-def query_of(url: str) -> dict[str, str]:
-    return {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}

@@ -3,10 +3,9 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
-from typing import Any
 
 from toolcrib import Caller, Context, Crib, ToolAuth, tool
-from toolcrib.auth import CredentialBroker, Owner, Provider, load_catalogue
+from toolcrib.auth import CredentialBroker, Owner, load_catalogue
 from toolcrib.workbench import Workbench
 
 from .imitation import QUIRKS, Imitation
@@ -36,10 +35,10 @@ SCOPES = {
 class Person:
     """Alice, with a browser, and a crib whose broker knows one imitated provider."""
 
-    def __init__(self, name: str, server: Imitation, table: Provider | None = None) -> None:
+    def __init__(self, name: str, server: Imitation) -> None:
         self.name, self.server, self.shift = name, server, timedelta()
         self.broker = CredentialBroker(
-            catalogue={name: server.provider(name, table or load_catalogue()[name])},
+            catalogue={name: server.provider(load_catalogue()[name])},
             clients={name: server.client(name)},
             redirect_uri=CALLBACK,
             allow=["127.0.0.1"],
@@ -52,11 +51,8 @@ class Person:
             response = await ctx.http(name).get(f"{server.url}/api")
             return f"{response.status_code} {response.text}"
 
-        self.crib = self.crib_of(hello)
+        self.crib = Crib([hello], broker=self.broker)
         self.bench: Workbench = self.crib.workbench(ALICE)
-
-    def crib_of(self, *tools: Any) -> Crib:
-        return Crib(tools, broker=self.broker)
 
     async def asked(self) -> str:
         """The URL that the next call offers."""
