@@ -12,12 +12,8 @@ from toolcrib.auth.flows import DeviceCode
 from toolcrib.auth.vault import Authorization
 from toolcrib.core import Credential
 
-from .test_flows import ALICE, BOB, IDP, TOKEN, Server, Setup, as_json, server, setup
-from .test_requests import NOON
+from .conftest import ALICE, ALICES, BOB, IDP, NOON, TOKEN, Server, Setup, as_json
 
-__all__ = ["server", "setup"]
-
-ALICES = Owner.of(ALICE, "idp", "oauth2")
 READ, WRITE = ToolAuth("idp", scopes=["read"]), ToolAuth("idp", scopes=["write"])
 
 
@@ -43,7 +39,7 @@ async def given(broker: CredentialBroker, *required: Any, caller: Caller = ALICE
 async def test_what_was_given_is_given_again_as_it_is_until_it_changes_or_ends(
     broker: CredentialBroker, setup: Setup
 ) -> None:
-    ends = broker._clock() + timedelta(hours=1)
+    ends = NOON + timedelta(hours=1)
     await broker.save(ALICES, Grant("the-first-token", scopes=["read"], expires_at=ends))
     first = await given(broker, READ)
     assert await given(broker, READ) is first
@@ -53,7 +49,7 @@ async def test_what_was_given_is_given_again_as_it_is_until_it_changes_or_ends(
     assert await asked(broker, READ, caller=BOB)
     await broker.save(ALICES, Grant("the-second-token", scopes=["read"], expires_at=ends))
     assert (await given(broker, READ)).secret == "the-second-token"
-    setup.shift = timedelta(hours=1)
+    setup.now = ends
     assert (await asked(broker, READ)).message.startswith("Your grant at idp has ended.")
 
 

@@ -1,88 +1,46 @@
 """The broker over time: its clock, refreshes that outlast a call, and what is redacted of what it has given."""
 
 import asyncio
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-import pytest
+from datetime import timedelta
 
 from toolcrib import Call, Caller, Context, Crib, ToolAuth, tool
-from toolcrib.auth import Client, CredentialBroker, Grant, Owner, load_catalogue
+from toolcrib.auth import Grant
 from toolcrib.core import Broker, Credential
 
-from .test_flows import ALICE, IDP, SECRET, TOKEN, Server, as_json
+from .conftest import ALICE, ALICES, IDP, NOON, TOKEN, Server, Setup, as_json
 
-ALICES = Owner.of(ALICE, "idp", "oauth2")
-NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
+ROTATING = f'{IDP}refresh = "rotated"\ndevice_url = "SERVER/device"\n'
+ANSWER = as_json({**TOKEN, "expires_in": 3600, "refresh_token": "the-second-refresh"})
+ENDING = Grant("the-first-token", "the-first-refresh", ["read"], NOON)
 
 
-class Setup:
-    """A crib whose broker lives in 2040, and a provider that rotates refresh tokens."""
-
-    def __init__(self, server: Server, file: Path) -> None:
-        table = f'{IDP}refresh = "rotated"\ndevice_url = "SERVER/device"\n'
-        file.write_text(table.replace("SERVER", server.url))
-        self.server, self.now = server, NOON
-        server.answers["/token"] = as_json({**TOKEN, "expires_in": 3600, "refresh_token": "the-second-refresh"})
-        self.broker = CredentialBroker(
-            catalogue=load_catalogue(file),
-            clients={"idp": Client("the-client-id", SECRET)},
-            redirect_uri="http://127.0.0.1:1/auth/callback",
-            allow=["127.0.0.1"],
-            clock=lambda: self.now,
-        )
-
-        @tool(auth=ToolAuth("idp"))
-        async def use(ctx: Context) -> str:
-            return str(ctx.credentials["idp"].expires_at)
-
-        self.crib = Crib([use], broker=self.broker)
-
-    async def save(self, expires_at: datetime) -> None:
-        await self.broker.save(ALICES, Grant("the-first-token", "the-first-refresh", expires_at=expires_at))
-
-
-@pytest.fixture
-def setup(server: Server, tmp_path: Path) -> Setup:
-    return Setup(server, tmp_path / "providers.toml")
-
-
-async def test_what_a_provider_gives_expires_by_the_brokers_clock(setup: Setup) -> None:
-    await setup.save(NOON)
-    async with setup.crib as crib:
-        bench = crib.workbench(ALICE)
-        assert (await bench.call("use")).text == str(NOON + timedelta(hours=1))
-        setup.now += timedelta(hours=1)
-        assert (await bench.call("use")).text == str(NOON + timedelta(hours=2))
+async def test_what_a_provider_gives_expires_by_the_brokers_clock(setup: Setup, server: Server) -> None:
+    server.answers["/token"] = ANSWER
+    async with setup.crib(ROTATING) as crib:
+        await setup.broker.save(ALICES, ENDING)
+        for hours in (1, 2):
+            assert (await crib.workbench(ALICE).call("use")).text == "idp read"
+            stored = await setup.broker.vault.get(ALICES)
+            assert stored.grant.expires_at == NOON + timedelta(hours=hours)
+            setup.now = stored.grant.expires_at
     flow = setup.broker.flow(setup.broker.needed(ToolAuth("idp"), "use"))
-    code = {
-        "device_code": "device-code",
-        "user_code": "USER-CODE",
-        "verification_uri": setup.server.url,
-        "expires_in": 60,
-    }
-    setup.server.answers["/device"] = as_json(code)
+    code = {"device_code": "device-code", "user_code": "USER-CODE", "verification_uri": server.url, "expires_in": 60}
+    server.answers["/device"] = as_json(code)
     assert (await flow.start_device(())).expires_at == setup.now + timedelta(seconds=60)
 
 
-async def test_a_crib_that_stops_waits_for_a_refresh_under_way_so_that_its_token_is_stored(setup: Setup) -> None:
-    await setup.save(NOON)
-    async with setup.crib as crib:
-        setup.server.open.clear()
+async def test_a_crib_that_stops_waits_for_a_refresh_under_way_so_that_its_token_is_stored(
+    setup: Setup, server: Server
+) -> None:
+    server.answers["/token"] = ANSWER
+    async with setup.crib(ROTATING) as crib:
+        await setup.broker.save(ALICES, ENDING)
+        server.open.clear()
         task = asyncio.create_task(crib.workbench(ALICE).call(Call("use", timeout_s=0.2)))
-        await asyncio.to_thread(setup.server.arrived.wait, 30)
-        late = await task
-        assert late.error.code == "timeout"
+        await asyncio.to_thread(server.arrived.wait, 30)
+        assert (await task).error.code == "timeout"
         stopping = asyncio.create_task(crib.stop())
-        asyncio.get_running_loop().call_later(0.2, setup.server.open.set)
+        asyncio.get_running_loop().call_later(0.2, server.open.set)
         await stopping
         stored = await setup.broker.vault.get(ALICES)
         assert stored.grant.refresh_token == "the-second-refresh"

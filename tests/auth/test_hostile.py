@@ -20,9 +20,7 @@ from toolcrib.auth import (
 from toolcrib.net import client
 from toolcrib.store import Store
 
-from .test_flows import ALICE, CODE, SECRET, Server, as_json, server, setup
-
-__all__ = ["server", "setup"]
+from .conftest import ALICE, CODE, SECRET, Server, as_json
 
 
 def flow(server: Server, **options: Any) -> Flow:

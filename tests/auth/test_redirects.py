@@ -20,7 +20,7 @@ from toolcrib.core import SetupError
 from toolcrib.serve import callback_app
 
 from ..serve.serving import running
-from .test_flows import Server, as_json
+from .conftest import Server, as_json
 
 PUBLIC = "https://tools.example/auth/callback"
 

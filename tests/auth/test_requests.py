@@ -1,21 +1,17 @@
 """What is sent to a provider for each step of OAuth, and the bounds of what its answers may say."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from toolcrib.auth import FlowError, Grant
 
-from .test_flows import TOKEN, Server, as_json, server
+from .conftest import NOON, TOKEN, Server, as_json
 from .test_hostile import exchanged, flow
 
-__all__ = ["server"]
-
-NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
 DEVICE = {"device_code": "a-device-code", "user_code": "ABCD-EFGH", "verification_uri": "https://idp.example/device"}
-BOTH, ONE = Grant("the-access-token", "the-refresh-token"), Grant("the-access-token")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +52,7 @@ async def test_what_an_answer_leaves_out_is_as_the_table_says(server: Server) ->
     server.answers["/token"] = as_json({**TOKEN, "expires_in": 999_999_999})
     assert (await exchanged(made)).expires_at == NOON + timedelta(seconds=999_999_999)
     with pytest.raises(FlowError, match="gave no refresh token") as raised:
-        await made.refresh(ONE)
+        await made.refresh(Grant("the-access-token"))
     assert raised.value.refused
     server.answers["/token"] = as_json({**lasting, "token_type": "mac"})
     odd = await exchanged(flow(server, token_types=[], refresh="none", offline_scope="offline"))

@@ -14,7 +14,7 @@ from toolcrib import Call, Caller, Pending, SetupError, ToolAuth, ToolError
 from toolcrib.auth import Client, CredentialBroker, Grant, OAuth2, Owner, Provider
 from toolcrib.core import Credential
 
-from .test_flows import Server, as_json
+from .conftest import Server, as_json
 from .test_servers import Protected
 
 ALICE, BOB = Caller("alice"), Caller("bob")

@@ -14,7 +14,7 @@ from toolcrib.auth import Client, CredentialBroker, MemoryVault
 from toolcrib.auth.catalogue import callback_segment
 from toolcrib.core import Credential
 
-from .test_flows import ALICE, TOKEN, Answer, Server, as_json
+from .conftest import ALICE, TOKEN, Answer, Server, as_json
 
 CALLBACK = "http://127.0.0.1:1/auth/callback"
 METADATA = "/.well-known/oauth-protected-resource"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from toolcrib.auth import DatabaseVault, Grant, MemoryVault, Owner, Vault, sealed
+from toolcrib.auth import DatabaseVault, Grant, Owner, Vault, sealed
 from toolcrib.auth.vault import Authorization
 from toolcrib.core import StoreError
 from toolcrib.store import Store
@@ -24,18 +24,6 @@ GRANT, OTHER = Grant("the-first-token", scopes=["read"]), Grant("the-other-token
 ASKED = Authorization(
     "pending_1", ALICES, "t", ("read",), NOW, "https://idp.example/", "state-1", "verifier", "http://h/"
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "store.db", key=tmp_path / "store.key")
-    yield store
-    store.close()
-
-
-@pytest.fixture(params=["memory", "database"])
-def vault(request: pytest.FixtureRequest, store: Store) -> Vault:
-    return MemoryVault() if request.param == "memory" else DatabaseVault(store)
 
 
 async def test_a_grant_is_changed_by_whoever_knows_its_version(vault: Vault) -> None:
