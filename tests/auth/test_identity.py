@@ -12,13 +12,13 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -38,7 +38,6 @@ from toolcrib import (
     Secret,
     SetupError,
     ToolAuth,
-    ToolcribError,
     ToolError,
     Workbench,
     tool,
@@ -62,16 +61,15 @@ from toolcrib.serve.mcp.tasks import EXTENSION
 from toolcrib.serve.protocol.core import Exchange, Request
 from toolcrib.store import DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store
 from toolcrib.store.pendings import DatabaseGrants
-from toolcrib.workbench import Limit, Limiter, UnknownTaskError
+from toolcrib.workbench import Limiter, UnknownTaskError
 from toolcrib.workbench.credentials import Credentials
 from toolcrib.workbench.lifespan import Lifespan
 from toolcrib.workbench.resources import PromptList, ResourceList
 from toolcrib.workbench.search import SharedIndex
 
-from . import deeper_attacks
+from . import deeper_attacks  # noqa: F401 - has attacks of its own
+from .doors import ADA, ATTACKS, BOB, NAMES, REFRESH, REFUSALS, SECRET, TOKEN, Attack, World, door
 
-ADA, BOB = Caller("ada", "work", "t1"), Caller("bob", "work", "t1")
-TOKEN, REFRESH, SECRET = "adas-access-token", "adas-refresh-token", "adas-named-secret"
 TABLE = Provider.model_validate(
     {
         "title": "Example",
@@ -81,72 +79,10 @@ TABLE = Provider.model_validate(
         "token": {},
     }
 )
-NAMES = (
-    *("", " ", "_", "%", "*", ".*", "?", "a%", "ad_", "a.*", "^ada$", "ada\0", "\0ada", "ada\0work", "ada ", " ada"),
-    *("ADA", "\uff41da", "ada/work", "../ada", "ada/../bob", "..\\ada", "ada,work", '["ada"]', "ada' OR '1'='1"),
-    *('ada" --', "ada;--", "\ud800", "ada\n", "operator", "local"),
-)
-"""What a database, a path, a pattern or a terminal could take for ada."""
-
-REFUSALS = (ToolcribError, ToolError)
 KINDS: tuple[type, ...] = (
-    *(
-        Crib,
-        Workbench,
-        Credentials,
-        PendingCalls,
-        Grants,
-        DatabaseGrants,
-        CredentialBroker,
-        Flow,
-        DatabaseVault,
-        MemoryVault,
-    ),
-    *(DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store, Context, Limiter),
+    *(Crib, Workbench, Credentials, PendingCalls, Grants, DatabaseGrants, CredentialBroker, Flow, DatabaseVault),
+    *(MemoryVault, DatabaseLedger, DatabasePendings, DatabaseResults, Leases, Store, Context, Limiter),
 )
-Attack = Callable[["World"], Awaitable[Any]]
-ATTACKS: dict[str, Attack] = {}
-
-
-def door(*names: str) -> Callable[[Attack], Attack]:
-    def register(attack: Attack) -> Attack:
-        assert not {*names} & {*ATTACKS}
-        ATTACKS.update(dict.fromkeys(names, attack))
-        return attack
-
-    return register
-
-
-@dataclass
-class World:
-    """Ada's credentials in a store, and a crib that others use."""
-
-    folder: Path
-    store: Store
-    crib: Crib
-    given: list[tuple[str, str, str]] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)
-    """What came back to whoever attacked."""
-
-    @property
-    def broker(self) -> CredentialBroker:
-        return self.crib.credentials.broker
-
-    async def state_of(self, name: str = "read", caller: Caller = ADA) -> tuple[str, str]:
-        """What somebody waits for: its state, and its id."""
-        bench = self.crib.workbench(Caller(caller.principal, "fresh", caller.thread))
-        pending = (await bench.call(name)).pending
-        return parse_qs(urlsplit(pending.url).query)["state"][0], pending.id
-
-    def see(self, *values: Any) -> None:
-        self.seen += [repr(value) for value in values]
-
-    async def refused(self, work: Awaitable[Any]) -> None:
-        """*work* gives nothing, or raises, and either way shows nothing."""
-        try:
-            self.see(await work)
-        except REFUSALS as error:
-            self.see(error)
 
 
 @pytest.fixture
@@ -304,13 +240,6 @@ async def handles(world: World) -> None:
 
 
 # What waits
-
-
-@door("Crib.preview", "Grants.list", "Grants.revoke", "Grants.find", "Grants.proposed", "PendingCalls.grants")
-@door(*(f"Grants.{name}" for name in ("store", "policy", "tool", "specs", "clock")))
-@door(*(f"DatabaseGrants.{name}" for name in ("add", "insert", "find", "page", "revoke")))
-async def grants(world: World) -> None:
-    await deeper_attacks.grants(world, NAMES)
 
 
 @door("Crib.answer", "Workbench.answer")
@@ -505,123 +434,6 @@ async def looks(world: World) -> None:
         return await bench.call("read")
 
     world.see(bench.finder(), bench.reader(), await bench.count("tools/list", tried))
-
-
-# Behind them
-
-
-_VAULT = ("alone", "authorizations", "close", "find", "get", "open", "owned_by", "put", "remove")
-
-
-@door(*(f"{kind}.{name}" for kind in ("DatabaseVault", "MemoryVault") for name in _VAULT))
-async def vaults(world: World) -> None:
-    await deeper_attacks.vaults(world, NAMES)
-
-
-@door(*(f"DatabasePendings.{name}" for name in ("open", "get", "answer", "answered", "take", "give_back", "waiting")))
-@door("DatabasePendings.asked_by")
-async def stored_pendings(world: World) -> None:
-    await deeper_attacks.pendings(world, NAMES)
-
-
-@door(*(f"DatabaseResults.{name}" for name in ("store", "find")))
-async def stored_results(world: World) -> None:
-    await deeper_attacks.results(world, NAMES)
-
-
-@door(*(f"Leases.{name}" for name in ("acquire", "hold", "release", "renew", "still_held")))
-async def leases(world: World) -> None:
-    await deeper_attacks.leases(world, NAMES)
-
-
-@door(
-    *(f"Flow.{name}" for name in ("client", "clock", "discovered", "http", "name", "oauth2", "on_answer", "table")),
-    *(f"Flow.{name}" for name in ("authorization_url", "url_of", "require_issuer", "exchange_code", "refresh")),
-    *(f"Flow.{name}" for name in ("client_credentials", "exchange_token", "start_device", "poll_device", "revoke")),
-    *("Flow.identity_assertion", "Flow.exchange_assertion"),
-)
-async def flows(world: World) -> None:
-    await deeper_attacks.flows(world, NAMES)
-
-
-@door(
-    *(
-        f"Credentials.{name}"
-        for name in ("ask_for", "broker", "complete", "configure", "given", "has_broker", "open", "pending", "save")
-    ),
-    *("Credentials.wait_for", "PendingCalls.answer", "PendingCalls.ask_now", "PendingCalls.remember"),
-    *(
-        f"PendingCalls.{name}"
-        for name in ("ask", "clock", "may_answer", "opened", "redaction", "store", "tool", "within")
-    ),
-)
-async def credentials_of_a_crib(world: World) -> None:
-    await deeper_attacks.credentials_of_a_crib(world, NAMES)
-
-
-@door("Store.limits", "Limiter.budgets", "Limiter.middleware")
-async def shared_limits(world: World) -> None:
-    """What ada has spent of her budget, nobody else sees."""
-    await deeper_attacks.shared_limits(world, NAMES)
-
-    @tool
-    def cheap() -> None:
-        """Cost one call."""
-
-    for shared in (False, True):
-        limit = Limit(per="principal", budget="10 calls/d", shared=shared)
-        crib = Crib([cheap], limits=[limit], store=world.store)
-        await crib.workbench(ADA).call("cheap")
-        for name in NAMES:
-            (row,) = await crib.limiter.budgets(crib.registry.specs(), Caller(name), world.store.limits)
-            assert (row["left"] == 10, row["of"]) == ((False, "ada") if name == "ada" else (True, None))
-        await crib.stop()
-
-
-@door(
-    *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
-    *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results", "Store.schemas"),
-    *("Store.on_close", "Store.was_away", "Store.notices", "Store.sign_events", "Store.threads", "Store.execute"),
-    "Store.fetch",
-)
-async def database(world: World) -> None:
-    assert await world.store.results.find("any", "bob", "t1") is None
-    await world.store.threads.remember("ada", "t1", {"seen untrusted"})
-    for name in NAMES:
-        assert await world.store.threads.recall(name, "t1", {"seen untrusted"}) == frozenset()
-        assert await world.store.threads.clear(name) + await world.store.threads.clear("ada", name) == 0
-    assert await world.store.pendings.get("any") is None
-    await deeper_attacks.database(world)
-
-
-@door(
-    *("Crib.add_view", "Crib.by_caller", "Crib.close_resources", "Crib.describe", "Crib.drop_view", "Crib.is_own"),
-    *("Crib.keep_view", "Crib.marks", "Crib.database", "Crib.own", "Crib.program", "Crib.require_open"),
-    *("Crib.runtime_for", "Crib.start_required", "Crib.offering", "Crib.reopen", "Crib.settle_sources"),
-    *("Crib.lock_changes", "Crib.accept_change"),
-)
-async def runtime(world: World) -> None:
-    assert world.crib.offering() == []
-    assert (await world.crib.lock_changes(), await world.crib.accept_change("any")) == ([], None)
-    await deeper_attacks.runtime(world)
-    world.crib.reopen()
-    world.see(await world.crib.workbench(BOB).call("read"))
-
-
-@door(
-    *("Context.ask", "Context.call", "Context.caller", "Context.cancellation", "Context.credentials", "Context.http"),
-    *("Context.deadline", "Context.deadline_at", "Context.emit", "Context.host", "Context.log"),
-    *(
-        "Context.run_on_loop",
-        "Context.port",
-        "Context.progress",
-        "Context.time_left_s",
-        "Context.variables",
-        "Context.wait",
-    ),
-)
-async def running_tool(world: World) -> None:
-    await deeper_attacks.running_tool(world)
 
 
 @door(
