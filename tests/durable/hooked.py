@@ -12,13 +12,11 @@ outbox.HOOK_LEASE_S = float(LEASE_S)
 
 @tool(task=True, idempotent=True)
 async def dig(depth: int) -> str:
-    """Dig."""
     return f"a hole of {depth}"
 
 
 @tool(task=True)
 async def pay(context: Context) -> None:
-    """Pay, and hang."""
     print("hangs", flush=True)
     await asyncio.sleep(600)
 

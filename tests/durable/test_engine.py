@@ -2,10 +2,11 @@
 
 import asyncio
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +37,30 @@ from toolcrib.workbench import LogLine, Rule, Rules, TaskLimits, UnknownTaskErro
 
 WAIT_S = 60
 KEY = b"k" * 32
+ANN = Caller("ann", thread="t")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
+@tool(task=True, idempotent=True)
+async def ask(context: Context) -> str:
+    return f"for {await context.ask('who', str, 'Who?')}"
+
+
+@tool(task=True, idempotent=True)
+async def dig(depth: int) -> int:
+    return depth
 
 
 async def submitted(crib: Crib, name: str, arguments: Any = None, caller: str = "ann", key: str | None = None) -> str:
-    result = await crib.workbench(Caller(caller)).call(name, arguments, idempotency_key=key)
+    result = await crib.workbench(Caller(caller, thread="t")).call(name, arguments, idempotency_key=key)
     assert result.pending is not None, result
     assert result.pending.kind == "task"
     return result.pending.id
 
 
-async def until(work: Callable[[], Awaitable[Any]]) -> Any:
+async def until(work: Callable[[], Any]) -> Any:
+    """Return what *work* returns, or what that leads to, once it is true."""
     async with asyncio.timeout(WAIT_S):
-        while not (value := await work()):
+        while not (value := await result if isawaitable(result := work()) else result):
             await asyncio.sleep(0.02)
     return value
 
@@ -63,10 +71,9 @@ async def question(crib: Crib) -> Pending:
 
 
 async def state(crib: Crib, id: str, expected: str) -> None:
-    async def is_there() -> bool:
-        return (await crib.tasks.get(id)).state == expected
-
-    await until(is_there)
+    async with asyncio.timeout(WAIT_S):
+        while (await crib.tasks.get(id)).state != expected:
+            await asyncio.sleep(0.02)
 
 
 async def test_a_task_is_acknowledged_at_once_and_its_result_comes_later(path: Path) -> None:
@@ -74,7 +81,6 @@ async def test_a_task_is_acknowledged_at_once_and_its_result_comes_later(path: P
 
     @tool(task=True)
     async def dig(depth: int, context: Context) -> dict[str, int]:
-        """Dig."""
         context.progress(1, 2, "half")
         await go_on.wait()
         await context.emit("nearly")
@@ -99,7 +105,7 @@ async def test_a_task_is_acknowledged_at_once_and_its_result_comes_later(path: P
 async def test_a_task_belongs_to_its_principal(path: Path) -> None:
     @tool(task=True)
     async def dig() -> None:
-        """Dig."""
+        pass
 
     async with Crib([dig], store=path) as crib:
         ids = [await submitted(crib, "dig", caller=caller) for caller in ("ann", "ann", "bob", "ann")]
@@ -121,7 +127,6 @@ async def test_a_key_stands_for_one_task(path: Path) -> None:
 
     @tool(task=True)
     async def dig() -> int:
-        """Dig."""
         nonlocal runs
         runs += 1
         return runs
@@ -130,7 +135,7 @@ async def test_a_key_stands_for_one_task(path: Path) -> None:
         ids = {await submitted(crib, "dig", key="k") for _ in range(2)}
         assert len(ids) == 1
         await crib.tasks.wait(*ids, timeout_s=WAIT_S)
-        again = await crib.workbench(Caller("ann")).call("dig", idempotency_key="k")
+        again = await crib.workbench(ANN).call("dig", idempotency_key="k")
     assert (again.value, again.metadata["repeated"], runs) == (1, True, 1)
 
 
@@ -140,7 +145,6 @@ async def test_what_is_finished_is_not_repeated_and_what_waits_holds_nothing(pat
 
     @tool(task=True, idempotent=True)
     async def night(context: Context) -> str:
-        """Work."""
         nonlocal runs
         runs += 1
 
@@ -171,13 +175,8 @@ async def test_what_is_finished_is_not_repeated_and_what_waits_holds_nothing(pat
 
 
 async def test_a_refusal_ends_the_task(path: Path) -> None:
-    @tool(task=True)
-    async def night(context: Context) -> str:
-        """Ask."""
-        return await context.ask("name", str, "Who?")
-
-    async with Crib([night], store=path) as crib:
-        id = await submitted(crib, "night")
+    async with Crib([ask], store=path) as crib:
+        id = await submitted(crib, "ask")
         await crib.answer((await question(crib)).id, Deny("Not tonight."), by="carol")
         error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
     assert (error.code, "Not tonight" in error.message) == ("denied", True)
@@ -188,12 +187,11 @@ async def test_the_policy_asks_before_the_task_and_not_again(path: Path) -> None
 
     @tool(task=True)
     async def dig(depth: int) -> int:
-        """Dig."""
         ran.append(depth)
         return depth
 
     async with Crib([dig], store=path, policy=Rules([Rule(tools="dig", do="ask")])) as crib:
-        bench = crib.workbench(Caller("ann"))
+        bench = crib.workbench(ANN)
         waiting = (await bench.call("dig", {"depth": 3})).pending
         assert (waiting.kind, await crib.tasks.list()) == ("approval", [])
         await crib.answer(waiting.id, Approve(), by="bob")
@@ -203,15 +201,10 @@ async def test_the_policy_asks_before_the_task_and_not_again(path: Path) -> None
 
 
 async def test_the_log_has_the_grant_that_a_task_was_let_through_by_and_ran_under(path: Path) -> None:
-    @tool(task=True)
-    async def dig(depth: int) -> int:
-        """Dig."""
-        return depth
-
-    log, caller = CallLog(), Caller("ann", thread="t1")
+    log = CallLog()
     rules = Rules([Rule(tools="dig", do="ask", approvers={"principals": "bob"})])
     async with Crib([dig], store=path, policy=rules, recorder=log) as crib:
-        bench = crib.workbench(caller)
+        bench = crib.workbench(ANN)
         waiting = (await bench.call("dig", {"depth": 3})).pending
         await crib.answer(waiting.id, Approve(until="conversation"), by="bob")
         for depth in (3, 4):  # the first by the approval itself
@@ -226,16 +219,11 @@ async def test_the_log_has_the_grant_that_a_task_was_let_through_by_and_ran_unde
 
 
 async def test_a_rule_that_denies_meanwhile_counts(path: Path) -> None:
-    @tool(task=True)
-    async def night(context: Context) -> str:
-        """Ask."""
-        return await context.ask("name", str, "Who?")
-
-    async with Crib([night], store=path) as crib:
-        id = await submitted(crib, "night")
+    async with Crib([ask], store=path) as crib:
+        id = await submitted(crib, "ask")
         pending = await question(crib)
         await state(crib, id, "waiting")
-    async with Crib([night], store=path, policy=lambda *_: "deny") as crib:
+    async with Crib([ask], store=path, policy=lambda *_: "deny") as crib:
         await crib.answer(pending.id, Input("Bob"), by="carol")
         error = (await crib.tasks.wait(id, timeout_s=WAIT_S)).error
     assert error.code == "denied"
@@ -245,7 +233,6 @@ async def test_steps_that_changed_are_a_conflict(path: Path) -> None:
     def version(step: str) -> Any:
         @tool(task=True)
         async def night(context: Context) -> str:
-            """Work."""
             await context.step(step, str)
             return await context.ask("name", str, "Who?")
 
@@ -270,7 +257,6 @@ async def test_steps_at_the_same_time_and_in_others_are_found_again(path: Path) 
 
     @tool(task=True, idempotent=True)
     async def night(context: Context) -> list[str]:
-        """Work."""
         c_done = asyncio.Event()
 
         async def last(name: str) -> str:
@@ -310,7 +296,6 @@ async def test_steps_at_the_same_time_and_in_others_are_found_again(path: Path) 
 async def test_the_value_of_a_step_is_json_of_bounded_size(path: Path, value: Any, code: str) -> None:
     @tool(task=True)
     async def night(context: Context) -> None:
-        """Work."""
         await context.step("one", lambda: value)
 
     async with Crib([night], store=path) as crib:
@@ -325,7 +310,6 @@ async def test_a_cancelled_task_stops(path: Path, waits: str) -> None:
 
     @tool(task=True)
     async def night(context: Context) -> None:
-        """Work."""
         begun.set()
         if waits == "sleeps":
             await context.sleep(3600)
@@ -347,7 +331,6 @@ async def test_a_cancelled_task_stops(path: Path, waits: str) -> None:
 async def test_outside_of_tasks_steps_run_and_sleep_waits() -> None:
     @tool
     async def night(context: Context) -> int:
-        """Work."""
         await context.sleep(0)
         return await context.step("one", lambda: 7)
 
@@ -357,7 +340,7 @@ async def test_outside_of_tasks_steps_run_and_sleep_waits() -> None:
 async def test_a_task_needs_a_database() -> None:
     @tool(task=True)
     async def night() -> None:
-        """Work."""
+        pass
 
     crib = Crib([night])
     for _ in range(2):  # nor is it started in part
@@ -370,7 +353,6 @@ async def test_a_task_needs_a_database() -> None:
 async def test_a_task_tool_that_comes_later_runs_too(path: Path) -> None:
     @tool(task=True)
     async def night() -> int:
-        """Work."""
         return 7
 
     registry = Registry()
@@ -383,7 +365,6 @@ async def test_a_task_tool_that_comes_later_runs_too(path: Path) -> None:
 async def test_what_a_tool_says_itself_is_its_result(path: Path) -> None:
     @tool(task=True)
     async def night() -> None:
-        """Fail."""
         raise ToolError("Out of coal.", "unavailable")
 
     async with Crib([night], store=path) as crib:
@@ -424,13 +405,8 @@ async def test_a_killed_process_leaves_its_tasks_to_the_next(path: Path, forked_
 
 
 async def test_a_program_can_wait_for_a_task_as_for_any_pending(path: Path) -> None:
-    @tool(task=True)
-    async def ask(context: Context) -> str:
-        """Ask."""
-        return f"for {await context.ask('who', str, 'Who?')}"
-
     async with Crib([ask], store=path) as crib:
-        pending = (await crib.workbench(Caller("ann")).call("ask")).pending
+        pending = (await crib.workbench(ANN).call("ask")).pending
         assert not await crib.wait_for(pending, timeout_s=0.01)
         await crib.answer((await question(crib)).id, Input("bob"), by="ann")
         assert await crib.wait_for(pending, timeout_s=WAIT_S)
@@ -441,7 +417,6 @@ async def test_a_program_can_wait_for_a_task_as_for_any_pending(path: Path) -> N
 async def test_two_questions_may_be_open_at_once(path: Path, order: str) -> None:
     @tool(task=True, idempotent=True)
     async def ask(context: Context) -> str:
-        """Ask twice."""
         names = await asyncio.gather(*(context.ask(key, str, f"Who is {key}?") for key in "ab"))
         return "-".join(names)
 
@@ -462,11 +437,6 @@ async def test_two_questions_may_be_open_at_once(path: Path, order: str) -> None
 async def test_an_answer_is_not_lost_where_its_run_is_interrupted_before_it_is_stored(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @tool(task=True, idempotent=True)
-    async def ask(context: Context) -> str:
-        """Ask."""
-        return f"for {await context.ask('who', str, 'Who?')}"
-
     add_step, others = DatabaseTasks.add_step, iter(["another process"])
 
     async def add(self: DatabaseTasks, *args: Any) -> bool:
@@ -492,7 +462,6 @@ async def test_what_a_task_logs_is_stored_and_shown_without_secrets(path: Path) 
 
     @tool(task=True)
     def dig(context: Context) -> str:
-        """Dig, in a thread."""
         context.log.warning("depth %d", 3)
         context.log.error("the key is %s", "canary-secret-1")
         context.wait(pause())
@@ -500,14 +469,13 @@ async def test_what_a_task_logs_is_stored_and_shown_without_secrets(path: Path) 
 
     @tool
     def other(context: Context) -> str:
-        """Log, and be no task."""
         context.log.warning("not of the task")
         return "x"
 
     async with Crib([dig, other], store=path, secrets=["canary-secret-1"]) as crib:
         events = crib.tasks.follow(await submitted(crib, "dig"))
         await begun.wait()
-        await crib.workbench(Caller("ann")).call("other")
+        await crib.workbench(ANN).call("other")
         lines = [await anext(events), await anext(events)]
         go_on.set()
         assert [type(event) async for event in events] == [Result]
@@ -520,7 +488,6 @@ async def test_a_program_that_ends_lets_its_tasks_end_or_leaves_them_to_the_next
 
     @tool(task=True, idempotent=True)
     async def work(name: str) -> str:
-        """Work."""
         begun.append(name)
         await may_end[name].wait()
         return f"{name} is done"
@@ -528,10 +495,7 @@ async def test_a_program_that_ends_lets_its_tasks_end_or_leaves_them_to_the_next
     async with Crib([work], store=path) as crib:
         short, long = [await submitted(crib, "work", {"name": name}) for name in ("short", "long")]
 
-        async def both_run() -> bool:
-            return len(begun) == 2
-
-        await until(both_run)
+        await until(lambda: len(begun) == 2)
         draining = asyncio.create_task(crib.drain(0.5))
         await asyncio.sleep(0)
         late = await submitted(crib, "work", {"name": "late"})
@@ -551,7 +515,6 @@ async def test_a_program_that_ends_lets_its_tasks_end_or_leaves_them_to_the_next
 async def test_what_a_task_has_asked_is_closed_with_the_task(path: Path, how: str) -> None:
     @tool(task=True)
     async def ask(name: str, context: Context) -> str:
-        """Ask twice."""
         names = await asyncio.gather(*(context.ask(key, str, f"{name}: who is {key}?") for key in "ab"))
         return "-".join(names)
 
@@ -588,17 +551,13 @@ async def test_the_log_says_which_task_no_process_has_taken_for_a_minute(
 ) -> None:
     @tool(task=True)
     async def dig() -> None:
-        """Dig."""
+        pass
 
     async with Crib([dig], store=path, tasks=0) as crib:
         await submitted(crib, "dig")
         await crib.store.transact(lambda connection: connection.execute(text("UPDATE toolcrib_ledger SET run_at = 0")))
     async with Crib([dig], store=path, tasks=0) as crib:
-
-        async def is_noted() -> bool:
-            return bool(crib.unclaimed_tasks)
-
-        await until(is_noted)
+        await until(lambda: crib.unclaimed_tasks)
         assert crib.unclaimed_tasks == ["dig"]
     assert "start one that has the tool 'dig', such as `toolcrib worker`" in caplog.text
     async with Crib([dig], store=path) as crib:
@@ -617,14 +576,9 @@ def test_how_many_tasks_run_is_a_number() -> None:
 
 
 async def test_a_task_that_was_approved_of_a_definition_that_is_gone_asks_anew(path: Path) -> None:
-    @tool(task=True)
-    async def dig(depth: int) -> int:
-        """Dig."""
-        return depth
-
     policy = Rules([Rule(tools="dig", do="ask")])
     async with Crib([dig], store=path, policy=policy, tasks=0) as crib:
-        await crib.workbench(Caller("ann")).call("dig", {"depth": 3})
+        await crib.workbench(ANN).call("dig", {"depth": 3})
         await crib.answer((await question(crib)).id, Approve(), by="bob")
         id = await submitted(crib, "dig", {"depth": 3})
         minute_ago = text("UPDATE toolcrib_ledger SET run_at = 0, lease_until = 0")
@@ -642,12 +596,10 @@ async def test_the_tasks_of_a_tool_with_a_higher_priority_run_first(path: Path) 
 
     @tool(task=True)
     async def low(name: str) -> None:
-        """Do what can wait."""
         order.append(name)
 
     @tool(task=True, priority=10)
     async def high(name: str) -> None:
-        """Do what cannot wait."""
         order.append(name)
 
     tools = [low, high]
@@ -666,11 +618,6 @@ async def test_the_tasks_of_a_tool_with_a_higher_priority_run_first(path: Path) 
 async def test_on_postgresql_a_task_of_another_process_starts_without_a_poll(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @tool(task=True, idempotent=True)
-    async def dig(depth: int) -> int:
-        """Dig."""
-        return depth
-
     monkeypatch.setattr("toolcrib.durable.engine._POLL_S", 3600)
     store, other = Store(url, key=lambda: [KEY]), Store(url, key=lambda: [KEY])
     async with Crib([dig], store=store) as worker:
@@ -708,11 +655,6 @@ def task_entry(depth: int) -> LedgerEntry:
 async def test_what_is_settled_as_not_done_begins_again_without_a_poll(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @tool(task=True)
-    async def dig(depth: int) -> int:
-        """Dig."""
-        return depth
-
     store, other = (Store(url, key=lambda: [KEY]) for _ in range(2))
     await other.ledger.submit(replace(task_entry(1), is_idempotent=False))
     (taken,) = await other.ledger.take([{"dig": ""}], 1)

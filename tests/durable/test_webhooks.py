@@ -15,14 +15,14 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from toolcrib import Approve, Caller, Crib, SetupError, tool
+from toolcrib import Approve, Crib, SetupError, tool
 from toolcrib.durable import webhooks
 from toolcrib.store import Store, Webhook
 from toolcrib.store.outbox import Outbox
 from toolcrib.workbench import Rule, Rules
 
 from .receiver import SECRET, Receiver
-from .test_engine import state
+from .test_engine import ANN, state, submitted, until
 
 PROGRAM = Path(__file__).with_name("hooked.py")
 Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
@@ -30,25 +30,17 @@ Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
 
 @tool(task=True, idempotent=True)
 async def dig(depth: int) -> str:
-    """Dig."""
     return f"a hole of {depth}"
 
 
 @tool(task=True)
 async def pay() -> None:
-    """Pay, and hang."""
     await asyncio.sleep(600)
 
 
 @tool
 async def drop(table: str) -> str:
-    """Drop a table."""
     return table
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
 
 
 @pytest.fixture(autouse=True)
@@ -60,17 +52,6 @@ def store_at(path: Path, receiver: Receiver | str, topic: Any = "tasks", **optio
     store = Store(path)
     store.webhooks[topic] = Webhook(receiver if isinstance(receiver, str) else receiver.url, SECRET, **options)
     return store
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def submitted(crib: Crib, name: str, arguments: Any = None) -> str:
-    pending = (await crib.workbench(Caller("ann", thread="t")).call(name, arguments)).pending
-    return pending.id
 
 
 async def came(receiver: Receiver, count: int) -> list[dict[str, Any]]:
@@ -245,7 +226,7 @@ async def test_who_may_approve_learns_what_waits(path: Path) -> None:
     with Receiver() as receiver:
         store = store_at(path, receiver, "pending", base_url="https://tools.example.com")
         async with Crib([drop], store=store, policy=rules) as crib:
-            bench = crib.workbench(Caller("ann", thread="t"))
+            bench = crib.workbench(ANN)
             pendings = [(await bench.call("drop", {"table": "users"})).pending for _ in range(2)]
             (message,) = await came(receiver, 1)
             await crib.answer(pendings[0].id, Approve(), by="bob")
