@@ -1,6 +1,5 @@
 """Every flow with a real provider, through the whole pipeline: a call waits, somebody grants, the same call runs."""
 
-import asyncio
 import re
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, urlsplit
@@ -135,32 +134,3 @@ async def test_a_token_that_has_really_expired_is_refreshed(make_parts: MakePart
             assert raised.value.refused
     finally:
         provider.close()
-
-
-@pytest.mark.full
-async def test_a_server_that_dies_in_the_middle_costs_no_grant(make_parts: MakeParts) -> None:
-    provider = Provider()
-    parts = make_parts(provider)
-    owner = Owner.of(ALICE, "local", "oauth2")
-    async with parts.crib as crib:
-        alice = crib.workbench(ALICE)
-        await parts.log_in(ALICE)
-        await parts.expire(ALICE)
-        provider.answer("before", 60_000)
-        task = asyncio.create_task(alice.call("who"))
-        async with asyncio.timeout(60):
-            while (await asyncio.to_thread(provider.counts))["arrived"] < 2:
-                await asyncio.sleep(0.01)
-        provider.close()
-        result = await task
-        assert result.error.code == "unavailable"
-        assert "cannot be refreshed now" in result.text
-        assert await parts.broker.vault.get(owner) is not None
-        result = await alice.call("who")  # nobody listens there
-        assert result.error.code == "unavailable"
-        pending = (await crib.workbench(BOB).call("who")).pending
-        (state,) = parse_qs(urlsplit(pending.url).query)["state"]
-        callback = f"http://127.0.0.1:9/auth/callback/local?code=a-code&state={state}"
-        with pytest.raises(CallbackError, match="cannot be reached") as raised:
-            await crib.complete(f"{callback}&iss={provider.issuer}")
-        assert raised.value.reason == "failed"

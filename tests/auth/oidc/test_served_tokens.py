@@ -15,12 +15,11 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 
 from toolcrib import Context, Crib, tool
 from toolcrib.serve import Authenticator, serve_http
-from toolcrib.serve.access import tokens as module
 from toolcrib.serve.access.tokens import AccessTokens
 from toolcrib.workbench import Rule, Rules
 
 from ...ports import free_port
-from .conftest import REDIRECT, SECRET, Provider
+from .conftest import REDIRECT, Provider
 
 
 @tool
@@ -100,40 +99,3 @@ async def test_the_official_client_finds_the_provider_registers_logs_in_and_call
                 assert result.structured_content == {"result": [f"{provider.issuer}|{login}", f"of-{login}"]}
                 assert [each.name for each in (await connected.list_tools()).tools] == tools
             assert storage.tokens.access_token.count(".") == 2
-
-
-async def machine_token(provider: Provider, **asked: str) -> str:
-    body = {"grant_type": "client_credentials", "client_id": "machine", "client_secret": SECRET, **asked}
-    async with httpx2.AsyncClient() as http:
-        answer = await http.post(f"{provider.issuer}/token", data=body)
-    token: str = answer.json()["access_token"]
-    return token
-
-
-async def test_tokens_of_the_provider_for_others_are_refused(provider: Provider) -> None:
-    async with served(provider, scopes=["read"]) as url, httpx2.AsyncClient() as http:
-
-        async def status(token: str) -> int:
-            return (await http.post(url, headers={"Authorization": f"Bearer {token}"}, json={})).status_code
-
-        origin = url.removesuffix("/mcp")
-        assert await status(await machine_token(provider, scope="read", resource=url)) not in (401, 403)
-        assert await status(await machine_token(provider, scope="write", resource=url)) == 403
-        assert await status(await machine_token(provider, scope="read", resource=f"{origin}/other")) == 401
-        assert await status(await machine_token(provider, scope="read")) == 401  # opaque: for nobody in particular
-
-
-async def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LEEWAY_S", 0)
-    short = Provider(lifetime_s=2)
-    try:
-        async with served(short) as url:
-            token = await machine_token(short, scope="read", resource=url)
-            async with httpx2.AsyncClient() as http:
-                headers = {"Authorization": f"Bearer {token}"}
-                assert (await http.post(url, headers=headers, json={})).status_code != 401
-                async with asyncio.timeout(60):
-                    while (await http.post(url, headers=headers, json={})).status_code != 401:
-                        await asyncio.sleep(0.1)
-    finally:
-        short.close()
