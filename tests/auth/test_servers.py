@@ -194,48 +194,38 @@ async def test_who_has_a_client_there_registers_none(
 
 
 ANOTHER = "it did not register this program"
-UNUSABLE: dict[str, tuple[dict[str, Any], dict[str, Any], Answer, str]] = {
-    "no authorization server": ({"authorization_servers": []}, {}, as_json({}), "it names no authorization server"),
-    "one that is a number": ({"authorization_servers": [5]}, {}, as_json({}), "it names no authorization server"),
+UNUSABLE: dict[str, tuple[str, Any, str]] = {
+    "no authorization server": ("metadata", {"authorization_servers": []}, "it names no authorization server"),
+    "one that is a number": ("metadata", {"authorization_servers": [5]}, "it names no authorization server"),
     "one by http": (
+        "metadata",
         {"authorization_servers": ["http://idp.example/"]},
-        {},
-        as_json({}),
-        "its address is not one that a secret can be sent to",
+        "not one that a secret can be sent",
     ),
-    "another resource": (
-        {"resource": "https://evil.example/mcp"},
-        {},
-        as_json({}),
-        "its metadata belongs to another resource",
-    ),
-    "no resource": ({"resource": None}, {}, as_json({}), "its metadata belongs to another resource"),
-    "another issuer": ({}, {"issuer": "https://evil.example"}, as_json({}), "or belongs to another issuer"),
-    "no PKCE": ({}, {"code_challenge_methods_supported": ["plain"]}, as_json({}), "it does not support PKCE"),
-    "no word on PKCE": (
-        {},
-        {"code_challenge_methods_supported": None},
-        as_json({}),
-        "it does not support PKCE",
-    ),
-    "no registration": ({}, {"registration_endpoint": None}, as_json({}), "registers no clients by itself. Register"),
-    "a registration by http": ({}, {"registration_endpoint": "http://a.example"}, as_json({}), "as RFC 7591 requires"),
-    "a refusal": ({}, {}, as_json({**REGISTERED, "error": "no"}, 400), f"{ANOTHER} (status 400)"),
-    "an answer without an id": ({}, {}, as_json({"client_secret": "a-secret"}, 201), f"{ANOTHER} (status 201)"),
-    "an id that cannot be sent": ({}, {}, as_json({"client_id": "line\nbreak"}, 201), f"{ANOTHER} (status 201)"),
-    "an id that cannot be redacted": ({}, {}, as_json({"client_id": "abc"}, 201), f"{ANOTHER} (status 201)"),
-    "an id without end": ({}, {}, as_json({"client_id": "x" * 2001}, 201), f"{ANOTHER} (status 201)"),
-    "a list": ({}, {}, as_json([REGISTERED], 201), f"{ANOTHER} (status 201)"),
-    "no JSON": ({}, {}, (201, {}, b"<html>"), f"{ANOTHER} as RFC 7591 requires"),
+    "another resource": ("metadata", {"resource": "https://evil.example/mcp"}, "its metadata belongs to another"),
+    "no resource": ("metadata", {"resource": None}, "its metadata belongs to another"),
+    "another issuer": ("document", {"issuer": "https://evil.example"}, "or belongs to another issuer"),
+    "no PKCE": ("document", {"code_challenge_methods_supported": ["plain"]}, "it does not support PKCE"),
+    "no word on PKCE": ("document", {"code_challenge_methods_supported": None}, "it does not support PKCE"),
+    "no registration": ("document", {"registration_endpoint": None}, "registers no clients by itself. Register"),
+    "a registration by http": ("document", {"registration_endpoint": "http://a.example"}, "as RFC 7591 requires"),
+    "a refusal": ("answer", as_json({**REGISTERED, "error": "no"}, 400), f"{ANOTHER} (status 400)"),
+    "an answer without an id": ("answer", as_json({"client_secret": "a-secret"}, 201), f"{ANOTHER} (status 201)"),
+    "an id that cannot be sent": ("answer", as_json({"client_id": "line\nbreak"}, 201), f"{ANOTHER} (status 201)"),
+    "an id that cannot be redacted": ("answer", as_json({"client_id": "abc"}, 201), f"{ANOTHER} (status 201)"),
+    "an id without end": ("answer", as_json({"client_id": "x" * 2001}, 201), f"{ANOTHER} (status 201)"),
+    "a list": ("answer", as_json([REGISTERED], 201), f"{ANOTHER} (status 201)"),
+    "no JSON": ("answer", (201, {}, b"<html>"), f"{ANOTHER} as RFC 7591 requires"),
 }
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
 async def test_a_server_at_which_nobody_can_log_in_says_why(server: Protected, name: str) -> None:
-    metadata, document, registered, message = UNUSABLE[name]
-    server.metadata |= metadata
-    server.document |= document
-    server.answers["/register"] = registered
+    where, change, message = UNUSABLE[name]
+    if where == "answer":
+        server.answers["/register"] = change
+    else:
+        getattr(server, where).update(change)
     with pytest.raises(ToolError) as raised:
         await server.broker().discover(server.name)
     assert raised.value.code == "unauthorized"
