@@ -1,10 +1,13 @@
 """Stores in real databases: SQLite files, and, in `make test-all`, a PostgreSQL server of this run."""
 
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from toolcrib.store import Store
 
@@ -61,6 +64,15 @@ def start(url: str, tmp_path: Path, forked_python: str) -> Iterator[StartWorker]
     for process in started:
         process.kill()
         process.communicate()
+
+
+async def execute(store: Store, statement: str, **values: Any) -> int:
+    """The number of rows that *statement* has changed, from outside."""
+    return await store.transact(lambda connection: connection.execute(text(statement), values).rowcount)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def let_go(*processes: "subprocess.Popen[str]") -> None:

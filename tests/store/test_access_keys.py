@@ -1,9 +1,7 @@
 """Keys in a real database: who gets in with one, until when, and what is stored of it."""
 
-import asyncio
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,12 +26,6 @@ class Clock:
 
     def __call__(self) -> datetime:
         return self.now
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await holds():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_key_lets_its_principal_in_until_it_expires_or_is_revoked_anywhere(make_store: MakeStore) -> None:
@@ -233,22 +225,7 @@ async def test_keys_outlive_the_key_of_the_store(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "",
-        " ",
-        "a b",
-        "a|b",
-        "key:a",
-        "\u0430lice",
-        "al\u200bice",
-        "a" * 65,
-        "-a",
-        "a\n",
-        "*",
-        "a?",
-        "https://i|a",
-        "\ud800",
-    ],
+    ["", "a b", "a|b", "key:a", "\u0430lice", "al\u200bice", "a" * 65, "-a", "a\n", "*", "\ud800"],
 )
 async def test_names_that_could_be_taken_for_others_are_refused(store: Store, name: str) -> None:
     keys = AccessKeys(store)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import stat
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ from toolcrib.core import StoreError
 from toolcrib.store import Store
 from toolcrib.store.copies import back_up, restore
 
-from .conftest import StartWorker, let_go
+from .conftest import StartWorker, let_go, mode
 
 NOW = datetime.fromtimestamp(1000, UTC)
 
@@ -32,10 +31,6 @@ async def put(store: Store, name: str) -> None:
 
 async def names(store: Store) -> list[str]:
     return [item.id for item in await store.pendings.waiting(now=NOW)]
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 async def test_a_copy_opens_with_the_keys_beside_it_and_both_are_for_their_owner(tmp_path: Path) -> None:

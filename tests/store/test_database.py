@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
 import tempfile
@@ -24,17 +23,13 @@ from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store, dat
 from toolcrib.store.events import LOG
 from toolcrib.store.tables import STORE, Schema, table
 
-from .conftest import MakeStore, Race, StartWorker, let_go
+from .conftest import MakeStore, Race, StartWorker, let_go, mode
 
 NOW = datetime.fromtimestamp(1000, UTC)
 VERSIONS = Path(__file__).with_name("versions")
 NOTES = table("toolcrib_notes", "id", "text", key=("id",))
 V1 = Schema("notes", [("CREATE TABLE toolcrib_notes (id BIGINT PRIMARY KEY)", "INSERT INTO toolcrib_notes VALUES (1)")])
 V2 = Schema("notes", [*V1.migrations, ("ALTER TABLE toolcrib_notes ADD COLUMN text TEXT DEFAULT 'new'",)])
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 async def test_it_is_in_the_users_data_folder_and_theirs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from toolcrib import Approve, Pending
 from toolcrib.machinery import LedgerEntry
@@ -19,7 +19,7 @@ from toolcrib.record.verify import verify
 from toolcrib.store import Store, audit, events, principals
 
 from .. import fuzz
-from .conftest import MakeStore, StartWorker, let_go
+from .conftest import MakeStore, StartWorker, execute, let_go
 
 NOW = datetime.now(UTC)
 COLUMNS = ("chain", "position", "at", "principal", "fields", "hash", "stub", "signature")
@@ -51,10 +51,6 @@ async def verified(store: Store) -> audit.Audit:
     store.use(RECORD)
     keys = store.keys.public_keys()
     return await store.transact(lambda connection: verify(store, connection, keys), write=False)
-
-
-async def execute(store: Store, statement: str, **values: Any) -> int:
-    return await store.transact(lambda connection: connection.execute(text(statement), values).rowcount)
 
 
 async def update(store: Store, place: int, /, **values: Any) -> None:

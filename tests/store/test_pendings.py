@@ -23,10 +23,9 @@ from toolcrib.store.keys import KeyFile
 from toolcrib.store.tables import encode_time
 from toolcrib.workbench import MemoryPendings, Rule, Rules
 
-NOW = datetime.fromtimestamp(1000, UTC)
+from .conftest import MakeStore, Race, execute
 
-MakeStore = Callable[[], Store]
-Race = Callable[..., list[str]]
+NOW = datetime.fromtimestamp(1000, UTC)
 
 
 def pending(name: str, *, digest: str | None = None, principal: str = "bob", **changed: Any) -> Pending:
@@ -42,11 +41,6 @@ MakePendings = Callable[..., PendingStore]
 def make_pendings(request: pytest.FixtureRequest, store: Store) -> MakePendings:
     """Gives stores of pending calls, of both kinds."""
     return partial(DatabasePendings, store) if request.param is DatabasePendings else MemoryPendings
-
-
-async def execute(store: Store, statement: str, **values: Any) -> int:
-    """The number of rows that *statement* has changed, from outside."""
-    return await store.transact(lambda connection: connection.execute(text(statement), values).rowcount)
 
 
 async def test_one_question_of_one_call_is_open_once(make_pendings: MakePendings) -> None:
@@ -238,8 +232,7 @@ async def test_one_principal_cannot_keep_others_from_waiting(make_pendings: Make
     held = Counter(waits.principal for waits in await pendings.waiting(now=NOW))
     assert (held["alice"], held["bob"]) == (1, 10)
     assert {5, 6, 7, 8} >= {held[f"eve{account}"] for account in range(3)}
-    answered = await pendings.take("eve-answered", "approval", "", now=NOW)
-    assert answered is not None
+    assert await pendings.take("eve-answered", "approval", "", now=NOW) is not None
 
 
 async def test_an_answer_that_was_seen_to_be_expired_stays_so_when_the_clock_steps_back(
@@ -274,15 +267,6 @@ async def test_steps_of_less_than_a_second_write_nothing_and_revive_nothing(make
         assert [entry.state for entry in [await other.get("1")] if entry] == ["answered"]
     await one.waiting(now=end - timedelta(seconds=1.1))
     assert [entry.state for entry in [await other.get("1")] if entry] == ["expired"]
-
-
-async def test_what_one_process_has_seen_to_be_expired_is_so_in_another(make_store: MakeStore) -> None:
-    one, other = DatabasePendings(make_store()), DatabasePendings(make_store())
-    await one.open(pending("1"), now=NOW)
-    await one.answer("1", Approve(), by="alice", now=NOW)
-    await one.waiting(now=NOW + timedelta(days=1))
-    await one.waiting(now=NOW)
-    assert await other.take("1", "approval", "", now=NOW) is None
 
 
 async def test_what_has_expired_is_known_for_an_hour_and_then_forgotten(make_pendings: MakePendings) -> None:
@@ -331,10 +315,7 @@ async def test_what_is_private_is_not_in_the_database(store: Store, url: str) ->
     await pendings.open(pending("1", message="canary-1", arguments='{"to": "canary-2"}', url="canary-3"), now=NOW)
     await pendings.answer("1", Input("canary-4"), by="alice", now=NOW)
 
-    def dump(connection: Any) -> str:
-        return repr(connection.execute(text("SELECT * FROM toolcrib_pendings")).fetchall())
-
-    dumped = await store.transact(dump)
+    dumped = repr(await store.read(text("SELECT * FROM toolcrib_pendings")))
     assert "alice" in dumped
     assert "canary" not in dumped
     store.close()
