@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from toolcrib.store import Store
+from toolcrib.store.tasks import DatabaseTasks
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -41,6 +42,11 @@ def make_store(url: str, tmp_path: Path) -> Iterator[MakeStore]:
 @pytest.fixture
 def store(make_store: MakeStore) -> Store:
     return make_store()
+
+
+@pytest.fixture
+def ledger(store: Store) -> DatabaseTasks:
+    return store.ledger
 
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]

@@ -23,7 +23,7 @@ from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store, dat
 from toolcrib.store.events import LOG
 from toolcrib.store.tables import STORE, Schema, table
 
-from .conftest import MakeStore, Race, StartWorker, let_go, mode
+from .conftest import MakeStore, Race, StartWorker, execute, let_go, mode
 
 NOW = datetime.fromtimestamp(1000, UTC)
 VERSIONS = Path(__file__).with_name("versions")
@@ -393,8 +393,7 @@ async def test_what_sqlalchemy_logs_has_no_values_in_it(tmp_path: Path, caplog: 
 @pytest.mark.parametrize("version", ["'x'", "-1", "1.5"])
 async def test_tables_of_a_version_that_cannot_be_are_refused(version: str, sqlite_store: Store) -> None:
     await DatabasePendings(sqlite_store).waiting(now=NOW)
-    damage = text(f"UPDATE toolcrib_versions SET version = {version}")
-    await sqlite_store.transact(lambda connection: connection.execute(damage).rowcount)
+    await execute(sqlite_store, f"UPDATE toolcrib_versions SET version = {version}")
     sqlite_store.close()
     with pytest.raises(StoreError, match="the version of its 'store' tables is damaged"):
         await DatabasePendings(sqlite_store).waiting(now=NOW)

@@ -14,9 +14,10 @@ from sqlalchemy import Connection, text
 from toolcrib.core import SetupError, StoreError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import DatabaseLedger, Store
+from toolcrib.store.tasks import DatabaseTasks
 
 from ..conftest import freeze
-from .conftest import MakeStore, Race, StartWorker, let_go
+from .conftest import MakeStore, Race, StartWorker, execute, let_go
 
 NOW = datetime.fromtimestamp(1000, UTC)
 
@@ -38,8 +39,7 @@ async def until_abandoned(ledger: DatabaseLedger) -> LedgerEntry:
     return found
 
 
-async def test_an_entry_comes_back_as_it_was_and_ends_once(store: Store) -> None:
-    ledger = store.ledger
+async def test_an_entry_comes_back_as_it_was_and_ends_once(ledger: DatabaseTasks) -> None:
     claimed = await ledger.claim(replace(entry(), arguments='{"to": "ann"}', approved_by="ann", approval="a"))
     assert claimed.is_own
     assert await ledger.find("bob", "k") == replace(claimed, is_own=False)
@@ -57,8 +57,7 @@ async def test_of_many_processes_one_claims(race: Race, store: Store) -> None:
     assert sorted(race(*[("claim", "k")] * 6)) == ["False"] * 5 + ["True"]
 
 
-async def test_what_was_released_runs_again_for_the_same_call_alone(store: Store) -> None:
-    ledger = store.ledger
+async def test_what_was_released_runs_again_for_the_same_call_alone(ledger: DatabaseTasks) -> None:
     await ledger.finish(await ledger.claim(entry()), None)
     assert not (await ledger.claim(entry(digest="other"))).is_own
     again = await ledger.claim(entry())
@@ -75,8 +74,7 @@ async def test_an_abandoned_idempotent_entry_is_taken_over_and_the_late_write_is
     assert await two.finish(second, {"text": "first"})
 
 
-async def test_each_run_has_an_id_of_its_own(store: Store) -> None:
-    ledger = store.ledger
+async def test_each_run_has_an_id_of_its_own(ledger: DatabaseTasks) -> None:
     first = await ledger.claim(replace(entry(), id="run_1"))
     await ledger.finish(first, None)
     assert (await ledger.claim(replace(entry(), id="run_2"))).id == "run_2"
@@ -122,8 +120,7 @@ async def test_what_was_given_up_while_the_store_was_away_is_abandoned_later(
     await until_abandoned(ledger)
 
 
-async def test_a_lost_entry_is_not_claimed_until_it_is_settled(store: Store) -> None:
-    ledger = store.ledger
+async def test_a_lost_entry_is_not_claimed_until_it_is_settled(ledger: DatabaseTasks) -> None:
     claimed = await ledger.claim(entry())
     assert not await ledger.settle(claimed, None)  # it runs
     lost = await abandoned(ledger, claimed)
@@ -135,8 +132,7 @@ async def test_a_lost_entry_is_not_claimed_until_it_is_settled(store: Store) -> 
     assert (found.result, await ledger.lost()) == ({"text": "it was"}, [])
 
 
-async def test_a_process_that_was_only_slow_still_ends_what_nobody_else_has_run(store: Store) -> None:
-    ledger = store.ledger
+async def test_a_process_that_was_only_slow_still_ends_what_nobody_else_has_run(ledger: DatabaseTasks) -> None:
     claimed = await ledger.claim(entry())
     await abandoned(ledger, claimed)
     assert await ledger.finish(claimed, {"text": "paid"})
@@ -158,9 +154,8 @@ async def test_the_lease_of_a_long_call_is_renewed(make_store: MakeStore) -> Non
 
 @pytest.mark.full
 async def test_the_lease_of_a_killed_process_ends_and_one_of_a_frozen_process_is_overtaken(
-    start: StartWorker, store: Store, url: str
+    start: StartWorker, ledger: DatabaseTasks, url: str
 ) -> None:
-    ledger = store.ledger
     process = start("hold key", "k", sys.executable)  # what is forked cannot be frozen
     let_go(process)
     assert process.stdout.readline() == "True\n"
@@ -205,10 +200,11 @@ async def test_keys_expire_after_they_have_ended(make_store: MakeStore) -> None:
         "UPDATE toolcrib_ledger SET result = NULL",
     ],
 )
-async def test_a_row_that_was_changed_in_the_database_is_no_result(store: Store, damage: str) -> None:
-    ledger = store.ledger
+async def test_a_row_that_was_changed_in_the_database_is_no_result(
+    store: Store, ledger: DatabaseTasks, damage: str
+) -> None:
     await ledger.finish(await ledger.claim(entry()), {"text": "paid"})
-    await store.transact(lambda connection: connection.execute(text(damage)).rowcount)
+    await execute(store, damage)
     with pytest.raises(StoreError, match="damaged"):
         await ledger.find("ann" if "ann" in damage else "bob", "k")
 

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from toolcrib import Approve, Input
 from toolcrib.core import Pending
@@ -15,7 +14,7 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store, Webhook, outbox, principals
 from toolcrib.store.outbox import Outbox
 
-from .conftest import MakeStore
+from .conftest import MakeStore, execute
 
 NOW = datetime.now(UTC)
 HOOK = Webhook("https://example.com/", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -88,8 +87,7 @@ async def test_what_is_lost_is_due_and_again_when_it_is_settled(store: Store) ->
     entry = LedgerEntry("task_1", "ann", "k", "d", "pay", "t", False, NOW, state="queued", call={}, run_at=NOW)
     await store.ledger.submit(entry)
     await store.ledger.take([{"pay": ""}], 10)
-    died = text("UPDATE toolcrib_ledger SET owner = 'dead', lease_until = 0")
-    await store.transact(lambda connection: connection.execute(died).rowcount)
+    await execute(store, "UPDATE toolcrib_ledger SET owner = 'dead', lease_until = 0")
     for expected in ("running", None):
         rows = await Outbox(store).claim("tasks", 10)
         assert [row["state"] for row in rows] == [expected] * (expected is not None)
@@ -116,6 +114,5 @@ async def test_what_is_not_asked_for_or_was_forgotten_is_not_announced(store: St
 
 async def test_a_pending_of_before_the_upgrade_is_not_announced(store: Store) -> None:
     await store.pendings.open(pending("p1"), now=NOW)
-    old = text("UPDATE toolcrib_pendings SET hook_at = NULL, opened_at = NULL")
-    await store.transact(lambda connection: connection.execute(old).rowcount)
+    await execute(store, "UPDATE toolcrib_pendings SET hook_at = NULL, opened_at = NULL")
     assert await due(store, "pending") == []

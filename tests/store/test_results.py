@@ -12,7 +12,7 @@ from toolcrib.core import Audio, Data, StoreError
 from toolcrib.machinery import ResultStore, StoredResult
 from toolcrib.store import DatabaseResults, Store
 
-from .conftest import MakeStore
+from .conftest import MakeStore, execute
 
 NOW = datetime.fromtimestamp(1000, UTC)
 CONTENT = (Text("\ud800 text"), Data('{"a": 1.0}'), Image(b"i"), Audio(b"a", "audio/x"), File(b"f", "x/y", "name"))
@@ -70,10 +70,9 @@ async def test_a_result_is_there_for_so_long(store: Store) -> None:
 async def test_a_row_that_was_moved_does_not_open(store: Store) -> None:
     results = DatabaseResults(store)
     await results.store(result("1", Text("canary")))
-    move = text("UPDATE toolcrib_results SET principal = 'eve'")
     rows = await store.read(text("SELECT * FROM toolcrib_results"))
     assert "canary" not in repr(rows)
-    await store.transact(lambda connection: connection.execute(move).rowcount)
+    await execute(store, "UPDATE toolcrib_results SET principal = 'eve'")
     with pytest.raises(StoreError, match="cannot be opened"):
         await results.find("1", "eve", "t")
 
@@ -82,8 +81,7 @@ async def test_a_row_that_was_moved_does_not_open(store: Store) -> None:
 async def test_a_damaged_row_is_an_error(column: str, value: Any, sqlite_store: Store) -> None:
     results = DatabaseResults(sqlite_store)
     await results.store(result("1"))
-    damage = text(f"UPDATE toolcrib_results SET {column} = :value")
-    await sqlite_store.transact(lambda connection: connection.execute(damage, {"value": value}).rowcount)
+    await execute(sqlite_store, f"UPDATE toolcrib_results SET {column} = :value", value=value)
     with pytest.raises(StoreError):
         await results.find("1", "bob", "t")
 

@@ -18,28 +18,15 @@ from toolcrib.store.ledger import follow_end
 from toolcrib.store.tables import WAITS, of_step
 from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
 
-from .conftest import MakeStore
+from .conftest import MakeStore, execute
 
 NOW = datetime.fromtimestamp(1000, UTC)
 LATER = datetime.now(UTC) + timedelta(days=30)
 
 
-def task(
-    id: str, *, tool: str = "dig", is_idempotent: bool = False, key: str | None = None, principal: str = "bob"
-) -> LedgerEntry:
-    return LedgerEntry(
-        id,
-        principal,
-        key or id,
-        "d",
-        tool,
-        "t",
-        is_idempotent,
-        NOW,
-        state="queued",
-        call={"arguments": "{}"},
-        run_at=NOW,
-    )
+def task(id: str, *, tool: str = "dig", key: str | None = None, principal: str = "bob", **more: Any) -> LedgerEntry:
+    values = {"state": "queued", "call": {"arguments": "{}"}, "run_at": NOW, **more}
+    return LedgerEntry(id, principal, key or id, "d", tool, "t", values.pop("is_idempotent", False), NOW, **values)
 
 
 async def test_what_is_due_is_taken_once_by_who_has_its_tool(make_store: MakeStore) -> None:
@@ -71,8 +58,7 @@ async def test_a_task_whose_start_could_not_be_committed_begins_once(make_store:
     assert await store.ledger.take([{"dig": ""}], 8) == ()
 
 
-async def test_who_floods_the_places_of_tasks_leaves_half_of_the_rest_to_others(make_store: MakeStore) -> None:
-    ledger = make_store().ledger
+async def test_who_floods_the_places_of_tasks_leaves_half_of_the_rest_to_others(ledger: DatabaseTasks) -> None:
     for number in range(12):
         await ledger.submit(task(f"e{number}", principal="eve"))
     taken = [*await ledger.take([{"dig": ""}], 8)]
@@ -95,14 +81,10 @@ async def test_a_task_is_taken_by_who_has_its_definition_and_by_another_once_tha
     for id in ("a", "b", "c"):
         await ledger.submit(replace(task(id), definition="" if id == "c" else "old"))
     assert [entry.id for entry in await ledger.take([{"dig": "new"}], 5)] == ["c"]
-    await store.transact(lambda connection: connection.execute(text("UPDATE toolcrib_ledger SET run_at = 0")))
+    await execute(store, "UPDATE toolcrib_ledger SET run_at = 0")
     assert await ledger.take([{"dig": "new"}], 5) == ()  # its processes may just have died
     (entry,) = await store.ledger.take([{"dig": "old"}], 1)
-    await store.transact(
-        lambda connection: connection.execute(
-            text("UPDATE toolcrib_ledger SET lease_until = lease_until - 60000000 WHERE state = 'queued'")
-        )
-    )
+    await execute(store, "UPDATE toolcrib_ledger SET lease_until = lease_until - 60000000 WHERE state = 'queued'")
     assert await ledger.take([{"dig": "new"}], 5) == ()  # a process that has it is there, and runs another
     await store.ledger.finish(entry, {"text": "done"})
     (entry,) = await ledger.take([{"dig": "new"}], 5)
@@ -112,8 +94,7 @@ async def test_a_task_is_taken_by_who_has_its_definition_and_by_another_once_tha
     assert entry.definition == "new"
 
 
-async def test_what_has_a_higher_priority_is_taken_first_and_a_flood_is_not_in_its_way(make_store: MakeStore) -> None:
-    ledger = make_store().ledger
+async def test_what_has_a_higher_priority_is_taken_first_and_a_flood_is_not_in_its_way(ledger: DatabaseTasks) -> None:
     for number in range(20):
         await ledger.submit(task(f"flood{number}", tool="fly", principal="eve"))
     for number, tool in enumerate(("dig", "swim", "dig", "fly")):
@@ -147,18 +128,17 @@ async def test_no_more_tasks_of_a_principal_run_than_allowed_in_all_processes(ma
     assert [await store.ledger.finish(entry, {"text": "done"}) for store in stores].count(True) == 1
     again = [entry for entries in await asyncio.gather(*map(take, stores)) for entry in entries]
     assert [entry.principal for entry in again] == ["eve"]
-    end = text("UPDATE toolcrib_ledger SET lease_until = 0 WHERE principal = 'eve'")  # as of processes that died
-    await stores[0].transact(lambda connection: connection.execute(end))
+    end = "UPDATE toolcrib_ledger SET lease_until = 0 WHERE principal = 'eve'"  # as of processes that died
+    await execute(stores[0], end)
     await asyncio.gather(*map(take, stores))
     count = text("SELECT count(*) FROM toolcrib_ledger WHERE state = 'running' AND lease_until > 0")
     assert await stores[0].transact(lambda connection: connection.execute(count).scalar()) == 5
 
 
 async def test_a_principal_has_a_bounded_number_of_open_tasks(
-    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ledger: DatabaseTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.store.tasks.MAX_OPEN", 3)
-    ledger = make_store().ledger
     for id in ("a", "b", "c"):
         await ledger.submit(task(id))
     with pytest.raises(ToolError, match="Too many tasks of 'bob'") as refused:
@@ -191,8 +171,7 @@ async def test_what_is_due_is_found_by_its_index_and_not_among_all_that_has_ende
     store.close()
 
 
-async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(store: Store) -> None:
-    ledger = store.ledger
+async def test_a_task_that_waits_is_due_at_its_time_or_once_it_is_cancelled(ledger: DatabaseTasks) -> None:
     await ledger.submit(task("a"))
     (entry,) = await ledger.take([{"dig": ""}], 1)
     assert await ledger.park(entry, LATER)
@@ -227,8 +206,7 @@ async def test_a_process_that_was_overtaken_does_not_change_what_a_task_waits_fo
     assert [entry.id for entry in await two.take([{"fly": ""}], 1)] == ["a"]
 
 
-async def test_a_task_waits_for_whichever_of_several_comes_first(make_store: MakeStore) -> None:
-    ledger = make_store().ledger
+async def test_a_task_waits_for_whichever_of_several_comes_first(ledger: DatabaseTasks) -> None:
     for id in ("first", "second", "over"):
         await ledger.submit(task(id, tool=id))
     (over,), (first,) = await ledger.take([{"over": ""}], 1), await ledger.take([{"first": ""}], 1)
@@ -311,8 +289,7 @@ async def test_only_what_is_idempotent_is_taken_from_the_dead_and_keeps_its_id_f
     assert not await one.add_step(taken[0], 1, "step two", 2)  # another process has it
 
 
-async def test_of_many_events_the_newest_are_kept(store: Store) -> None:
-    ledger = store.ledger
+async def test_of_many_events_the_newest_are_kept(ledger: DatabaseTasks) -> None:
     await ledger.submit(task("a"))
     (entry,) = await ledger.take([{"dig": ""}], 1)
     for number in range(12):
@@ -323,23 +300,23 @@ async def test_of_many_events_the_newest_are_kept(store: Store) -> None:
     assert MAX_EVENTS == 1_000
 
 
-async def test_what_a_task_reports_once_its_principal_is_forgotten_is_not_stored(store: Store) -> None:
-    ledger = store.ledger
+async def test_what_a_task_reports_once_its_principal_is_forgotten_is_not_stored(
+    store: Store, ledger: DatabaseTasks
+) -> None:
     await ledger.submit(task("a"))
     (entry,) = await ledger.take([{"dig": ""}], 1)
-    await store.transact(lambda connection: connection.execute(text("DELETE FROM toolcrib_ledger")).rowcount)
+    await execute(store, "DELETE FROM toolcrib_ledger")
     await ledger.add_event(entry, {"progress": [1, 2, "of bob"]})
     assert not await ledger.add_step(entry, 0, "step one", 1)
     assert (await ledger.events("a", 0), await ledger.steps("a")) == ([], {})
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-async def test_a_damaged_task_keeps_no_other_from_running(store: Store, state: str) -> None:
-    ledger = store.ledger
+async def test_a_damaged_task_keeps_no_other_from_running(store: Store, ledger: DatabaseTasks, state: str) -> None:
     for id in ("damaged", "sound"):
         await ledger.submit(task(id, principal=id, is_idempotent=True))
-    damage = text("UPDATE toolcrib_ledger SET body = 'x', state = :state, lease_until = 0 WHERE id = 'damaged'")
-    await store.transact(lambda connection: connection.execute(damage, {"state": state}).rowcount)
+    damage = "UPDATE toolcrib_ledger SET body = 'x', state = :state, lease_until = 0 WHERE id = 'damaged'"
+    await execute(store, damage, state=state)
     taken = [entry.id for _ in range(3) for entry in await ledger.take([{"dig": ""}], 1)]
     assert taken == ["sound"]
     assert [entry.id for entry in await ledger.listed(None, None, None, 9)] == ["sound"]
@@ -374,20 +351,20 @@ async def test_the_key_of_a_step_is_sealed_as_its_value_is(store: Store) -> None
     await store.ledger.submit(task("a"))
     (entry,) = await store.ledger.take([{"dig": ""}], 1)
     await store.ledger.add_step(entry, 0, "step pay bob", 1)
-    rows = await store.transact(lambda connection: connection.execute(text("SELECT * FROM toolcrib_steps")).fetchall())
+    rows = await store.read(text("SELECT * FROM toolcrib_steps"))
     assert "pay" not in str(rows)
 
 
 @pytest.mark.parametrize("column", ["principal", "task"])
-async def test_what_is_moved_to_another_principal_or_task_does_not_open(store: Store, column: str) -> None:
-    ledger = store.ledger
+async def test_what_is_moved_to_another_principal_or_task_does_not_open(
+    store: Store, ledger: DatabaseTasks, column: str
+) -> None:
     await ledger.submit(task("a"))
     (entry,) = await ledger.take([{"dig": ""}], 1)
     await ledger.add_step(entry, 0, "step one", {"secret": 1})
     await ledger.add_event(entry, {"progress": [1, 2, "secret"]})
     for table in ("toolcrib_steps", "toolcrib_task_events"):
-        move = text(f"UPDATE {table} SET {column} = 'b'")
-        await store.transact(lambda connection, move=move: connection.execute(move).rowcount)
+        await execute(store, f"UPDATE {table} SET {column} = 'b'")
     moved = "a" if column == "principal" else "b"
     for read in (ledger.steps(moved), ledger.events(moved, 0)):
         with pytest.raises(StoreError):

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from toolcrib.store import Store, threads
 
-from .conftest import MakeStore
+from .conftest import MakeStore, execute
 
 SEEN = frozenset({"seen untrusted"})
 
@@ -46,13 +46,13 @@ async def test_a_fact_ends_in_time_and_is_deleted(store: Store, monkeypatch: pyt
     for thread in ("t1", "default"):
         await store.threads.remember("ada", thread, SEEN)
     back = "UPDATE toolcrib_rates SET next_at = next_at - 3601000000"
-    await store.transact(lambda connection: connection.execute(text(back)))
+    await execute(store, back)
     assert await store.threads.recall("ada", "t1", SEEN) == SEEN
     assert await store.threads.recall("ada", "default", SEEN) == frozenset()
     assert await store.threads.take("ada", "default", "rule 1", 1)
     await store.threads.remember("ada", "default", SEEN)
     assert await store.threads.recall("ada", "default", SEEN) == SEEN
-    await store.transact(lambda connection: connection.execute(text(back)))
+    await execute(store, back)
     for _ in range(4):
         await store.threads.remember("bob", "t1", SEEN)
     rows = "SELECT count(*) FROM toolcrib_rates WHERE principal = 'ada'"
