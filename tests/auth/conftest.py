@@ -97,11 +97,7 @@ class Setup:
         async def use(ctx: Context) -> str:
             return f"{ctx.credentials['idp'].provider} {' '.join(ctx.credentials['idp'].scopes)}"
 
-        @tool(auth=ToolAuth("idp", scopes=["write"]))
-        async def change(ctx: Context) -> str:
-            return " ".join(ctx.credentials["idp"].scopes)
-
-        return Crib([use, change], broker=self.broker)
+        return Crib([use], broker=self.broker)
 
 
 @pytest.fixture

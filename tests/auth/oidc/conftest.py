@@ -42,16 +42,6 @@ client_auth = "basic"
 offline_scope = "offline_access"
 parameters = {prompt = "consent"}
 refresh = "rotated"
-
-[machine]
-title = "Machine"
-source = "https://github.com/panva/node-oidc-provider"
-checked = 2026-11-22
-hosts = ["HOST"]
-
-[machine.oauth2]
-issuer = "ISSUER"
-grant = "client_credentials"
 """
 
 
@@ -152,7 +142,7 @@ class Parts:
         (folder / "catalogue.toml").write_text(provider.catalogue)
         self.broker = CredentialBroker(
             catalogue=load_catalogue(folder / "catalogue.toml"),
-            clients={"local": Client("web", SECRET), "machine": Client("machine", SECRET)},
+            clients={"local": Client("web", SECRET)},
             redirect_uri=CALLBACK,
             allow=["127.0.0.1"],
             clock=lambda: datetime.now(UTC) + self.shift,
@@ -168,21 +158,12 @@ class Parts:
                 response = await http.get(f"{provider.issuer}/me")
             return f"{response.status_code} {response.json().get('sub')}"
 
-        @tool(auth=ToolAuth("local", scopes=["openid", "write"]))
-        async def write(ctx: Context) -> str:
-            return " ".join(ctx.credentials["local"].scopes)
+        self.who = who
+        self.crib = Crib([who], broker=self.broker)
 
-        @tool(auth=ToolAuth("machine", scopes=["read"]))
-        async def report(ctx: Context) -> str:
-            self.tokens.append(ctx.credentials["machine"].secret)
-            return ctx.credentials["machine"].kind
-
-        self.tools = [who, write, report]
-        self.crib = Crib(self.tools, broker=self.broker)
-
-    async def log_in(self, caller: Caller, tool: str = "who") -> None:
-        """*caller* calls *tool*, is asked, and grants."""
-        pending = (await self.crib.workbench(caller).call(tool)).pending
+    async def log_in(self, caller: Caller) -> None:
+        """*caller* calls, is asked, and grants."""
+        pending = (await self.crib.workbench(caller).call("who")).pending
         await self.crib.complete(self.provider.grant(pending.url, login=caller.principal))
 
     async def expire(self, caller: Caller) -> Grant:

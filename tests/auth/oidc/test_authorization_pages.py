@@ -78,7 +78,7 @@ async def served(folder: Path) -> AsyncIterator[Site]:
     parts.broker.redirect_uri = None  # the server's own
     keys = {name: (await access.add(name))[0] for name in ("alice", "mallory")}
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    crib = Crib(parts.tools, broker=parts.broker, store=store)
+    crib = Crib([parts.who], broker=parts.broker, store=store)
     serving = asyncio.create_task(serve_http(crib, Authenticator(access), port=port, ready=ready.set_result))
     try:
         await ready

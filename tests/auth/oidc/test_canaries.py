@@ -72,7 +72,7 @@ async def test_no_secret_of_a_run_is_in_what_comes_out(
 
     options = {"broker": parts.broker, "store": store, "show_errors": True}
     recorder = CallLog(with_content=True)
-    async with Crib([leak, echo, *parts.tools], recorder=recorder, **options) as crib:
+    async with Crib([leak, echo, parts.who], recorder=recorder, **options) as crib:
         alice, bob = crib.workbench(ALICE), crib.workbench(BOB)
         for deny in (True, False):
             waiting = await alice.call("leak", {"how": "raise"})
