@@ -90,7 +90,6 @@ BROKEN = {
     "\n\na = 5": ":3: Expected a table: [a].",
     "[a.token]\n\n[a.token]": ":3: This is not valid TOML: Cannot declare ('a', 'token') twice.",
     '["a b".token]': ":1: 'a b' is not a name: letters, digits, '-' and '_'.",
-    '["../a".token]': ":1: '../a' is not a name: letters, digits, '-' and '_'.",
     '[""]\ntoken = {}': ":1: '' is not a name: letters, digits, '-' and '_'.",
     "[a.token]\n[a]\ntitel = 'A'": (
         ":3: There is no key 'titel'. Did you mean 'title'? It takes: title, source, checked, hosts, environment, "
@@ -109,7 +108,6 @@ BROKEN = {
     "[a]\ndefault = 'key'\ntoken = {}": (
         ':2: \'default\': expected one of "oauth2", "token", "basic", "keypair". Did you mean "keypair"?'
     ),
-    "[a]\nchecked = true\ntoken = {}": ":2: 'checked': expected string (date), got boolean.",
     "[a]\nchecked = 'today'\ntoken = {}": ":2: 'checked': expected a valid date.",
     "[a.oauth2]\npkce = false": (":1: 'oauth2': expected 'token_url', or 'issuer' where its endpoints are discovered."),
     "[a.oauth2]\ntoken_url = 'https://a.example/'": (
@@ -121,9 +119,6 @@ BROKEN = {
     "[a.oauth2]\nissuer = 'https://a.example'\nlifetime_s = 1e300": (
         ":3: 'oauth2.lifetime_s': expected less than 1000000000.0."
     ),
-    "[a.oauth2]\nissuer = 'https://a.example'\nlifetime_s = inf": (
-        ":3: 'oauth2.lifetime_s': expected number (less than 1000000000.0, more than 0), got string."
-    ),
     "[a.oauth2]\nissuer = '{domain}'\n[a]\nsettings = { domains = 'Which.' }": (
         ":3: [a]: there is no setting 'domain'. Did you mean 'domains'? Declare it in 'settings'."
     ),
@@ -131,15 +126,7 @@ BROKEN = {
         ":1: [a]: there is no setting 'site'. Declare it in 'settings'."
     ),
 }
-for url in (
-    "http://a.example/",
-    "ftp://a.example/",
-    "a.example",
-    "https:///x",
-    "https://[::1",
-    "http://10.0.0.1/",
-    "//x",
-):
+for url in ("http://a.example/", "http://10.0.0.1/", "ftp://127.0.0.1/", "https:///x", "https://[::1"):
     BROKEN[f"[a.oauth2]\nissuer = '{url}'"] = (
         ":2: 'oauth2.issuer': expected a URL that begins with https:// (http:// only for this computer)."
     )
