@@ -24,7 +24,6 @@ from toolcrib import (
     Registry,
     Result,
     Tool,
-    ToolError,
     Workbench,
     tool,
 )
@@ -340,16 +339,6 @@ async def test_a_task_tool_that_comes_later_runs_too(path: Path) -> None:
         registry.add(night)
         result = await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)
     assert result.value == 7
-
-
-async def test_what_a_tool_says_itself_is_its_result(path: Path) -> None:
-    @tool(task=True)
-    async def night() -> None:
-        raise ToolError("Out of coal.", "unavailable")
-
-    async with Crib([night], store=path) as crib:
-        error = (await crib.tasks.wait(await submitted(crib, "night"), timeout_s=WAIT_S)).error
-    assert (error.code, error.message) == ("unavailable", "Out of coal.")
 
 
 def started(path: Path, job: str, python: str) -> "subprocess.Popen[str]":

@@ -11,12 +11,13 @@ import pytest
 from toolcrib import Approve, Caller, Crib, Workbench, tool
 from toolcrib.core import CallRecord
 from toolcrib.record import DatabaseCalls, database
-from toolcrib.record.database import CALLS, RECORD
-from toolcrib.record.verify import verify
-from toolcrib.store import Store, audit
+from toolcrib.record.database import CALLS
+from toolcrib.store import Store
 from toolcrib.store.events import EVENTS
 from toolcrib.store.keys import Keys
 from toolcrib.workbench import Rule, Rules
+
+from ..store.conftest import verified
 
 WORKER = Path(__file__).with_name("call_worker.py")
 
@@ -29,11 +30,6 @@ async def pay(to: str, amount: int = 1) -> str:
 @tool(read_only=True)
 async def look(secret: str) -> str:
     return f"seen {secret}"
-
-
-async def verified(store: Store) -> audit.Audit:
-    keys = store.keys.public_keys()
-    return await store.transact(lambda connection: verify(store, connection, keys), write=False)
 
 
 async def events_of(store: Store) -> list[dict[str, Any]]:
@@ -157,7 +153,7 @@ async def test_that_all_events_were_removed_is_named(store: Store) -> None:
     assert problem.startswith("Calls are listed (1), and there is no event at all: all were removed")
 
 
-def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path, forked_python: str) -> None:
+async def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path, forked_python: str) -> None:
     path = tmp_path / "store.db"
     for durable in ("full", "normal"):
         command = [forked_python, WORKER, "work", path, durable]
@@ -168,20 +164,16 @@ def test_what_processes_leave_that_are_killed_verifies(tmp_path: Path, forked_py
             worker.kill()
             worker.communicate()
     store = Store(path)
-    try:
-        store.use(RECORD)
-        result = store.write(lambda connection: verify(store, connection, store.keys.public_keys()))
-    finally:
-        store.close()
+    result = await verified(store)
+    store.close()
     assert (result.chains, result.problems) == (4, [])
     assert result.events > result.unsigned
 
 
-def test_a_child_that_was_forked_has_a_chain_of_its_own(tmp_path: Path, forked_python: str) -> None:
+async def test_a_child_that_was_forked_has_a_chain_of_its_own(tmp_path: Path, forked_python: str) -> None:
     path = tmp_path / "store.db"
     subprocess.run([forked_python, WORKER, "fork", path], check=True, timeout=100, capture_output=True)
     store = Store(path)
-    store.use(RECORD)
-    result = store.write(lambda connection: verify(store, connection, store.keys.public_keys()))
+    result = await verified(store)
     store.close()
     assert (result.chains, result.problems, result.unsigned) == (2, [], 0)

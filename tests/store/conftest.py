@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from toolcrib.store import Store
+from toolcrib.record.database import RECORD
+from toolcrib.record.verify import verify
+from toolcrib.store import Store, audit
 from toolcrib.store.tasks import DatabaseTasks
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -75,6 +77,13 @@ def start(url: str, tmp_path: Path, forked_python: str) -> Iterator[StartWorker]
 async def execute(store: Store, statement: str, **values: Any) -> int:
     """The number of rows that *statement* has changed, from outside."""
     return await store.transact(lambda connection: connection.execute(text(statement), values).rowcount)
+
+
+async def verified(store: Store) -> audit.Audit:
+    """What `toolcrib calls verify` says of *store*."""
+    store.use(RECORD)
+    keys = store.keys.public_keys()
+    return await store.transact(lambda connection: verify(store, connection, keys), write=False)
 
 
 def mode(path: Path) -> int:

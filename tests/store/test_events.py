@@ -14,12 +14,10 @@ from sqlalchemy import Connection
 
 from toolcrib import Approve, Pending
 from toolcrib.machinery import LedgerEntry
-from toolcrib.record.database import RECORD
-from toolcrib.record.verify import verify
 from toolcrib.store import Store, audit, events, principals
 
 from .. import fuzz
-from .conftest import MakeStore, StartWorker, execute, let_go
+from .conftest import MakeStore, StartWorker, execute, let_go, verified
 
 NOW = datetime.now(UTC)
 COLUMNS = ("chain", "position", "at", "principal", "fields", "hash", "stub", "signature")
@@ -45,12 +43,6 @@ async def rows_of(store: Store) -> list[Row]:
         ]
 
     return await store.transact(read, write=False)
-
-
-async def verified(store: Store) -> audit.Audit:
-    store.use(RECORD)
-    keys = store.keys.public_keys()
-    return await store.transact(lambda connection: verify(store, connection, keys), write=False)
 
 
 async def update(store: Store, place: int, /, **values: Any) -> None:
