@@ -54,7 +54,6 @@ async def test_those_whom_a_rule_names_may_answer_and_no_others(payments: Paymen
         ada = crib.workbench(ADA)
         for approver in (ALICE, "alice", LEAD):
             pending = (await ada.call(*CALL)).pending
-            assert pending is not None
             assert pending.to_dict()["approvers"] == LEADS
             for other in (ADA, "lin", "leads", Caller("eve", groups=frozenset({"lead"})), Caller("Alice")):
                 with pytest.raises(AnswerError, match="'alice' or a member of 'leads'") as refused:
@@ -315,7 +314,6 @@ async def test_a_masked_value_stays_with_what_is_beside_it(
         bench = crib.workbench(ADA)
         call = ("log_in", {"accounts": [{"user": user, "password": password} for user, password in LOGINS]})
         pending = (await bench.call(*call)).pending
-        assert pending is not None
         shown = json.loads(pending.arguments)["accounts"]
         accounts = [dict(shown[number]) for number in order]
         for number, user in users.items():
@@ -369,7 +367,6 @@ async def test_what_the_tool_then_asks_is_about_the_other_arguments() -> None:
         bench, call = crib.workbench(ADA), ("ship", {"item": "tea"})
         await bench.answer(await pending_id(await bench.call(*call)), Approve({"item": "jam"}))
         pending = (await bench.call(*call)).pending
-        assert pending is not None
         assert (pending.kind, json.loads(pending.arguments)) == ("input", {"item": "jam"})
         assert (await bench.call(*call)).pending == pending
         await bench.answer(pending.id, Input("Oslo"))
@@ -426,7 +423,6 @@ async def test_defaults_that_are_made_belong_to_what_was_shown(tmp_path: Path) -
     async with Crib([buy], policy=lambda *_: Ask(), store=tmp_path / "store.db") as crib:
         bench, call = crib.workbench(ADA), ("buy", {"order": {"item": "tea"}})
         pending = (await bench.call(*call)).pending
-        assert pending is not None
         shown = json.loads(pending.arguments)["order"]
         await bench.answer(pending.id, Approve({"order": {**shown, "item": "jam"}}))
         assert (await bench.call(*call)).error is None

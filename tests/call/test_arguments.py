@@ -168,7 +168,6 @@ async def test_a_rule_sees_a_field_that_is_left_out_of_dumps_by_every_name(name:
     rules = Rules([Rule(tools="pay", where={"/order/amount": {"gt": 100}}, do="deny")])
     bench = Workbench([pay], policy=rules)
     denied = await bench.call("pay", {"order": {name: 5000}})
-    assert denied.error is not None
     assert denied.error.code == "denied"
     assert (await bench.call("pay", {"order": {name: 5}})).value == 5
 
@@ -209,7 +208,6 @@ async def test_a_field_under_two_of_its_names_is_refused(sent: str) -> None:
 
     for bench in (Workbench([pay]), Workbench([pay], repair=False)):
         result = await bench.call("pay", sent)
-        assert result.error is not None
         assert result.error.code == "invalid_arguments"
         assert result.text == ("Tool 'pay': 'order': 'amount' and 'sum' are names of one field; send one of them.")
 
@@ -343,7 +341,6 @@ async def test_what_was_made_is_neither_in_the_pending_nor_in_a_repr(pendings: P
 
     async with bench(enter, pendings) as it:
         pending = (await it.call("enter", {"name": "ada"})).pending
-        assert pending is not None
         assert json.loads(pending.arguments) == {"name": "ada", "key": "**********"}
         await it.answer(pending.id, Approve(), by="bob")
         stored = await pendings.get(pending.id)
@@ -354,7 +351,6 @@ async def test_what_was_made_is_neither_in_the_pending_nor_in_a_repr(pendings: P
 async def test_other_arguments_and_sent_defaults_are_other_calls(pendings: PendingStore) -> None:
     async with bench(order, pendings) as it:
         pending = (await it.call("order", CALL)).pending
-        assert pending is not None
         await it.answer(pending.id, Approve(), by="bob")
         for other in (CALL | {"note": "hi"}, CALL | {"key": str(uuid4())}, json.loads(pending.arguments)):
             assert (await it.call("order", other)).pending is not None
@@ -370,10 +366,8 @@ async def test_a_tool_that_asks_after_its_approval_has_the_same_default_again(pe
 
     async with bench(pay, pendings) as it:
         first = (await it.call("pay")).pending
-        assert first is not None
         await it.answer(first.id, Approve(), by="bob")
         second = (await it.call("pay")).pending
-        assert second is not None
         await it.answer(second.id, Input(1234), by="bob")
         result = await it.call("pay")
     key = json.loads(first.arguments)["key"]
@@ -391,7 +385,6 @@ async def test_a_default_that_no_json_gives_back_is_asked_for_again(pendings: Pe
 
     async with bench(use, pendings) as it:
         pending = (await it.call("use", {"it": {"name": "x"}})).pending
-        assert pending is not None
         await it.answer(pending.id, Approve(), by="bob")
         assert (await it.call("use", {"it": {"name": "x"}})).pending is not None
 

@@ -100,7 +100,6 @@ async def test_a_grant_lets_the_calls_run_that_it_says_and_no_others(make: Make)
     bench = make(recorder=log).workbench(ADA)
     pending = await waits(bench)
     shown = await bench.crib.preview(pending.id, OSLO, by="bob")
-    assert shown is not None
     assert shown.text == (
         "'ada' may call 'weather' where /city is like \"Oslo*\", in the thread 't1' until 2026-02-01 12:00:00 UTC, "
         "without being asked by the rule 'weather'. What other rules ask is asked."
@@ -141,10 +140,8 @@ async def test_a_grant_for_a_recipient_lets_no_other_be_added(make: Make) -> Non
 
     bench = make(Rule(name="mail", tools="mail", do="ask"), tools=(mail, people), max_result_chars=1000).workbench(ADA)
     pending = (await bench.call("mail", {"to": ["a@acme"]})).pending
-    assert pending is not None
     answer = Approve(until="conversation", where={"/to/*": "*@acme"})
     grant = await bench.crib.preview(pending.id, answer, by="bob")
-    assert grant is not None
     assert 'where every /to/* is like "*@acme",' in grant.text
     await bench.answer(pending.id, answer, by="bob")
     many = ["a@acme"] * 200
@@ -160,7 +157,6 @@ async def test_a_grant_for_a_recipient_lets_no_other_be_added(make: Make) -> Non
 async def test_the_name_of_a_thread_does_not_read_as_a_condition_of_the_grant(make: Make) -> None:
     bench = make().workbench(replace(ADA, thread="t1' where /days is at most 1, 'x\u202e"))
     shown = await bench.crib.preview((await waits(bench)).id, replace(OSLO, where={}), by="bob")
-    assert shown is not None
     assert """ with any arguments, in the thread "t1' where /days is at most 1, 'x\\u202e" until""" in shown.text
 
 
@@ -236,7 +232,6 @@ async def test_a_grant_of_a_pattern_is_only_of_the_tools_that_its_rule_is_about(
     crib = make(replace(ASKS, tools="weather"), Rule(name="tides", do="ask"))
     bench = crib.workbench(ADA)
     shown = await crib.preview((await waits(bench)).id, replace(OSLO, tools="*"), by="bob")
-    assert shown is not None
     assert [*shown.tools] == ["weather"]
     await give(bench, replace(OSLO, tools="*"))
     assert await asks(bench, name="tides")
@@ -249,7 +244,6 @@ async def test_nobody_grants_their_own_calls_where_others_have_to(make: Make) ->
     grant = await give(bench)
     assert not await asks(bench)
     store = bench.crib.grants.store
-    assert store is not None
     (stored,) = (await bench.crib.grants.list())[0]
     await bench.crib.grants.revoke(grant)
     await store.add(replace(stored, given_by="ada"), now=NOW)  # as by a name that was another's
@@ -276,7 +270,6 @@ async def test_the_conditions_hold_for_all_names_and_spellings_of_a_value(make: 
     bench = make(tools=(buy,)).workbench(ADA)
     call: dict[str, Any] = {"order": {"sum": 5}}
     pending = (await bench.call("buy", call)).pending
-    assert pending is not None
     where = {"/order/sum": {"le": 100}}
     await bench.answer(pending.id, Approve(until="conversation", where=where), by="bob")
     statuses = [
@@ -302,7 +295,6 @@ async def test_a_handle_is_judged_by_what_it_stands_for(make: Make) -> None:
     )
     handles = [(await bench.call("names", {"city": city})).metadata["handle"] for city in ("Oslo", "Bergen")]
     pending = (await bench.call("forecast", {"cities": {"handle": handles[0]}})).pending
-    assert pending is not None
     await bench.answer(pending.id, Approve(until="conversation", where={"/cities/0": "Oslo"}), by="bob")
     assert (await bench.call("forecast", {"cities": {"handle": handles[0]}})).status == "success"
     assert (await bench.call("forecast", {"cities": {"handle": handles[0]}})).status == "success", "by the grant"

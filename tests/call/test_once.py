@@ -89,7 +89,6 @@ async def test_a_key_that_was_used_for_another_call_is_refused(path: Path, call:
     async with Workbench([bank], store=path) as bench:
         await bench.call("pay", {"amount": 3}, idempotency_key="k")
         result = await bench.call(Call(*call, idempotency_key="k"))
-    assert result.error is not None
     assert (result.error.code, result.error.retry, bank.paid) == ("conflict", "never", [3])
 
 
@@ -107,7 +106,6 @@ async def test_what_failed_is_told_again_and_only_an_idempotent_tool_runs_again(
     async with Workbench([bank, break_down], store=path) as bench:
         first = await bench.call("break_down", None, idempotency_key="k")
         again = await bench.call("break_down", None, idempotency_key="k")
-        assert first.error is not None
         assert (first.error.retry, again.error and again.error.message, calls) == ("never", first.error.message, 1)
         assert (await bench.call("put", {"amount": 13}, idempotency_key="p")).error is not None
         assert (await bench.call("put", {"amount": 13}, idempotency_key="p")).value == 2
@@ -121,8 +119,6 @@ async def test_a_call_that_ran_out_of_time_is_not_made_again(path: Path) -> None
         first = await bench.call(Call("pay", {"amount": 3}, timeout_s=1, idempotency_key="k"))
         bank.hold.set()
         again = await bench.call("pay", {"amount": 3}, idempotency_key="k")
-    assert first.error is not None
-    assert again.error is not None
     assert (first.error.code, first.error.retry, again.error.code, bank.paid) == ("timeout", "never", "timeout", [3])
 
 
@@ -136,7 +132,6 @@ async def test_a_caller_who_gives_up_leaves_a_result(path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         again = await bench.call("pay", {"amount": 3}, idempotency_key="k")
-    assert again.error is not None
     assert (again.error.code, again.error.retry, bank.paid) == ("cancelled", "never", [3])
 
 
@@ -144,14 +139,12 @@ async def test_a_person_is_asked_once_and_who_is_denied_sees_no_result(path: Pat
     bank = bank_open()
     async with Workbench([bank], store=path, policy=Rules([Rule(tools="pay", do="ask")])) as bench:
         waiting = await bench.call("pay", {"amount": 3}, idempotency_key="k")
-        assert waiting.pending is not None
         await bench.answer(waiting.pending.id, Approve(), by="ann")
         assert (await bench.call("pay", {"amount": 3}, idempotency_key="k")).value == {"paid": 3}
         again = await bench.call("pay", {"amount": 3}, idempotency_key="k")
         assert (again.value, again.metadata["decision"]["by"]) == ({"paid": 3}, "ann")
     async with Workbench([bank], store=path, policy=lambda *_: Deny("No more.")) as bench:
         denied = await bench.call("pay", {"amount": 3}, idempotency_key="k")
-    assert denied.error is not None
     assert (denied.error.code, bank.paid) == ("denied", [3])
 
 
@@ -185,7 +178,6 @@ async def test_a_result_that_is_too_large_is_not_given_twice(path: Path) -> None
     async with Workbench([give], store=path, max_result_chars=0) as bench:
         first, again = [await bench.call("give", None, idempotency_key="k") for _ in range(2)]
     assert first.status == "success"
-    assert again.error is not None
     assert (again.error.code, again.error.retry) == ("too_large", "never")
 
 
@@ -195,7 +187,6 @@ async def test_a_key_is_printable_ascii(path: Path, key: Any) -> None:
     async with Workbench([bank], store=path) as bench:
         result = await bench.call(Call("pay", {"amount": 3}, idempotency_key=key))
         assert (await bench.call("pay", {"amount": 3}, idempotency_key="k" * 255)).status == "success"
-    assert result.error is not None
     assert (result.error.code, bank.paid) == ("invalid_arguments", [3])
 
 
@@ -272,7 +263,6 @@ async def test_a_clock_that_is_set_forward_loses_no_call_that_runs_here(path: Pa
         result = await bench.call(Call(name, {"amount": 3}, timeout_s=1, idempotency_key="k"))
         bank.hold.set()
         assert (await first).value == {"paid": 3}
-    assert result.error is not None
     assert (result.error.code, result.error.retry, bank.paid) == ("conflict", "later", [3])
     assert result.error.details == {"retry_after_s": 1}  # at its deadline
 
@@ -306,7 +296,6 @@ async def test_an_idempotent_tool_runs_again(path: Path) -> None:
 async def test_of_another_tool_it_is_unknown_whether_it_took_effect(path: Path) -> None:
     async with after_a_crash(path, "pay") as entry, Workbench([bank := bank_open()], store=path) as bench:
         result = await bench.call("pay", {"amount": 3}, idempotency_key="k")
-        assert result.error is not None
         assert (result.error.code, result.error.retry) == ("lost", "never")
         assert entry.id in result.error.message
         ledger = bench.crib.store.ledger
@@ -373,7 +362,6 @@ async def test_a_verify_that_fails_leaves_it_unknown(path: Path) -> None:
 
     async with after_a_crash(path, "pay"), Workbench([pay], store=path) as bench:
         result = await bench.call("pay", {"amount": 3}, idempotency_key="k")
-    assert result.error is not None
     assert (result.error.code, result.error.retry) == ("lost", "never")
 
 
@@ -381,13 +369,10 @@ async def test_a_crash_runs_no_arguments_that_were_changed_when_they_were_approv
     bank, rules = bank_open(), Rules([Rule(tools="put", do="ask")])
     async with Workbench([bank], store=path, policy=rules) as bench:
         waiting = (await bench.call("put", {"amount": 3}, idempotency_key="other")).pending
-        assert waiting is not None
         await bench.answer(waiting.id, Approve({"amount": 1}), by="ann")
         assert (await bench.call("put", {"amount": 3}, idempotency_key="other")).status == "success"
         found = await bench.crib.store.ledger.find("local", "other")
-        assert found is not None
         entry = await bench.crib.store.ledger.find_id(found.id)
-    assert entry is not None
     assert (entry.approved_by, bank.paid) == ("ann", [1])
     async with (
         after_a_crash(path, "put", approved_by="ann", approval=entry.approval),
@@ -447,7 +432,6 @@ async def test_what_a_person_has_approved_is_not_asked_again_unless_the_tool_has
     rules = Rules([Rule(tools="put", do="ask")])
     async with Workbench([bank], store=path, policy=rules) as bench:
         waiting = await bench.call("put", {"amount": 3}, idempotency_key="other")
-        assert waiting.pending is not None
         digest = waiting.pending.digest
     async with (
         after_a_crash(path, "put", approved_by="ann", approval="of before"),

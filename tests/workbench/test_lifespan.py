@@ -73,7 +73,6 @@ async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: 
     async with Workbench([add, remote]) as bench:
         assert (await bench.call(add, a=1, b=2)).value == 3
         result = await bench.call("ping")
-        assert result.error is not None
         assert result.error.code == "unavailable"
         assert [problem.reason for problem in bench.problems] == ["ConnectionError: no route to the server"]
         assert "no route to the server; it is tried again" in caplog.text
@@ -126,7 +125,6 @@ async def test_a_start_that_hangs_is_a_problem_and_is_tried_again(caplog: pytest
     async with Workbench([add, remote]) as bench:
         assert (await bench.call(add, a=1, b=2)).value == 3
         result = await bench.call("ping")
-        assert result.error is not None
         assert result.error.code == "unavailable"
         assert [problem.reason for problem in bench.problems] == ["it has not started yet"]
         assert "The source Remote has not started yet" in caplog.text
@@ -253,7 +251,6 @@ async def test_a_token_cancels_a_call_that_waits_for_a_source() -> None:
     asyncio.get_running_loop().call_later(0.05, token.cancel)
     async with asyncio.timeout(30):
         result = await bench.call(Call("ping", cancellation=token))
-    assert result.error is not None
     assert result.error.code == "cancelled"
     await bench.stop()
     assert not others()

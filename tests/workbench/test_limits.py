@@ -98,7 +98,6 @@ async def test_above_a_rate_a_call_is_refused_and_the_error_says_when_to_call_ag
     results = [await bench.call("look") for _ in range(3)]
     assert codes(results) == [None, None, "limited"]
     error = results[2].error
-    assert error is not None
     assert error.to_dict() == {
         "code": "limited",
         "message": "Tool 'look' is at its limit of 2/10s. Try again in 5 s.",
@@ -240,7 +239,6 @@ async def test_a_serial_tool_is_not_begun_while_a_thread_that_was_given_up_still
     late = await bench.call(Call("stay", {"wait": True}, timeout_s=0.5))
     assert codes([late]) == ["timeout"]
     blocked = await bench.call(Call("stay", {"wait": False}, timeout_s=0.1))
-    assert blocked.error is not None
     assert blocked.error.code == "timeout"
     assert blocked.error.message == "Tool 'stay' has not run: its deadline passed before it could begin."
     waiting = asyncio.create_task(bench.call("stay", {"wait": False}))
@@ -305,7 +303,6 @@ async def test_a_serial_tool_that_calls_itself_fails_at_once() -> None:
     assert outer.value == "done"
     assert (await asyncio.wait_for(bench.call("recurse_in_thread"), 30)).value == "done"
     for result in inner:
-        assert result.error is not None
         assert (result.error.code, result.error.retry) == ("limited", "never")
         assert "was called from within such a call" in result.text
 

@@ -180,7 +180,6 @@ async def test_a_read_that_a_rule_asks_about_is_read_once_when_it_is_approved() 
     crib, database = crib_of(Rule(do="ask", resources="db://*", message="Read it?"), Rule(do="ask", prompts="delete"))
     async with crib, crib.workbench(Caller("ada")) as bench:
         pending = (await bench.offers.read("db://public/1")).pending
-        assert pending is not None
         assert (pending.kind, pending.tool, pending.message) == (
             "approval",
             "resources/read db://public/1",
@@ -192,7 +191,6 @@ async def test_a_read_that_a_rule_asks_about_is_read_once_when_it_is_approved() 
         assert outcome(await bench.offers.read("db://public/1")) == "success"
         assert outcome(await bench.offers.read("db://public/1")) == "pending"
         asked = (await bench.offers.get_prompt("delete", {"a": "1"})).pending
-        assert asked is not None
         await crib.answer(asked.id, Approve(), by="bob")
         assert outcome(await bench.call("delete", {"a": "1"})) == "invalid_arguments"
         assert outcome(await bench.offers.get_prompt("delete", {"a": "2"})) == "pending"

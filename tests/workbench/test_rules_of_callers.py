@@ -112,7 +112,6 @@ async def test_a_hidden_tool_is_denied_and_is_not_suggested() -> None:
     async with Crib([drop, read], policy=rules) as crib:
         bench = crib.workbench(caller("a"))
         denied, unknown = await bench.call("drop"), await bench.call("dorp")
-        assert denied.error is not None
         assert (denied.error.code, "Not for you." in denied.text) == ("denied", True)
         assert "drop" not in unknown.text
         crib.registry.add(tool(name="drop2")(lambda: 1))

@@ -114,7 +114,6 @@ async def test_a_threshold_keeps_few_tools_as_they_are() -> None:
     async with Workbench(TOOLS) as bench:
         assert len(bench.specs()) == 4
         result = await bench.call("find_tools", {"query": "x"})
-        assert result.error is not None
         assert result.error.code == "unknown_tool"
 
 
@@ -142,7 +141,6 @@ async def test_wrong_arguments_are_refused_and_the_limit_holds() -> None:
             {"query": "x", "n": 1},
         ):
             result = await bench.call("find_tools", wrong)
-            assert result.error is not None
             assert result.error.code == "invalid_arguments"
         assert len(await found(bench, "invoice mailbox money city", limit=2)) == 2
 

@@ -22,7 +22,6 @@ from .conftest import Start
 
 def line(process: "subprocess.Popen[str]", patience_s: float | None = None) -> str:
     assert process.stdin is not None
-    assert process.stdout is not None
     if patience_s is not None:
         process.stdin.write(f"{patience_s}\n")
         process.stdin.flush()
@@ -271,7 +270,6 @@ async def test_where_the_store_cannot_be_used_the_call_is_refused(tmp_path: Path
     (tmp_path / "store.db").write_bytes(b"this is not a database" * 500)
     async with Crib([look], store=tmp_path / "store.db", limits=[Limit(rate="1/h", shared=True)]) as crib:
         result = await crib.workbench().call("look")
-    assert result.error is not None
     assert result.error.code == "unavailable"
 
 

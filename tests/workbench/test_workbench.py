@@ -43,7 +43,6 @@ async def test_a_function_that_is_no_tool_of_the_bench_is_the_program_s_mistake(
 
 async def test_the_error_for_an_unknown_tool_names_the_nearest() -> None:
     result = await Workbench([add, shout]).call("shuot", {})
-    assert result.error is not None
     assert result.error.code == "unknown_tool"
     assert result.text == "There is no tool 'shuot'. Did you mean 'shout'? The tools are: add, shout."
 
@@ -119,7 +118,6 @@ async def test_stop_on_error_leaves_no_cancellation_with_its_caller() -> None:
     async with Workbench([fail, wait]) as bench:
         await bench.call_many([("wait", None), ("fail", None)], stop_on_error=True)
     task = asyncio.current_task()
-    assert task is not None
     assert task.cancelling() == 0
     with pytest.raises(ExceptionGroup):
         async with asyncio.TaskGroup() as group:
