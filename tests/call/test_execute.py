@@ -28,18 +28,8 @@ from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retry, Stor
 
 @tool
 async def sleep(seconds: float, ctx: Context) -> str:
-    """Sleep on the loop."""
     await asyncio.sleep(seconds)
     return "slept"
-
-
-@tool
-def block(ctx: Context) -> str:
-    """Block a thread until the call is given up."""
-    ended = threading.Event()
-    ctx.cancellation.add_callback(ended.set)
-    assert ended.wait(30)
-    return "gave up"
 
 
 async def test_the_shortest_of_the_limits_of_call_tool_and_bench_holds() -> None:
@@ -92,18 +82,11 @@ async def test_a_token_gives_a_cancelled_result_and_a_cancelled_task_raises() ->
         await waiting
 
 
-async def test_a_thread_learns_that_its_caller_has_given_up_and_the_answer_says_it_may_still_run() -> None:
-    result = await Workbench([block], timeout_s=1).call("block")
-    assert result.error.code == "timeout"
-    assert "may still be running" in result.text
-
-
 async def test_a_tool_that_swallows_its_cancellation_is_answered_for_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     release = asyncio.Event()
 
-    @tool
     async def stubborn() -> str:
         while not release.is_set():
             try:
@@ -234,7 +217,6 @@ async def test_a_generator_in_a_thread_ends_when_its_reader_has_left() -> None:
     closed = threading.Event()
     given: list[int] = []
 
-    @tool
     def endless() -> Iterator[int]:
         try:
             for number in range(1_000_000):
@@ -505,8 +487,6 @@ async def test_once_a_part_of_the_answer_is_given_away_there_is_no_other_attempt
 
 
 async def test_sync_tools_and_calls_with_limits_are_tried_again_too() -> None:
-    from toolcrib.workbench import Limit
-
     calls = 0
 
     @tool(idempotent=True, retries=1, serial=True)
@@ -571,7 +551,6 @@ async def test_a_call_with_a_token_is_made_again_after_the_pause_and_leaves_noth
 
 
 async def test_the_deadline_stands_still_while_a_person_is_asked_for_approval() -> None:
-    @tool
     async def work() -> str:
         await asyncio.sleep(0.01)
         return "done"
@@ -589,7 +568,6 @@ async def test_what_is_opened_for_a_session_has_no_deadline_and_shows_no_secret(
 ) -> None:
     polled: list[asyncio.Task[Any]] = []
 
-    @tool
     async def work() -> str:
         await asyncio.sleep(0.01)
         return "done"
@@ -603,7 +581,6 @@ async def test_what_is_opened_for_a_session_has_no_deadline_and_shows_no_secret(
         yield 1
         raise OSError("refused for s3cret-key")
 
-    @tool
     async def use(number: Annotated[int, Depends(poller)]) -> int:
         return number
 
@@ -647,7 +624,6 @@ class Never:
         return await go_on()
 
     def bench(self, **options: Any) -> Workbench:
-        @tool
         async def work() -> str:
             self.ran += 1
             return "done"
@@ -846,7 +822,6 @@ async def test_what_a_tool_sets_in_its_context_stays_there(suspends: bool, optio
         user.set("policy")
         return "allow"
 
-    @tool
     async def work() -> str:
         seen = user.get()
         user.set("tool")
@@ -879,7 +854,6 @@ async def test_a_token_that_is_cancelled_as_the_work_ends_cancels_no_task_of_the
     for is_later in (False, True):
         token = kind()
 
-        @tool
         async def work(ctx: Context, is_later: bool) -> str:
             await asyncio.sleep(0)
             if not is_later:
@@ -899,7 +873,6 @@ async def test_a_token_that_lives_on_keeps_no_call_alive() -> None:
     class Big:
         pass
 
-    @tool
     async def work(ctx: Context) -> str:
         await asyncio.sleep(0)
         return str(ctx.call.data is not None)
@@ -926,7 +899,6 @@ async def test_a_tool_that_cancels_the_task_it_runs_in_ends_as_cancelled_and_its
 ) -> None:
     """The case suspends at once. The second cases cancel in a later step, return without another one, or raise."""
 
-    @tool
     async def work() -> str:
         if how != "suspends":
             await asyncio.sleep(0)
@@ -950,7 +922,6 @@ async def test_a_tool_that_cancels_the_task_it_runs_in_ends_as_cancelled_and_its
 async def test_a_call_with_a_token_has_a_task_of_its_own_from_its_first_step() -> None:
     tasks: list[Any] = []
 
-    @tool
     async def work() -> None:
         tasks.append(asyncio.current_task())
         asyncio.get_running_loop().call_later(0.01, tasks[0].cancel)  # after the call
@@ -966,7 +937,6 @@ async def test_a_caller_who_is_cancelled_is_cancelled_whatever_a_call_with_a_tok
     tool itself, as Ctrl-C does under `asyncio.run`."""
     began = asyncio.Event()
 
-    @tool
     async def work(how: str) -> str:
         began.set()
         if how == "in a step":

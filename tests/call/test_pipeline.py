@@ -48,7 +48,6 @@ from toolcrib.workbench import Limit, Rule, Rules
 
 @tool
 async def add(a: int, b: int) -> int:
-    """Add two numbers."""
     return a + b
 
 
@@ -107,7 +106,6 @@ async def test_keyboard_interrupt_in_a_thread_is_the_tool_s_and_inline_it_is_the
 
 
 async def test_a_tool_error_is_passed_on_as_it_is() -> None:
-    @tool
     async def weather(city: str) -> str:
         raise ToolError(f"There is no city '{city}'. Try Paris.", "failed", retry="changed")
 
@@ -130,7 +128,6 @@ async def test_tool_errors_in_a_group_are_passed_on_together() -> None:
 async def test_sync_tools_run_in_a_thread_with_the_context_variables_of_the_call() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
-    @tool
     def where() -> list[str]:
         return [threading.current_thread().name, who.get()]
 
@@ -143,7 +140,6 @@ async def test_sync_tools_run_in_a_thread_with_the_context_variables_of_the_call
 async def test_a_sync_tool_does_not_hold_up_the_event_loop() -> None:
     entered, leave = threading.Event(), threading.Event()
 
-    @tool
     def block() -> str:
         entered.set()
         assert leave.wait(60)
@@ -159,19 +155,20 @@ async def test_a_sync_tool_does_not_hold_up_the_event_loop() -> None:
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_a_deadline_is_answered_on_time_and_says_what_may_still_run(kind: str) -> None:
-    leave = threading.Event()
+    has_learnt = threading.Event()
 
     @tool(timeout_s=0.1)
     async def sleep() -> None:
         await asyncio.sleep(30)
 
     @tool(name="sleep", timeout_s=0.1)
-    def block() -> None:
-        leave.wait(30)
+    def block(ctx: Context) -> None:
+        ctx.cancellation.add_callback(has_learnt.set)
+        has_learnt.wait(30)
 
     started = time.monotonic()
     result = await Workbench([sleep if kind == "async" else block], timeout_s=60).call("sleep")
-    leave.set()
+    assert kind == "async" or has_learnt.wait(10), "a thread learns that its caller has given up"
     assert time.monotonic() - started < 25
     assert result.error.code == "timeout"
     assert ("may still be running" in result.text) is (kind == "sync")
@@ -215,7 +212,6 @@ async def test_a_tool_that_needs_credentials_never_runs_without() -> None:
 
 
 async def test_values_become_content() -> None:
-    @tool
     async def give(what: str) -> Any:
         return {
             "text": "plain",
@@ -244,7 +240,6 @@ async def test_values_become_content() -> None:
 async def test_what_is_not_as_promised_is_an_invalid_result_whatever_it_is_made_of() -> None:
     made: list[Any] = ["a", b"a", Image(b"png"), {"a": 1}, None, 1.5]
 
-    @tool
     async def size(which: int) -> int:
         value: int = made[which]
         return value
@@ -255,7 +250,6 @@ async def test_what_is_not_as_promised_is_an_invalid_result_whatever_it_is_made_
 
 
 async def test_a_failed_result_of_another_tool_fails_this_one() -> None:
-    @tool
     async def outer() -> Result[Any]:
         return await Workbench([add]).call("add", {"a": 1})
 
@@ -265,7 +259,6 @@ async def test_a_failed_result_of_another_tool_fails_this_one() -> None:
 
 @pytest.mark.parametrize("value", [object(), threading.Lock(), {1: {2: object()}}], ids=["object", "lock", "inside"])
 async def test_a_value_without_json_form_is_an_invalid_result(value: object) -> None:
-    @tool
     async def give() -> Any:
         return value
 
@@ -276,7 +269,6 @@ async def test_a_value_without_json_form_is_an_invalid_result(value: object) -> 
 async def test_known_secrets_reach_no_result_error_or_log(caplog: pytest.LogCaptureFixture) -> None:
     secret = 'sk-"quoted"/äö-123456'
 
-    @tool
     async def leak(how: str) -> Any:
         match how:
             case "text":
@@ -299,12 +291,10 @@ async def test_known_secrets_reach_no_result_error_or_log(caplog: pytest.LogCapt
 
 
 async def test_thousands_of_concurrent_calls_lose_and_mix_nothing() -> None:
-    @tool
     async def inline(n: int) -> int:
         await asyncio.sleep(0)
         return n
 
-    @tool
     def threaded(n: int) -> int:
         return n
 
@@ -388,7 +378,6 @@ async def test_a_call_ends_with_a_result_that_is_json(error: BaseException, how:
 async def test_closing_a_call_from_outside_is_not_held_up() -> None:
     began = asyncio.Event()
 
-    @tool
     async def wait() -> None:
         began.set()
         await asyncio.Event().wait()
@@ -409,7 +398,6 @@ async def test_closing_a_call_from_outside_is_not_held_up() -> None:
     ],
 )
 async def test_a_redacted_result_is_valid_json(value: Any, shown: Any) -> None:
-    @tool
     async def give() -> Any:
         return value
 
@@ -419,7 +407,6 @@ async def test_a_redacted_result_is_valid_json(value: Any, shown: Any) -> None:
 
 
 async def test_what_a_tool_emits_itself_is_redacted_and_its_value_is_not() -> None:
-    @tool
     async def give(ctx: Context) -> None:
         await ctx.emit(Emitted((Data('{"key":"hunter22","pin":12341234}'), File(b"", name="hunter22")), "hunter22"))
 
@@ -433,7 +420,6 @@ async def test_what_a_tool_emits_itself_is_redacted_and_its_value_is_not() -> No
 async def test_the_repr_of_a_result_and_of_a_context_has_no_secret() -> None:
     seen: list[str] = []
 
-    @tool
     async def give(ctx: Context) -> str:
         seen.append(repr(ctx))
         return "hunter22"
@@ -447,7 +433,6 @@ async def test_the_repr_of_a_result_and_of_a_context_has_no_secret() -> None:
 
 
 async def test_the_path_of_a_repair_has_no_secret() -> None:
-    @tool
     async def take(of: dict[str, int]) -> int:
         return len(of)
 
@@ -457,7 +442,6 @@ async def test_the_path_of_a_repair_has_no_secret() -> None:
 
 
 async def test_middleware_that_returns_no_result_is_a_failure() -> None:
-    @tool
     async def give() -> str:
         return "x"
 
@@ -493,10 +477,8 @@ class Payment(BaseModel):
 
 
 async def test_the_message_of_a_validator_quotes_no_value_of_the_call() -> None:
-    @tool
     async def order(order: Order) -> None: ...
 
-    @tool
     async def pay(by: Payment) -> None: ...
 
     async with Workbench([order, pay]) as bench:
@@ -520,7 +502,6 @@ async def test_no_log_line_has_a_secret_whoever_writes_it(caplog: pytest.LogCapt
     @tool(available=unsure)
     async def hidden() -> None: ...
 
-    @tool
     async def cancel(ctx: Context) -> None:
         def fail() -> None:
             raise OSError(f"not closed: {secret}")
@@ -569,7 +550,6 @@ async def test_a_credential_of_the_caller_is_in_no_log_line_of_what_the_host_bri
 
 
 async def test_two_questions_whose_keys_are_secrets_have_answers_of_their_own() -> None:
-    @tool
     async def look(ctx: Context) -> str:
         return "".join([await ctx.ask(f"for {key}", str, "Which?") for key in ("hunter22", "hunter23")])
 
@@ -584,7 +564,6 @@ async def test_two_questions_whose_keys_are_secrets_have_answers_of_their_own() 
 async def test_no_line_of_a_secret_of_several_lines_is_in_the_log_of_a_group(caplog: pytest.LogCaptureFixture) -> None:
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"
 
-    @tool
     async def fail() -> None:
         raise ExceptionGroup("several", [ValueError(f"bad key: {key}"), ExceptionGroup("more", [OSError(key)])])
 
@@ -635,12 +614,10 @@ async def test_what_a_wrapper_raises_is_how_the_call_failed_and_is_recorded() ->
 async def test_a_wrapped_call_streams_and_can_be_cancelled() -> None:
     begun = asyncio.Event()
 
-    @tool
     async def count(up_to: int) -> Any:
         for number in range(up_to):
             yield number
 
-    @tool
     async def wait() -> None:
         begun.set()
         await asyncio.sleep(600)
@@ -749,30 +726,21 @@ def test_the_pipeline_is_one_function_of_at_most_forty_lines() -> None:
 # Foreign data, and the loop of the host
 
 
-class Turns:
-    """Counts how often the loop gets to other work: never while something is done on it at once."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._is_over = False
-
-    async def of(self, work: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-        asyncio.get_running_loop().call_soon(self._turn)
-        try:
-            return self.count, await work
-        finally:
-            self._is_over = True
-
-    def _turn(self) -> None:
-        self.count += 1
-        if not self._is_over:
-            asyncio.get_running_loop().call_soon(self._turn)
-
-
 async def turns_during(work: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-    turns = Turns()
-    _, value = await turns.of(work)
-    return turns.count, value
+    """Return how often the loop gets to other work during *work*, and its value: never while that is done at once."""
+    count, loop = 0, asyncio.get_running_loop()
+
+    def turn() -> None:
+        nonlocal count, next_turn
+        count += 1
+        next_turn = loop.call_soon(turn)
+
+    next_turn = loop.call_soon(turn)
+    try:
+        value = await work
+    finally:
+        next_turn.cancel()
+    return count, value
 
 
 SECRET = "s3cr3t-value-1"

@@ -77,7 +77,7 @@ async def test_a_call_with_arguments_that_are_not_json_is_recorded(arguments: An
     async with Workbench([add], recorder=seen) as bench:
         result = await bench.call(Call("add", arguments, id="c1"))
     assert result.error is not None
-    assert seen.events == [("started", "c1", None)] * 0 + [("finished", "c1", "invalid_arguments")]
+    assert seen.events == [("finished", "c1", "invalid_arguments")]
 
 
 async def test_the_name_of_an_unknown_tool_is_redacted_and_bounded_in_a_record() -> None:
@@ -125,7 +125,6 @@ async def test_a_check_gives_the_error_that_a_call_would_give() -> None:
     def words(error: Any, _raised: BaseException, _call: Call) -> str:
         return f"In other words: {error.message}"
 
-    @tool
     async def pick(k: Literal["x"]) -> str:
         return k
 
@@ -153,7 +152,6 @@ async def test_giving_up_while_a_recorder_is_busy_is_giving_up_the_call(moment: 
                 busy.set()
                 await asyncio.Event().wait()
 
-    @tool
     async def work() -> None:
         ran.append(1)
 
@@ -204,7 +202,6 @@ async def test_a_check_gives_the_arguments_as_the_tool_would_get_them() -> None:
 
 @pytest.mark.parametrize("text", ["ü", "\ud800"])
 async def test_the_arguments_of_a_record_are_as_they_were_written(text: str) -> None:
-    @tool
     async def echo(text: str) -> str:
         return text
 
