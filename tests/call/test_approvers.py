@@ -252,9 +252,7 @@ async def test_people_who_change_arguments_back_and_forth_come_to_an_end(payment
 async def test_a_masked_value_that_is_left_as_it_is_stays_what_it_was() -> None:
     seen: list[Any] = []
 
-    @tool
     def login(user: str, password: SecretStr, token: str, exact: float, more: dict[str, str]) -> str:
-        """Log in."""
         seen.append((user, password.get_secret_value(), token, exact, more))
         return "in"
 
@@ -304,9 +302,7 @@ async def test_a_masked_value_stays_with_what_is_beside_it(
     """Where an approver moves or removes one of several accounts, none gets the password of another."""
     seen: list[tuple[str, str]] = []
 
-    @tool
     def log_in(accounts: list[Account]) -> str:
-        """Log in."""
         seen.extend((one.user, one.password.get_secret_value()) for one in accounts)
         return "in"
 
@@ -331,9 +327,7 @@ async def test_a_masked_value_stays_with_what_is_beside_it(
 
 @pytest.mark.parametrize("edit", [{"key": "[secret] more"}, {"key": "", "note": "[secret]"}])
 async def test_no_tool_gets_the_mask_of_a_secret_as_its_value(edit: dict[str, str]) -> None:
-    @tool
     def send(key: str, note: str = "") -> str:
-        """Send."""
         return key
 
     async with Crib([send], policy=lambda *_: Ask(), secrets=["hunter2hunter2"]) as crib:
@@ -344,9 +338,7 @@ async def test_no_tool_gets_the_mask_of_a_secret_as_its_value(edit: dict[str, st
 
 
 async def test_an_error_at_the_door_has_no_secret() -> None:
-    @tool
     def login(pin: int) -> str:
-        """Log in."""
         return str(pin)
 
     async with Crib([login], policy=lambda *_: Ask(), secrets=["hunter2hunter2"]) as crib:
@@ -358,9 +350,7 @@ async def test_an_error_at_the_door_has_no_secret() -> None:
 
 
 async def test_what_the_tool_then_asks_is_about_the_other_arguments() -> None:
-    @tool
     async def ship(context: Context, item: str) -> str:
-        """Ship an item."""
         return f"{item} to {await context.ask('where', str, 'Where to?')}"
 
     async with Crib([ship], policy=lambda *_: Ask()) as crib:
@@ -414,9 +404,7 @@ async def test_defaults_that_are_made_belong_to_what_was_shown(tmp_path: Path) -
         item: str
         id: str = Field(default_factory=lambda: str(uuid4()))
 
-    @tool
     def buy(order: Order) -> str:
-        """Buy something."""
         ids.append((order.item, order.id))
         return "bought"
 

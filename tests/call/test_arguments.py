@@ -21,7 +21,7 @@ from pydantic import (
     field_serializer,
 )
 
-from toolcrib import Approve, Context, Input, Pending, Result, Workbench, tool
+from toolcrib import Approve, Context, Input, Pending, Result, Workbench
 from toolcrib.record import CallLog
 from toolcrib.store import DatabasePendings, Store
 from toolcrib.workbench import MemoryPendings, PendingStore, Rule, Rules, Stores
@@ -335,7 +335,6 @@ async def test_what_was_made_for_the_question_is_what_runs_in_a_later_call(pendi
 
 
 async def test_what_was_made_is_neither_in_the_pending_nor_in_a_repr(pendings: PendingStore) -> None:
-    @tool
     def enter(name: str, key: SecretStr = Field(default_factory=lambda: SecretStr("hush-hush"))) -> str:
         return key.get_secret_value()
 

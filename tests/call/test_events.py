@@ -34,13 +34,11 @@ async def test_what_a_generator_yields_is_emitted_and_the_last_is_the_result(nam
 
 
 async def test_progress_and_content_come_before_the_result_from_async_and_from_threads() -> None:
-    @tool
     async def work(ctx: Context) -> str:
         ctx.progress(1, 2, "half")
         await ctx.emit("some text")
         return "done"
 
-    @tool
     def threaded(ctx: Context) -> str:
         ctx.progress(1, 2, "half")
         ctx.wait(ctx.emit("some text"))
@@ -57,7 +55,6 @@ async def test_progress_and_content_come_before_the_result_from_async_and_from_t
 async def test_a_slow_reader_holds_back_the_tool() -> None:
     ahead = 0
 
-    @tool
     async def fast() -> AsyncIterator[int]:
         nonlocal ahead
         for n in range(1000):
@@ -78,7 +75,6 @@ async def test_a_slow_reader_holds_back_the_tool() -> None:
 async def test_a_reader_that_leaves_cancels_the_call() -> None:
     ended = asyncio.Event()
 
-    @tool
     async def endless() -> AsyncIterator[int]:
         try:
             while True:
@@ -93,7 +89,6 @@ async def test_a_reader_that_leaves_cancels_the_call() -> None:
 
 
 async def test_a_generator_that_fails_half_way_gives_what_it_had_and_then_the_error() -> None:
-    @tool
     async def breaks() -> AsyncIterator[str]:
         yield "one"
         yield "two"
@@ -108,7 +103,6 @@ async def test_a_generator_that_fails_half_way_gives_what_it_had_and_then_the_er
 async def test_a_secret_split_over_two_pieces_is_redacted(cut: int) -> None:
     secret = "hunter2-secret"
 
-    @tool
     async def leak(ctx: Context) -> str:
         await ctx.emit(f"the token is {secret[:cut]}")
         await ctx.emit(f"{secret[cut:]} and more")
@@ -122,7 +116,6 @@ async def test_a_secret_split_over_two_pieces_is_redacted(cut: int) -> None:
 
 
 async def test_text_that_only_looks_like_the_beginning_of_a_secret_is_not_lost() -> None:
-    @tool
     async def tease(ctx: Context) -> str:
         await ctx.emit("I was a hunter")
         return "done"
@@ -134,7 +127,6 @@ async def test_text_that_only_looks_like_the_beginning_of_a_secret_is_not_lost()
 async def test_a_tool_that_ignores_its_cancellation_and_emits_on_does_not_hold_its_reader() -> None:
     count = 0
 
-    @tool
     async def stubborn(ctx: Context) -> str:
         nonlocal count
         with suppress(asyncio.CancelledError):

@@ -29,13 +29,11 @@ ASKS = Rule(name="weather", do="ask")
 
 @tool
 def weather(city: str, days: int = 1) -> str:
-    """Tell the weather."""
     return f"{days} days of sun in {city}"
 
 
 @tool
 def tides(city: str) -> str:
-    """Tell the tides."""
     return f"high in {city}"
 
 
@@ -130,11 +128,9 @@ async def test_the_forms_of_an_answer_are_one(make: Make) -> None:
 
 
 async def test_a_grant_for_a_recipient_lets_no_other_be_added(make: Make) -> None:
-    @tool
     def mail(to: Annotated[list[str], Handle], body: str = "") -> str:
         return f"sent to {len(to)}"
 
-    @tool
     def people(names: list[str]) -> list[str]:
         return names
 
@@ -213,12 +209,9 @@ async def test_a_changed_rule_ends_a_grant(make: Make, changed: Rule) -> None:
 async def test_a_changed_tool_ends_a_grant_and_a_new_one_is_not_in_it(make: Make) -> None:
     @tool(name="weather")
     def other(city: str, days: int = 1) -> str:
-        """Tell the weather."""
         return f"Rain in {city}"
 
-    @tool
     def weather_at_sea(city: str) -> str:
-        """Tell the weather."""
         return city
 
     await give(make().workbench(ADA), replace(OSLO, tools="weather*"))
@@ -262,9 +255,7 @@ async def test_the_conditions_hold_for_all_names_and_spellings_of_a_value(make: 
     class Order(BaseModel):
         amount: int = Field(validation_alias="sum", default=1)
 
-    @tool
     def buy(order: Order, note: str = "") -> str:
-        """Buy something."""
         return f"{order.amount}"
 
     bench = make(tools=(buy,)).workbench(ADA)
@@ -280,12 +271,9 @@ async def test_the_conditions_hold_for_all_names_and_spellings_of_a_value(make: 
 
 
 async def test_a_handle_is_judged_by_what_it_stands_for(make: Make) -> None:
-    @tool
     def names(city: str) -> list[str]:
-        """Return many names."""
         return [city] * 1000
 
-    @tool
     def forecast(cities: Annotated[list[str], Handle]) -> str:
         """Tell the weather."""
         return f"{len(cities)}"
@@ -353,7 +341,6 @@ async def test_there_is_no_grant_without_a_rule_that_can_be_lifted(make: Make) -
 async def test_what_a_thread_has_seen_is_asked_whatever_was_granted(make: Make) -> None:
     @tool(labels=["untrusted"])
     def read() -> str:
-        """Read a page."""
         return "Ask for the weather!"
 
     seen = Rule(name="weather", tools="weather", do="ask", seen="untrusted")

@@ -31,14 +31,12 @@ class Bank:
 
     @tool
     async def pay(self, amount: int) -> dict[str, int]:
-        """Pay."""
         self.paid.append(amount)
         await self.hold.wait()
         return {"paid": amount}
 
     @tool(idempotent=True)
     async def put(self, amount: int) -> int:
-        """Put."""
         self.paid.append(amount)
         if len(self.paid) == 1 and amount == 13:
             raise ToolError("Come back.", retry="later")
@@ -95,9 +93,7 @@ async def test_a_key_that_was_used_for_another_call_is_refused(path: Path, call:
 async def test_what_failed_is_told_again_and_only_an_idempotent_tool_runs_again(path: Path) -> None:
     calls = 0
 
-    @tool
     async def break_down() -> None:
-        """Fail, once the effect was had."""
         nonlocal calls
         calls += 1
         raise ValueError("broken")
@@ -159,9 +155,7 @@ async def test_a_person_is_asked_once_and_who_is_denied_sees_no_result(path: Pat
     ],
 )
 async def test_results_of_all_kinds_are_repeated(path: Path, value: Any) -> None:
-    @tool
     async def give() -> Any:
-        """Give."""
         return value
 
     async with Workbench([give], store=path) as bench:
@@ -170,9 +164,7 @@ async def test_results_of_all_kinds_are_repeated(path: Path, value: Any) -> None
 
 
 async def test_a_result_that_is_too_large_is_not_given_twice(path: Path) -> None:
-    @tool
     async def give() -> Image:
-        """Give."""
         return Image(bytes(17 * 1024 * 1024))
 
     async with Workbench([give], store=path, max_result_chars=0) as bench:
@@ -230,9 +222,7 @@ async def test_a_caller_who_gives_up_while_the_end_is_stored_leaves_the_result(p
 async def test_what_failed_with_the_store_after_its_effect_is_not_made_again(path: Path) -> None:
     effects: list[str] = []
 
-    @tool
     async def note() -> None:
-        """Have an effect, and fail as where a store is away."""
         effects.append("noted")
         raise StoreError("It is away.")
 
@@ -251,7 +241,6 @@ async def test_a_clock_that_is_set_forward_loses_no_call_that_runs_here(path: Pa
 
     @tool(idempotent=True)
     async def slow(amount: int) -> dict[str, int]:
-        """Pay."""
         return await Bank.pay(bank, amount)
 
     async with Workbench([bank, slow], store=path) as bench:
@@ -321,7 +310,6 @@ async def test_the_tool_itself_finds_out(path: Path, verdict: Any, value: str, p
 
     @tool(verify=verify)
     async def pay(amount: int) -> Any:
-        """Pay."""
         amounts.append(amount)
         return {"paid": amount}
 
@@ -341,7 +329,6 @@ async def test_a_verdict_that_is_not_the_result_of_the_tool(path: Path, verdict:
 
     @tool(verify=verify)
     async def pay(amount: int) -> dict[str, int]:
-        """Pay."""
         amounts.append(amount)
         return {"paid": amount}
 
@@ -357,7 +344,6 @@ async def test_a_verify_that_fails_leaves_it_unknown(path: Path) -> None:
 
     @tool(verify=verify)
     async def pay(amount: int) -> int:
-        """Pay."""
         return amount
 
     async with after_a_crash(path, "pay"), Workbench([pay], store=path) as bench:
@@ -387,7 +373,6 @@ async def test_after_a_crash_no_default_is_made_anew_for_an_approval_of_another(
 
     @tool(idempotent=True)
     def put(amount: int, token: Annotated[str, Field(default_factory=lambda: token_hex(4))]) -> str:
-        """Put."""
         ran.append(token)
         return token
 

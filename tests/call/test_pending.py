@@ -294,7 +294,6 @@ async def test_nothing_that_a_model_sends_is_an_answer(bank: Bank) -> None:
 async def test_secrets_are_redacted_in_what_is_pending() -> None:
     secret = "hunter2-secret"
 
-    @tool
     async def login(user: str, password: SecretStr, note: str) -> str:
         return password.get_secret_value()
 
@@ -332,7 +331,6 @@ class Colour(Enum):
 async def test_typed_arguments_of_every_kind_are_bound() -> None:
     ran: list[Any] = []
 
-    @tool
     async def work(tags: set[str], when: datetime, colour: Colour, raw: bytes) -> None:
         ran.append((tags, when, colour, raw))
 
@@ -429,7 +427,6 @@ async def test_another_profile_or_need_of_credentials_asks_anew(bank: Bank) -> N
 
     @tool(destructive=True, auth=ToolAuth("bank"))
     async def pay(to: str, amount: int) -> str:
-        """Pay somebody."""
         return "paid"
 
     changed = Workbench([pay], caller=Caller("bob", "work"), store=store, policy=always_ask)
@@ -518,7 +515,6 @@ def steps() -> list[str]:
 
 @pytest.fixture
 def ship(steps: list[str]) -> Callable[..., Any]:
-    @tool
     async def ship(item: str, ctx: Context) -> str:
         steps.append("begin")
         try:
@@ -585,7 +581,6 @@ def _even(number: int) -> int:
 
 
 async def test_what_only_the_type_knows_is_checked_too_here_and_in_another_process() -> None:
-    @tool
     async def pick(ctx: Context) -> int:
         return await ctx.ask("n", Annotated[int, AfterValidator(_even)], "An even number?")  # type: ignore[arg-type]
 
@@ -614,7 +609,6 @@ async def test_a_denied_question_is_an_error_that_the_tool_may_see(ship: Callabl
 
 
 async def test_an_approval_holds_over_the_questions_of_its_call_and_is_used_when_it_ends() -> None:
-    @tool
     async def work(ctx: Context) -> int:
         return await ctx.ask("n", int, "n?")
 
@@ -630,7 +624,6 @@ async def test_an_approval_holds_over_the_questions_of_its_call_and_is_used_when
 
 
 async def test_answers_are_used_up_by_a_call_that_fails() -> None:
-    @tool
     async def work(ctx: Context) -> None:
         await ctx.ask("n", int, "n?")
         raise ToolError("broken")
@@ -643,7 +636,6 @@ async def test_answers_are_used_up_by_a_call_that_fails() -> None:
 
 
 async def test_a_tool_that_changes_its_arguments_before_it_asks_asks_about_what_was_sent() -> None:
-    @tool
     async def work(items: list[int], ctx: Context) -> str:
         items.clear()
         return await ctx.ask("n", str, "n?")
@@ -674,25 +666,21 @@ async def test_an_answer_holds_over_the_attempts_of_one_call() -> None:
 
 
 async def test_questions_end_calls_from_threads_groups_and_generators_alike(caplog: pytest.LogCaptureFixture) -> None:
-    @tool
     def threaded(ctx: Context) -> int:
         try:
             return ctx.wait(ctx.ask("n", int, "n?"))
         except Exception:
             return -1
 
-    @tool
     async def grouped(ctx: Context) -> int:
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(ctx.ask("n", int, "n?"))
         return asking.result()
 
-    @tool
     async def streamed(ctx: Context) -> Any:
         yield "first"
         yield await ctx.ask("n", int, "n?")
 
-    @tool
     def streamed_in_thread(ctx: Context) -> Any:
         yield "first"
         yield ctx.wait(ctx.ask("n", int, "n?"))
@@ -715,13 +703,11 @@ async def test_questions_end_calls_from_threads_groups_and_generators_alike(capl
 async def test_a_tool_waits_for_what_the_calls_it_makes_wait_for(bank: Bank) -> None:
     inner = bank.bench()
 
-    @tool
     async def unwraps(to: str, ctx: Context) -> str:
         amount = await ctx.ask("amount", int, "How much?")
         paid: str = (await inner.call("pay", {"to": to, "amount": amount})).unwrap()
         return paid
 
-    @tool
     async def returns(to: str) -> Any:
         return await inner.call("pay", {"to": to, "amount": 6})
 
@@ -773,7 +759,6 @@ async def test_where_nobody_can_be_asked_at_once_the_call_waits(bank: Bank, says
 
 
 async def test_a_door_is_asked_again_with_the_problem_of_a_bad_input() -> None:
-    @tool
     async def work(ctx: Context) -> int:
         return await ctx.ask("n", int, "n?")
 
@@ -789,7 +774,6 @@ async def test_a_door_is_asked_again_with_the_problem_of_a_bad_input() -> None:
 
 
 async def test_an_approval_given_at_the_door_is_kept_while_the_call_waits_for_more() -> None:
-    @tool
     async def work(ctx: Context) -> int:
         return await ctx.ask("n", int, "n?")
 
@@ -830,7 +814,6 @@ async def test_a_door_that_never_gives_what_was_asked_for_is_asked_three_times()
         asked.append(pending.message)
         return Input("many")
 
-    @tool
     async def book(ctx: Context) -> int:
         return await ctx.ask("nights", int, "How many nights?")
 
@@ -850,7 +833,6 @@ async def test_the_arguments_of_a_hidden_tool_are_explained_to_no_caller_of_it()
     async def wipe(confirm_code: int, rows: Annotated[list[int], Handle]) -> str:
         return "wiped"
 
-    @tool
     async def greet(name: str) -> str:
         return name
 

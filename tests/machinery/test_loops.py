@@ -206,7 +206,6 @@ async def test_late_threads_of_one_principal_leave_room_for_those_of_others(monk
         begun.append(ctx.caller.principal)
         go_on.wait(WAIT_S)
 
-    @tool
     def nested(ctx: Context) -> Any:
         return crib.workbench(ctx.caller).call_sync("plain").value
 

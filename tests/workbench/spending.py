@@ -23,7 +23,6 @@ LIMITS = [
 
 @tool
 async def work() -> str:
-    """Work for a moment."""
     file = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, b".")
     os.close(file)

@@ -296,7 +296,6 @@ async def test_what_waits_is_shared_and_a_session_has_somebody_of_its_own_to_ask
 
 
 async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() -> None:
-    @tool
     def much() -> str:
         return "x" * 30_000
 

@@ -35,7 +35,6 @@ def no_events() -> None:
 
 @tool
 async def wipe(path: str) -> str:
-    """Delete."""
     events.append(path)
     return f"wiped {path}"
 
@@ -57,7 +56,6 @@ class Counter:
 
     @tool
     def add(self) -> int:
-        """Count."""
         self.count += 1
         return self.count
 

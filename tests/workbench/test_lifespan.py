@@ -204,7 +204,6 @@ async def test_what_a_source_starts_in_a_call_does_not_have_the_deadline_of_that
 
                 return [poll]
 
-    @tool
     async def poll_inside() -> None:
         (await bench.call("poll")).unwrap()
 

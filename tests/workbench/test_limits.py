@@ -89,7 +89,6 @@ async def test_workbenches_with_one_limiter_count_together_for_each_principal() 
 async def test_above_a_rate_a_call_is_refused_and_the_error_says_when_to_call_again() -> None:
     clock, log = Clock(), CallLog()
 
-    @tool
     async def look() -> str:
         return "seen"
 
@@ -116,7 +115,6 @@ async def test_above_a_rate_a_call_is_refused_and_the_error_says_when_to_call_ag
 async def test_what_comes_too_fast_waits_for_its_turn_in_order() -> None:
     order: list[int] = []
 
-    @tool
     async def look(number: int) -> None:
         order.append(number)
 
@@ -310,7 +308,6 @@ async def test_a_serial_tool_that_calls_itself_fails_at_once() -> None:
 async def test_what_is_kept_for_principals_does_not_grow_with_their_number() -> None:
     clock = Clock()
 
-    @tool
     async def look() -> None: ...
 
     limiter = Limiter([Limit(per="principal", concurrency=1), Limit(per="principal", rate="1/s")], clock=clock)

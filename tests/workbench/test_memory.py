@@ -1,6 +1,6 @@
 """The stores in memory, and what workbenches share of them. What each store does is in tests/store."""
 
-from toolcrib import Approve, Caller, Text, Workbench, tool
+from toolcrib import Approve, Caller, Text, Workbench
 from toolcrib.core.result import EPOCH
 from toolcrib.machinery import StoredResult
 from toolcrib.workbench import MemoryPendings, MemoryResults, Stores
@@ -9,7 +9,6 @@ from toolcrib.workbench import MemoryPendings, MemoryResults, Stores
 async def test_workbenches_that_share_a_store_share_what_waits_and_nothing_else() -> None:
     ran: list[str] = []
 
-    @tool
     async def pay(amount: int) -> None:
         ran.append(str(amount))
 

@@ -27,20 +27,17 @@ class Tokens:
 
 @tool(auth=ToolAuth("github"))
 def read(context: Context, n: int = 1) -> list[Any]:
-    """Read."""
     caller = context.caller
     return [caller.principal, caller.profile, caller.thread, len(context.credentials["github"].secret), n]
 
 
 @tool(auth=Secret("KEY"))
 def stars(profile: str, context: Context) -> list[str]:
-    """The stars of somebody's profile."""
     return [profile, context.caller.profile]
 
 
 @tool
 def plain(n: int = 1) -> int:
-    """Needs no credentials."""
     return n
 
 

@@ -43,26 +43,22 @@ class Row(BaseModel):
 
 @tool
 async def find_rows(n: int) -> list[Row]:
-    """Rows."""
     return [Row(id=i, name=f"name {i}") for i in range(n)]
 
 
 @tool
 async def add_up(rows: Annotated[list[Row], Handle], factor: int = 1) -> int:
-    """Add up ids."""
     assert all(type(row) is Row for row in rows)
     return factor * sum(row.id for row in rows)
 
 
 @tool
 async def say(text: str, times: int = 1) -> str:
-    """Say it."""
     return text * times
 
 
 @tool
 async def count_keys(data: dict[str, Any]) -> int:
-    """Count keys."""
     return len(data)
 
 
@@ -142,7 +138,6 @@ def test_a_bound_that_leaves_no_room_is_refused(wrong: Any) -> None:
 
 
 async def test_an_error_s_message_is_bounded_too() -> None:
-    @tool
     async def fail() -> None:
         raise ToolError("begin " + "x" * 1_000_000 + " end", "conflict")
 
@@ -295,9 +290,7 @@ async def test_a_secret_across_the_edge_of_two_slices_stays_redacted(monkeypatch
 
 
 async def test_a_tool_of_the_user_s_own_keeps_its_name() -> None:
-    @tool
     async def read_result(which: str) -> str:
-        """Not ours."""
         return f"mine: {which}"
 
     async with Workbench([say, read_result]) as bench:
@@ -439,7 +432,6 @@ async def test_a_handle_where_none_is_taken_is_refused_with_the_way_out() -> Non
 
 
 async def test_the_schema_says_what_may_stand_in_the_place_of_the_value() -> None:
-    @tool
     async def both(
         a: Annotated[list[int], Handle, Field(description="Numbers.")],
         b: Annotated[dict[str, int], Handle] | None = None,
@@ -482,14 +474,10 @@ async def test_a_mark_where_no_handle_is_looked_for_is_refused_at_definition() -
 async def test_files_are_handed_on_where_base64_is_taken() -> None:
     data = bytes(range(256)) * 20_000
 
-    @tool
     async def measure(data: Annotated[Base64Bytes, Handle]) -> int:
-        """Measure."""
         return len(data)
 
-    @tool
     async def print_it(text: Annotated[str, Handle]) -> int:
-        """Print."""
         return len(text)
 
     big = Workbench([giving(data[:2_560_000] * 2), measure, print_it])

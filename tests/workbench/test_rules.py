@@ -249,7 +249,6 @@ def test_a_rule_has_the_hints_that_a_tool_has() -> None:
 
 
 def test_a_pattern_takes_no_time_on_long_text() -> None:
-    @tool
     async def write(text: Annotated[str, "Anything."]) -> None: ...
 
     rule = Rule(do="deny", where={"/text": "*a*b*a*b*a*b*a*c"})
