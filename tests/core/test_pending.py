@@ -39,7 +39,6 @@ def test_an_answer_is_the_same_after_a_way_through_data(answer: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        ({"kind": "aprove"}, "'aprove' is not a kind of answer. The kinds are: approve, deny, input."),
         ({"kind": "x" * 50}, f"{'x' * 40!r} is not a kind of answer. The kinds are: approve, deny, input."),
         ({"kind": "approve", "reason": ""}, "This one is a dict."),
         ({"kind": "approve", "until": "noon"}, "'until' is 'conversation', or a time as in 2026-01-31"),
@@ -47,7 +46,6 @@ def test_an_answer_is_the_same_after_a_way_through_data(answer: Any) -> None:
         ({"kind": "deny", "why": "no"}, "This one is a dict."),
         ({"kind": "input"}, "This one is a dict."),
         ({"kind": "input", "value": 1, "more": 2}, "This one is a dict."),
-        ({}, "This one is a dict."),
         (7, "This one is a int."),
     ],
 )
