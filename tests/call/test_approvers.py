@@ -7,12 +7,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from toolcrib import Approve, Caller, Context, Crib, Input, Result, SetupError, tool
+from toolcrib import Approve, Caller, Context, Crib, Input, SetupError, tool
 from toolcrib.core import AnswerError
 from toolcrib.record import CallLog
 from toolcrib.workbench import Ask, Rule, Rules, rules_from_data
+
+from .outcomes import waiting
 
 LEADS: dict[Any, Any] = {"groups": ["leads"], "principals": ["alice"]}
 ADA, LEAD, ALICE = Caller("ada"), Caller("lin", groups=frozenset({"leads"})), Caller("alice")
@@ -41,11 +43,6 @@ def crib_of(payments: Payments, *rules: Rule, **options: Any) -> Crib:
     return Crib([payments.tool()], policy=Rules(rules or [Rule(do="ask", approvers=LEADS)]), **options)
 
 
-async def pending_id(result: Result[Any]) -> str:
-    assert result.pending is not None, result.text
-    return result.pending.id
-
-
 CALL = ("pay", {"to": "bob", "amount": 5000})
 
 
@@ -70,7 +67,7 @@ async def test_the_caller_may_answer_where_they_are_one_of_the_approvers_unless_
     for rule, may_answer in zip(rules, (True, False), strict=True):
         async with crib_of(payments, rule) as crib:
             lead = crib.workbench(LEAD)
-            id_ = await pending_id(await lead.call(*CALL))
+            id_ = waiting(await lead.call(*CALL)).id
             if may_answer:
                 await lead.answer(id_, Approve())
             else:
@@ -82,7 +79,7 @@ async def test_a_policy_as_a_function_names_approvers_too(payments: Payments) ->
     crib = Crib([payments.tool()], policy=lambda *_: Ask("Pay?", approvers={"principals": "al*"}))
     async with crib:
         ada = crib.workbench(ADA)
-        id_ = await pending_id(await ada.call(*CALL))
+        id_ = waiting(await ada.call(*CALL)).id
         with pytest.raises(AnswerError):
             await ada.answer(id_, Approve())
         await crib.answer(id_, Approve(), by="alice")
@@ -110,7 +107,7 @@ async def test_an_approval_does_not_count_once_the_rule_names_others(payments: P
     for rule, is_answered in ((Rule(do="ask"), True), (Rule(do="ask", approvers=LEADS), False)):
         async with crib_of(payments, rule, store=tmp_path / "store.db") as crib:
             bench = crib.workbench(ADA)
-            id_ = await pending_id(await bench.call(*CALL))
+            id_ = waiting(await bench.call(*CALL)).id
             if is_answered:
                 await bench.answer(id_, Approve())
     assert payments.paid == []
@@ -144,7 +141,7 @@ async def test_other_arguments_run_once_in_place_of_those_that_were_sent(payment
     log = CallLog(with_content=True)
     async with crib_of(payments, recorder=log) as crib:
         ada = crib.workbench(ADA)
-        await crib.answer(await pending_id(await ada.call(*CALL)), EDIT, by=ALICE)
+        await crib.answer(waiting(await ada.call(*CALL)).id, EDIT, by=ALICE)
         result = await ada.call(*CALL)
         assert payments.paid == [("bob", 50)]
         assert result.text == (
@@ -165,7 +162,7 @@ async def test_other_arguments_run_once_in_place_of_those_that_were_sent(payment
 async def test_the_same_arguments_are_a_plain_approval(payments: Payments) -> None:
     async with crib_of(payments) as crib:
         ada = crib.workbench(ADA)
-        await crib.answer(await pending_id(await ada.call(*CALL)), Approve({"amount": 5000, "to": "bob"}), by=ALICE)
+        await crib.answer(waiting(await ada.call(*CALL)).id, Approve({"amount": 5000, "to": "bob"}), by=ALICE)
         result = await ada.call(*CALL)
         assert (result.text, "edited" in result.metadata["decision"]) == ("paid 5000 to bob", False)
 
@@ -185,7 +182,7 @@ async def test_arguments_that_the_tool_does_not_take_are_refused_at_the_door_and
 ) -> None:
     async with crib_of(payments) as crib:
         ada = crib.workbench(ADA)
-        id_ = await pending_id(await ada.call(*CALL))
+        id_ = waiting(await ada.call(*CALL)).id
         with pytest.raises(AnswerError) as refused:
             await crib.answer(id_, Approve(arguments), by=ALICE)
         assert (refused.value.reason, problem in str(refused.value)) == ("invalid", True)
@@ -197,7 +194,7 @@ async def test_other_arguments_that_a_rule_denies_are_denied(payments: Payments)
     rules = (Rule(where={"/to": "eve"}, do="deny", message="Not to Eve."), Rule(do="ask", approvers=LEADS))
     async with crib_of(payments, *rules) as crib:
         ada = crib.workbench(ADA)
-        await crib.answer(await pending_id(await ada.call(*CALL)), Approve({"to": "eve", "amount": 1}), by=ALICE)
+        await crib.answer(waiting(await ada.call(*CALL)).id, Approve({"to": "eve", "amount": 1}), by=ALICE)
         result = await ada.call(*CALL)
         assert result.error is not None and result.error.code == "denied"
         assert "Not to Eve." in result.text and "'alice' has changed" in result.text
@@ -209,7 +206,7 @@ async def test_other_arguments_that_others_decide_are_asked_of_these(payments: P
     rules = (Rule(where={"/amount": {"gt": 9000}}, do="ask", approvers=boss), Rule(do="ask", approvers=LEADS))
     async with crib_of(payments, *rules) as crib:
         ada = crib.workbench(ADA)
-        await crib.answer(await pending_id(await ada.call(*CALL)), Approve({"to": "bob", "amount": 9999}), by=LEAD)
+        await crib.answer(waiting(await ada.call(*CALL)).id, Approve({"to": "bob", "amount": 9999}), by=LEAD)
         result = await ada.call(*CALL)
         assert result.pending is not None and "'lin' has changed the arguments" in result.pending.message
         assert json.loads(result.pending.arguments) == {"to": "bob", "amount": 9999}
@@ -228,7 +225,7 @@ async def test_what_the_program_lets_a_person_answer_holds_for_what_they_change_
 
     async with crib_of(payments, may_answer=may_answer) as crib:
         ada = crib.workbench(ADA)
-        await crib.answer(await pending_id(await ada.call(*CALL)), Approve({"to": "bob", "amount": 5001}), by=LEAD)
+        await crib.answer(waiting(await ada.call(*CALL)).id, Approve({"to": "bob", "amount": 5001}), by=LEAD)
         assert (await ada.call(*CALL)).pending is not None
     assert payments.paid == []
 
@@ -332,7 +329,7 @@ async def test_no_tool_gets_the_mask_of_a_secret_as_its_value(edit: dict[str, st
 
     async with Crib([send], policy=lambda *_: Ask(), secrets=["hunter2hunter2"]) as crib:
         bench = crib.workbench(ADA)
-        id_ = await pending_id(await bench.call("send", {"key": "hunter2hunter2"}))
+        id_ = waiting(await bench.call("send", {"key": "hunter2hunter2"})).id
         with pytest.raises(AnswerError, match="stands for a value that is not shown"):
             await bench.answer(id_, Approve(edit))
 
@@ -343,7 +340,7 @@ async def test_an_error_at_the_door_has_no_secret() -> None:
 
     async with Crib([login], policy=lambda *_: Ask(), secrets=["hunter2hunter2"]) as crib:
         bench = crib.workbench(ADA)
-        id_ = await pending_id(await bench.call("login", {"pin": 1}))
+        id_ = waiting(await bench.call("login", {"pin": 1})).id
         with pytest.raises(AnswerError) as refused:
             await bench.answer(id_, Approve({"pin": "hunter2hunter2"}))
         assert "hunter2" not in str(refused.value)
@@ -355,7 +352,7 @@ async def test_what_the_tool_then_asks_is_about_the_other_arguments() -> None:
 
     async with Crib([ship], policy=lambda *_: Ask()) as crib:
         bench, call = crib.workbench(ADA), ("ship", {"item": "tea"})
-        await bench.answer(await pending_id(await bench.call(*call)), Approve({"item": "jam"}))
+        await bench.answer(waiting(await bench.call(*call)).id, Approve({"item": "jam"}))
         pending = (await bench.call(*call)).pending
         assert (pending.kind, json.loads(pending.arguments)) == ("input", {"item": "jam"})
         assert (await bench.call(*call)).pending == pending
@@ -368,7 +365,7 @@ async def test_with_an_idempotency_key_the_call_is_still_the_one_that_was_sent(
 ) -> None:
     async with crib_of(payments, store=tmp_path / "store.db") as crib:
         ada, key = crib.workbench(ADA), str(uuid4())
-        await crib.answer(await pending_id(await ada.call(*CALL, idempotency_key=key)), EDIT, by=ALICE)
+        await crib.answer(waiting(await ada.call(*CALL, idempotency_key=key)).id, EDIT, by=ALICE)
         first = await ada.call(*CALL, idempotency_key=key)
         again = await ada.call(*CALL, idempotency_key=key)
         assert (first.text, again.metadata["repeated"]) == (again.text, True)
@@ -383,7 +380,7 @@ async def test_a_task_runs_with_the_other_arguments(payments: Payments, tmp_path
     crib = Crib([payments.tool(task=True)], policy=Rules([Rule(do="ask")]), store=tmp_path / "store.db")
     async with crib:
         ada = crib.workbench(ADA)
-        await ada.answer(await pending_id(await ada.call(*CALL)), EDIT)
+        await ada.answer(waiting(await ada.call(*CALL)).id, EDIT)
         result = await ada.call(*CALL)
         assert result.pending is not None and result.pending.kind == "task"
         assert json.loads(result.pending.arguments) == {"to": "bob", "amount": 50}
@@ -396,8 +393,6 @@ async def test_a_task_runs_with_the_other_arguments(payments: Payments, tmp_path
 
 
 async def test_defaults_that_are_made_belong_to_what_was_shown(tmp_path: Path) -> None:
-    from pydantic import BaseModel, Field
-
     ids: list[tuple[str, str]] = []
 
     class Order(BaseModel):

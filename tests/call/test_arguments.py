@@ -21,10 +21,12 @@ from pydantic import (
     field_serializer,
 )
 
-from toolcrib import Approve, Context, Input, Pending, Result, Workbench
+from toolcrib import Approve, Context, Input, Workbench
 from toolcrib.record import CallLog
 from toolcrib.store import DatabasePendings, Store
 from toolcrib.workbench import MemoryPendings, PendingStore, Rule, Rules, Stores
+
+from .outcomes import waiting
 
 
 class Order(BaseModel):
@@ -48,11 +50,6 @@ class Job:
 
     def __post_init__(self, sudo: bool, limit: int) -> None:
         self.command = f"{'sudo ' if sudo else ''}{self.name} {limit}"
-
-
-def waiting(result: Result[Any]) -> Pending:
-    assert result.pending is not None, result.text
-    return result.pending
 
 
 async def asked(fn: Callable[..., Any], **arguments: Any) -> dict[str, Any]:

@@ -10,19 +10,16 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Context, Crib, Result, SetupError, Tool, Workbench, tool
+from toolcrib import Call, Caller, Context, Crib, SetupError, Tool, Workbench, tool
 from toolcrib.core import DefinitionError
 from toolcrib.store import Store
 from toolcrib.workbench import Limit, Limiter
 
+from ..call.outcomes import code
 from .conftest import Start
 from .spending import BUDGET, LIMITS, PLACES
 
 ISOLATED = Path(__file__).parents[1] / "sandbox" / "isolated_tools.py"
-
-
-def code(result: Result[Any]) -> str | None:
-    return None if result.error is None else result.error.code
 
 
 @pytest.fixture(params=["own", "shared"])
@@ -41,19 +38,16 @@ async def start(request: pytest.FixtureRequest, stores: Callable[[], Store]) -> 
 
 @tool(cost=4)
 async def heavy(number: int = 0) -> str:
-    """Do heavy work."""
     return "done"
 
 
 @tool
 async def light() -> str:
-    """Do light work."""
     return "done"
 
 
 @tool
 async def read(ctx: Context, tokens: int) -> str:
-    """Read, and report it."""
     await ctx.spend("tokens", tokens)
     return "read"
 
@@ -81,7 +75,6 @@ async def test_a_report_of_more_than_is_left_counts_and_ends_the_call(start: Cal
 async def test_what_was_declared_and_not_used_is_given_back(start: Callable[..., Any]) -> None:
     @tool(cost={"tokens": 80})
     async def ask(ctx: Context, tokens: list[float]) -> str:
-        """Ask a model."""
         for number in tokens:
             await ctx.spend("tokens", number)
         return "asked"
@@ -104,9 +97,7 @@ async def test_a_call_whose_work_has_not_begun_costs_nothing(start: Callable[...
 
 
 async def test_seconds_are_those_of_the_work(start: Callable[..., Any]) -> None:
-    @tool
     async def rest(seconds: float) -> str:
-        """Rest."""
         await asyncio.sleep(seconds)
         return "rested"
 
@@ -128,9 +119,7 @@ async def test_calls_at_the_same_time_never_take_more_than_there_is(start: Calla
 
 
 async def test_tools_in_threads_and_processes_report_too() -> None:
-    @tool
     def read_in_thread(ctx: Context, tokens: int) -> str:
-        """Read in a thread."""
         ctx.wait(ctx.spend("tokens", tokens))
         return "read"
 
@@ -225,9 +214,7 @@ def test_a_cost_that_cannot_be_is_refused(cost: Any) -> None:
 
 @pytest.mark.parametrize(("unit", "amount"), [("tokens", -1), ("tokens", float("nan")), ("calls", 1), ("", 1), (3, 1)])
 async def test_a_report_that_cannot_be_is_an_error_of_the_tool(unit: Any, amount: Any) -> None:
-    @tool
     async def report(ctx: Context) -> str:
-        """Report."""
         await ctx.spend(unit, amount)
         return "reported"
 
@@ -238,7 +225,6 @@ async def test_a_report_that_cannot_be_is_an_error_of_the_tool(unit: Any, amount
 async def test_a_tool_that_declares_units_reports_no_others() -> None:
     @tool(cost={"tokens": 0})
     async def report(ctx: Context) -> str:
-        """Report."""
         await ctx.spend("tokns", 1)
         return "reported"
 
