@@ -14,13 +14,11 @@ from toolcrib.workbench import Limit
 
 @tool
 async def look() -> str:
-    """Look."""
     return "seen"
 
 
 @tool
 async def hold() -> str:
-    """Hold the only place, until the end."""
     print("holds", flush=True)
     await asyncio.sleep(600)
     return "held"
@@ -28,7 +26,6 @@ async def hold() -> str:
 
 @tool(serial=True)
 async def alone() -> str:
-    """Run alone, until the end."""
     print("holds", flush=True)
     await asyncio.sleep(600)
     return "held"

@@ -30,7 +30,6 @@ def line(process: "subprocess.Popen[str]", patience_s: float | None = None) -> s
 
 @tool
 async def look() -> str:
-    """Look."""
     return "seen"
 
 
@@ -131,7 +130,6 @@ async def test_an_object_s_serial_method_has_its_turn_in_its_own_process(stores:
     class Door:
         @tool(serial=True)
         async def enter(self) -> str:
-            """Enter, and wait for the other."""
             await both.wait()
             return "left"
 
@@ -164,9 +162,7 @@ async def test_a_place_taken_for_a_call_that_was_cancelled_meanwhile_is_given_ba
 async def test_who_waits_gets_the_place_that_another_process_gives_back(stores: Callable[[], Store]) -> None:
     may_end = asyncio.Event()
 
-    @tool
     async def hold() -> str:
-        """Hold."""
         await may_end.wait()
         return "held"
 

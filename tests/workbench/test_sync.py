@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolcrib import Caller, Crib, Depends, SetupError, Source, Workbench, tool
+from toolcrib import Caller, Crib, Depends, SetupError, Source, Workbench
 from toolcrib.machinery import loops
 
 WAIT_S = 60.0
@@ -51,7 +51,6 @@ class Program:
             yield bench_program.opened
             bench_program.closed += 1
 
-        @tool
         async def where(value: Annotated[int, Depends(session)]) -> tuple[int, int, str]:
             return id(asyncio.get_running_loop()), value, name.get()
 
@@ -68,7 +67,6 @@ class Program:
             self.events.append("stop")
 
         def tools(self) -> list[Any]:
-            @tool
             async def of_source() -> int:
                 return self.events.count("start")
 
@@ -120,7 +118,6 @@ def test_threads_with_loops_of_their_own_share_the_loop_of_the_first_call() -> N
 
 @pytest.mark.filterwarnings("error")
 def test_a_call_that_its_home_never_began_runs_on_the_next_home(caplog: pytest.LogCaptureFixture) -> None:
-    @tool
     async def add(a: int, b: int) -> int:
         return a + b
 
@@ -173,11 +170,9 @@ def test_what_async_with_has_started_cannot_be_used_after_its_loop(kind: str) ->
 async def test_a_sync_call_on_the_loop_that_runs_the_workbench_is_refused_with_the_way_out() -> None:
     errors: list[SetupError] = []
 
-    @tool
     async def quick() -> str:
         return "done"
 
-    @tool
     async def careless(bench_of: str) -> str:
         try:
             return str(benches[bench_of].call_sync("quick").unwrap())
@@ -203,7 +198,6 @@ def test_a_loop_that_is_blocked_costs_a_call_that_is_handed_over_to_it_only_some
 ) -> None:
     monkeypatch.setattr(loops, "BEGIN_TIMEOUT_S", 0.2)
 
-    @tool
     async def add(a: int, b: int) -> int:
         return a + b
 
@@ -223,7 +217,6 @@ def test_a_loop_that_is_blocked_costs_a_call_that_is_handed_over_to_it_only_some
 def test_a_thread_whose_loop_goes_away_gets_a_result(way: str) -> None:
     begun = threading.Event()
 
-    @tool
     async def endless() -> None:
         begun.set()
         await asyncio.Event().wait()
@@ -254,7 +247,6 @@ def test_a_thread_whose_loop_goes_away_gets_a_result(way: str) -> None:
 def test_a_task_that_is_cancelled_cancels_its_call_on_the_other_loop() -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
-    @tool
     async def endless() -> None:
         begun.set()
         try:
@@ -277,7 +269,6 @@ def test_a_task_that_is_cancelled_cancels_its_call_on_the_other_loop() -> None:
 
 
 def test_a_stream_may_be_read_on_another_loop() -> None:
-    @tool
     async def count(to: int) -> AsyncGenerator[int]:
         for number in range(to):
             yield number
@@ -295,7 +286,6 @@ def test_ctrl_c_in_a_sync_call_cancels_it_and_is_raised(monkeypatch: pytest.Monk
 
     begun, cancelled = threading.Event(), threading.Event()
 
-    @tool
     async def endless() -> None:
         begun.set()
         try:
