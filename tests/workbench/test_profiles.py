@@ -12,6 +12,8 @@ from toolcrib.core import Credential
 from toolcrib.record import CallLog
 from toolcrib.workbench import Rule, Rules
 
+from ..call.outcomes import code
+
 ADA = Caller("ada", "home", "t1")
 
 
@@ -39,10 +41,6 @@ def stars(profile: str, context: Context) -> list[str]:
 @tool
 def plain(n: int = 1) -> int:
     return n
-
-
-def code(result: Result[Any]) -> str | None:
-    return result.error and result.error.code
 
 
 def bench(**options: Any) -> Workbench:
