@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -21,8 +21,10 @@ from toolcrib.store.events import EVENTS
 from toolcrib.testing import doubles
 from toolcrib.workbench import Ask, Rule, Rules, Workbench
 
+from .outcomes import Clock, waiting
+
 ADA = Caller("ada", thread="t1")
-NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+NOW = Clock().now
 OSLO = Approve(until="conversation", where={"/city": {"like": "Oslo*"}})
 ASKS = Rule(name="weather", do="ask")
 
@@ -35,14 +37,6 @@ def weather(city: str, days: int = 1) -> str:
 @tool
 def tides(city: str) -> str:
     return f"high in {city}"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 @pytest.fixture
@@ -74,9 +68,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
 
 
 async def waits(bench: Workbench, city: str = "Oslo", name: str = "weather", **arguments: Any) -> Pending:
-    pending = (await bench.call(name, {"city": city, **arguments})).pending
-    assert pending is not None
-    return pending
+    return waiting(await bench.call(name, {"city": city, **arguments}))
 
 
 async def give(bench: Workbench, answer: Any = OSLO, by: str = "bob", city: str = "Oslo") -> str:
