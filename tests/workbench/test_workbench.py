@@ -11,13 +11,11 @@ from toolcrib.core import UnknownToolError
 
 @tool
 async def add(a: int, b: int = 2) -> int:
-    """Add two numbers."""
     return a + b
 
 
 @tool
 def shout(text: str) -> str:
-    """Make it loud."""
     return text.upper()
 
 
@@ -41,14 +39,7 @@ async def test_a_function_that_is_no_tool_of_the_bench_is_the_program_s_mistake(
         await Workbench([add]).call(shout, "x")
 
 
-async def test_the_error_for_an_unknown_tool_names_the_nearest() -> None:
-    result = await Workbench([add, shout]).call("shuot", {})
-    assert result.error.code == "unknown_tool"
-    assert result.text == "There is no tool 'shuot'. Did you mean 'shout'? The tools are: add, shout."
-
-
 async def test_many_calls_give_their_results_in_the_order_of_the_calls() -> None:
-    @tool
     async def after(tenths: int) -> int:
         await asyncio.sleep(tenths / 100)
         return tenths
@@ -64,7 +55,6 @@ async def test_many_calls_give_their_results_in_the_order_of_the_calls() -> None
 async def test_a_limit_is_how_many_run_at_a_time() -> None:
     running = most = 0
 
-    @tool
     async def work() -> None:
         nonlocal running, most
         running += 1
@@ -81,11 +71,9 @@ async def test_a_limit_is_how_many_run_at_a_time() -> None:
 async def test_stop_on_error_cancels_what_has_not_ended() -> None:
     finished: list[str] = []
 
-    @tool
     async def fail() -> None:
         raise ToolError("no")
 
-    @tool
     async def wait() -> None:
         await asyncio.sleep(30)
         finished.append("wait")
@@ -103,11 +91,9 @@ async def test_stop_on_error_cancels_what_has_not_ended() -> None:
 async def test_stop_on_error_leaves_no_cancellation_with_its_caller() -> None:
     """Also not with the caller's next task group, of which an error would come as a cancellation (the second case)."""
 
-    @tool
     async def fail() -> None:
         raise ToolError("no")
 
-    @tool
     async def wait() -> None:
         await asyncio.sleep(30)
 
