@@ -15,11 +15,10 @@ from typing import Any, get_type_hints
 import jsonschema_rs
 import pytest
 
-from toolcrib import SetupError, Tool, ToolcribError
+from toolcrib import SetupError, ToolcribError
 from toolcrib.schema.declared import doc_of
 from toolcrib.store import Webhook
-from toolcrib.workbench import Limit, Retry, Rule, Workbench
-from toolcrib.workbench.config import with_deadlines
+from toolcrib.workbench import Limit, Retry, Rule
 from toolcrib.workbench.credentials import configured
 from toolcrib.workbench.options import FileOptions
 from toolcrib.workbench.settings import (
@@ -334,46 +333,6 @@ def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:
 def test_sources_in_the_environment_are_words_as_in_a_shell(read: Read) -> None:
     settings = read('[[source]]\nfrom = "a.py"\n', TOOLCRIB_SOURCES="'my tools.py' toolcrib.demo")
     assert [source.source for source in settings.sources] == ["my tools.py", "toolcrib.demo"]
-
-
-async def test_views_deadlines_and_rules_of_the_settings_hold_in_a_workbench(read: Read) -> None:
-    def read_row(row: int) -> int:
-        """Read."""
-        return row
-
-    def drop_row(row: int) -> int:
-        """Drop."""
-        return row
-
-    settings = read("""
-[[source]]
-from = "db.py"
-tools = "*_row"
-rename = { drop_row = ["remove", "Remove a row."] }
-prefix = "db_"
-
-[[deadline]]
-tools = "db_read*"
-timeout_s = 9
-
-[[rule]]
-name = "no removals"
-tools = "db.remove"
-do = "deny"
-message = "Rows stay."
-""")
-    (source,) = settings.sources
-    tools = with_deadlines(
-        source.view([Tool(read_row, timeout_s=3), Tool(drop_row), Tool(print, name="print")]), settings
-    )
-    bench = Workbench([tools], **settings.options())
-    assert [(spec.name, spec.description, spec.timeout_s) for spec in bench.specs()] == [
-        ("db_read_row", "Read.", 9.0),
-    ]
-    assert (await bench.call("db_read_row", {"row": 3})).value == 3
-    denied = await bench.call("db_remove", {"row": 3})
-    assert denied.text == "Tool 'db_remove' is not allowed to run with these arguments: Rows stay."
-    assert denied.metadata["decision"] == {"do": "deny", "rule": "no removals"}
 
 
 def test_which_file_the_settings_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
