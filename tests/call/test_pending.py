@@ -5,7 +5,7 @@ import gc
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any
 
@@ -24,7 +24,6 @@ from toolcrib import (
     Handle,
     Input,
     Pending,
-    Result,
     Text,
     Tool,
     ToolAuth,
@@ -37,20 +36,11 @@ from toolcrib.record import CallLog
 from toolcrib.workbench import Ask, Rule, Rules, Stores
 
 from ..doubled import doubled
+from .outcomes import Clock, code, waiting
 
 
 def always_ask(*_: Any) -> str:
     return "ask"
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime.fromtimestamp(1_000_000, UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 @dataclass
@@ -75,16 +65,6 @@ class Bank:
 @pytest.fixture
 def bank() -> Bank:
     return Bank([])
-
-
-def waiting(result: Result[Any]) -> Pending:
-    assert result.status == "pending", result.text
-    assert result.pending is not None
-    return result.pending
-
-
-def code(result: Result[Any]) -> str | None:
-    return None if result.error is None else result.error.code
 
 
 async def refusal(bench: Workbench, pending_id: str, answer: Any, by: str = "alice") -> tuple[str, str]:
@@ -608,10 +588,11 @@ async def test_a_denied_question_is_an_error_that_the_tool_may_see(ship: Callabl
     assert steps == ["begin", "begin", "swallowed"]
 
 
-async def test_an_approval_holds_over_the_questions_of_its_call_and_is_used_when_it_ends() -> None:
-    async def work(ctx: Context) -> int:
-        return await ctx.ask("n", int, "n?")
+async def work(ctx: Context) -> int:
+    return await ctx.ask("n", int, "n?")
 
+
+async def test_an_approval_holds_over_the_questions_of_its_call_and_is_used_when_it_ends() -> None:
     bench = Workbench([work], policy=always_ask)
     approval = waiting(await bench.call("work"))
     assert approval.kind == "approval"
@@ -759,9 +740,6 @@ async def test_where_nobody_can_be_asked_at_once_the_call_waits(bank: Bank, says
 
 
 async def test_a_door_is_asked_again_with_the_problem_of_a_bad_input() -> None:
-    async def work(ctx: Context) -> int:
-        return await ctx.ask("n", int, "n?")
-
     messages: list[str] = []
     answers = iter([Input("many"), Input(3)])
 
@@ -774,9 +752,6 @@ async def test_a_door_is_asked_again_with_the_problem_of_a_bad_input() -> None:
 
 
 async def test_an_approval_given_at_the_door_is_kept_while_the_call_waits_for_more() -> None:
-    async def work(ctx: Context) -> int:
-        return await ctx.ask("n", int, "n?")
-
     asked: list[str] = []
 
     async def ask(pending: Pending) -> Any:
@@ -814,10 +789,7 @@ async def test_a_door_that_never_gives_what_was_asked_for_is_asked_three_times()
         asked.append(pending.message)
         return Input("many")
 
-    async def book(ctx: Context) -> int:
-        return await ctx.ask("nights", int, "How many nights?")
-
-    result = await Workbench([book], ask=answer).call("book")
+    result = await Workbench([work], ask=answer).call("work")
     assert (result.status, len(asked)) == ("pending", 3)
 
 
