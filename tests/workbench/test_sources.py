@@ -205,15 +205,6 @@ async def test_the_tools_of_a_workbench_are_those_its_source_has() -> None:
     assert names(bench) == ["first", "last"]
 
 
-async def test_what_a_source_has_when_it_is_started_is_there() -> None:
-    class Connected(Live):
-        async def start(self) -> None:
-            self.offered = [named("remote")]
-
-    async with Workbench([Connected()]) as bench:
-        assert (await bench.call("remote")).value == "remote"
-
-
 @pytest.mark.parametrize(
     ("offered", "reason"),
     [
