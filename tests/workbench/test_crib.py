@@ -295,20 +295,6 @@ async def test_what_waits_is_shared_and_a_session_has_somebody_of_its_own_to_ask
         assert await value(crib.workbench(BOB, ask=yes), "add", a=1, b=2) == 3
 
 
-async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() -> None:
-    def much() -> str:
-        return "x" * 30_000
-
-    async with Crib([much], max_result_chars=2_000) as crib:
-        handle = (await crib.workbench(ALICE).call("much")).metadata["handle"]
-        again, bob = crib.workbench(ALICE), crib.workbench(BOB)
-        assert (await again.stored_result(handle))[0].text == "x" * 30_000
-        await again.stop()
-        assert [spec.name for spec in bob.specs()] == ["much"]
-        result = await bob.call("read_result", {"handle": handle})
-        assert result.error is not None
-
-
 async def test_tools_that_change_change_for_all() -> None:
     source = Offering(add)
     async with Crib([source]) as crib:
