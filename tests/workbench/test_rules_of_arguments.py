@@ -203,6 +203,7 @@ NEVER: list[tuple[dict[str, Any], str]] = [
     ({"/order/amount/x": 1}, "takes nothing at '/order/amount/x'"),
     ({"/tags/first": "a"}, "takes nothing at '/tags/first'"),
     ({"/count": "admin"}, "is of type integer, which is never what the rule compares it with"),
+    ({"/count": {"in": ["a", None]}}, "of type integer"),
     ({"/force": 1}, "of type boolean"),
     ({"/count": True}, "of type integer"),
     ({"/tags": "a*"}, "of type array or null"),
