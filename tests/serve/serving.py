@@ -9,8 +9,18 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from toolcrib import Crib
+from toolcrib import Caller, Crib, tool
 from toolcrib.serve import serve_http
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def by_user(headers: Mapping[str, str]) -> Caller:
+    return Caller(headers["user"])
 
 
 @asynccontextmanager

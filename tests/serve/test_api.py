@@ -23,7 +23,7 @@ from toolcrib.testing import doubles
 from toolcrib.tools.function import from_work
 from toolcrib.workbench import Ask, Limit, Rule, Rules
 
-from .serving import client_of
+from .serving import by_user, client_of
 
 ODD = "files/read a%2F?b#é"
 
@@ -78,7 +78,7 @@ async def client(*sources: Any, clock: Any = None, **options: Any) -> AsyncItera
     """A client of an application, as who its header `user` says."""
     with doubles(clock=clock):
         crib = Crib([add, prices, count, rows, fail, odd_parts, drop, *sources], **options)
-    async with client_of(asgi_app(crib, lambda headers: Caller(headers["user"])), user="ada") as opened:
+    async with client_of(asgi_app(crib, by_user), user="ada") as opened:
         yield opened
 
 

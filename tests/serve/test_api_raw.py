@@ -12,14 +12,10 @@ from toolcrib.serve import Application, asgi_app, problem
 from toolcrib.serve.api import calls as module
 from toolcrib.serve.protocol import reply
 
+from .serving import add
+
 BODY = b'{"a": 1, "b": 2}'
 GONE = {"type": "http.disconnect"}
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 class Waits:

@@ -12,11 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from toolcrib import Caller, Context, Crib, tool
+from toolcrib import Context, Crib, tool
 from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 
-from .serving import served
+from .serving import by_user, served
 from .test_api import conforms
 
 WAIT_S = 60
@@ -46,7 +46,7 @@ class Mine:
 async def client(*tools: Any, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
     crib = Crib([*tools], **options)
     async with (
-        served(crib, lambda headers: Caller(headers["user"]), grace_s=0.1) as url,
+        served(crib, by_user, grace_s=0.1) as url,
         httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), headers={"user": "ann"}, timeout=WAIT_S) as api,
     ):
         yield api
@@ -177,7 +177,7 @@ async def test_a_server_that_stops_ends_what_follows_and_logs_no_fault(
 
     crib = Crib([dig], store=tmp_path / "store.db")
     async with asyncio.timeout(WAIT_S), httpx2.AsyncClient(headers={"user": "ann"}, timeout=WAIT_S) as api:
-        async with served(crib, lambda headers: Caller(headers["user"]), grace_s=0.1) as url:
+        async with served(crib, by_user, grace_s=0.1) as url:
             api.base_url = url.removesuffix("/mcp")
             id = await submitted(api)
             stream = await api.send(api.build_request("GET", f"/api/tasks/{id}/events"), stream=True)

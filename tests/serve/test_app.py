@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from toolcrib import Context, Crib, Source, __version__, tool
 from toolcrib.serve import asgi_app, serve_http
 
-from .serving import running
+from .serving import add, running
 
 
 class Waits:
@@ -53,12 +53,6 @@ class Waits:
         async with asyncio.timeout(60):
             while self.ended != [*ended]:
                 await asyncio.sleep(0.01)
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @asynccontextmanager

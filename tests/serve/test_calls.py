@@ -16,12 +16,9 @@ from toolcrib import Caller, Context, Crib, SetupError, tool
 from toolcrib.record import CallLog, DatabaseCalls, Metrics
 from toolcrib.serve import call_routes, calls, metrics_route, server
 
+from .serving import add
+
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    return a + b
 
 
 @pytest.fixture

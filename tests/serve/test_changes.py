@@ -21,7 +21,7 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.mcp.changes import following
 from toolcrib.serve.protocol.sessions import HttpSession
 
-from .serving import served
+from .serving import add, served
 
 CHANGING = str(Path(__file__).with_name("changing.py"))
 NEW = "2026-07-28"
@@ -63,12 +63,6 @@ def wait(folder: str) -> str:
 def answer() -> str:
     return "as it began"
 '''
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

@@ -18,16 +18,10 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.mcp import changes as module
 from toolcrib.serve.mcp.changes import following
 
-from .serving import served
+from .serving import add, served
 
 MODERN = "2026-07-28"
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 class Far:

@@ -22,7 +22,7 @@ from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.serve import serve_http
 from toolcrib.serve.http import listening
 
-from .serving import served
+from .serving import add, served
 
 CRIB = str(Path(__file__).with_name("crib.py"))
 VERSION = "2026-07-28"
@@ -33,12 +33,6 @@ SOUND = {
     "Mcp-Method": "tools/list",
 }
 META = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def body(method: str = "tools/list", **params: Any) -> bytes:

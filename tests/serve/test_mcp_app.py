@@ -14,7 +14,7 @@ from toolcrib import Crib, tool
 from toolcrib.serve import asgi_app
 from toolcrib.workbench import Rule, Rules
 
-from .serving import message_of, request_of
+from .serving import add, message_of, request_of
 
 APPS = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 URI = "ui://toolcrib/approve"
@@ -24,12 +24,6 @@ URI = "ui://toolcrib/approve"
 def pay(to: str, amount: int) -> str:
     """Pay somebody."""
     return f"paid {amount} to {to}"
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 class Mcp:

@@ -21,7 +21,7 @@ from toolcrib.serve.mcp import tasks
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
-from .serving import message_of, request_of, served
+from .serving import by_user, message_of, request_of, served
 
 WAIT_S = 60
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -159,7 +159,7 @@ class Tools:
 @asynccontextmanager
 async def door_to(*tools: Any, **options: Any) -> AsyncGenerator[tuple[Door, Crib]]:
     crib = Crib([*tools], **options)
-    async with served(crib, lambda headers: Caller(headers["user"]), grace_s=0.1) as url:
+    async with served(crib, by_user, grace_s=0.1) as url:
         door = Door(url)
         async with door.http:
             yield door, crib

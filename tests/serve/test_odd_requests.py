@@ -12,17 +12,11 @@ import pytest
 from toolcrib import Caller, Crib, tool
 from toolcrib.serve.protocol import sessions
 
-from .serving import served
+from .serving import add, served
 from .test_mcp_streams import ACCEPT, HELLO, Session, events, request
 
 JSON = {"Content-Type": "application/json"}
 CALL = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}}
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def by_header(headers: Mapping[str, str]) -> Caller:

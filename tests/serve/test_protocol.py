@@ -20,17 +20,12 @@ from toolcrib.serve import local_caller, server
 from toolcrib.serve.protocol import http, reply
 
 from .sdk_server import both
+from .serving import add
 
 VERSION = "2026-07-28"
 ENVELOPE = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
 BOTH = "application/json, text/event-stream"
 ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

@@ -19,8 +19,8 @@ from toolcrib import Caller, Context, Crib, tool
 from toolcrib.serve import local_caller, server
 from toolcrib.serve.access.callers import CALLER
 
-from .serving import served
-from .test_protocol import add, ask, body, status
+from .serving import add, served
+from .test_protocol import ask, body, status
 from .test_protocol_pipe import OLDER
 from .test_protocol_session import ENVELOPE, HELLO, messages, sent
 

@@ -17,13 +17,8 @@ from toolcrib.serve import Form, ask_client, local_caller, server
 from toolcrib.serve.mcp.server import McpServer
 
 from .sdk_server import both
+from .serving import add
 from .test_protocol_session import ENVELOPE, HELLO, sent
-
-
-@tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 class Line:

@@ -9,7 +9,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from toolcrib import Crib
 
 from .sdk_server import both
-from .test_protocol import add, ask, body, status
+from .serving import add
+from .test_protocol import ask, body, status
 from .test_protocol_pipe import OLDER
 from .test_protocol_session import ENVELOPE, HELLO, sent
 

@@ -1,6 +1,6 @@
 """A console in this process, and a browser's requests to it."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,11 +9,21 @@ from typing import Any
 import httpx2
 import pytest
 
-from toolcrib import Crib
+from toolcrib import Caller, Crib, tool
 from toolcrib.serve import asgi_app
 from toolcrib.serve.console import Sessions
 
 BASE_URL = "http://127.0.0.1:8642"
+
+
+@tool
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def by_user(headers: Mapping[str, str]) -> Caller:
+    return Caller(headers["user"])
 
 
 class Browser(httpx2.AsyncClient):
@@ -25,6 +35,12 @@ class Browser(httpx2.AsyncClient):
 
     async def token(self, page: str = "/") -> str:
         return fields_of((await self.get(page)).text)["token"]
+
+    async def become(self, user: str) -> None:
+        """Enter as *user*, whom the host knows by a header."""
+        self.headers["user"] = user
+        self.cookies.clear()
+        await self.get("/")
 
     async def submit(self, path: str, /, **fields: Any) -> httpx2.Response:
         """Post a form with *fields* and the token of the session."""

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import unescape
@@ -11,14 +10,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, SecretStr
 
-from toolcrib import Caller, Context, Crib, Pending, tool
+from toolcrib import Context, Crib, Pending, tool
 from toolcrib.record import DatabaseCalls
-from toolcrib.serve import AuthenticationError
 from toolcrib.serve.console.views.approvals import rows_of
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
-from .conftest import Browser, Open, fields_of
+from .conftest import Browser, Open, by_user, fields_of
 
 RULES = Rules([Rule(name="payments", tools="pay", do="ask", message="Pay this?")], default="allow")
 LEADS = Rules([Rule(name="payments", tools="pay", do="ask", approvers={"principals": ["ann", "bob"]})], default="allow")
@@ -40,12 +38,6 @@ async def ship(context: Context, item: str) -> str:
 def send(to: list[str]) -> str:
     """Send to many."""
     return f"sent to {len(to)}"
-
-
-def identify(headers: Mapping[str, str]) -> Caller:
-    if "user" not in headers:
-        raise AuthenticationError("Log in at the host.", None)
-    return Caller(headers["user"])
 
 
 async def call(browser: Browser, name: str, **arguments: Any) -> dict[str, Any]:
@@ -157,12 +149,10 @@ async def test_arguments_that_a_rule_denies_are_refused_as_the_call_would_be(ope
 
 async def test_who_may_not_call_a_tool_still_has_its_form_to_approve_it(open_console: Open) -> None:
     rules = Rules([Rule(tools="pay", principals="ann", do="deny"), *LEADS])
-    async with open_console(pay, policy=rules, identify=identify) as browser:
+    async with open_console(pay, policy=rules, identify=by_user) as browser:
         browser.headers["user"] = "eve"
         page = await waits_for(browser, to="bob", amount=5)
-        browser.headers["user"] = "ann"
-        browser.cookies.clear()
-        await browser.get("/")
+        await browser.become("ann")
         assert (await browser.get("/api/tools/pay")).status_code == 404
         assert 'name="v/amount" value="5"' in (await browser.get(page)).text
         done = await answer(browser, page, "edit", **{"v/to": "bob", "v/amount": "4"})
@@ -204,16 +194,14 @@ async def test_a_grant_is_shown_before_it_is_given_and_can_be_revoked(open_conso
 
 
 async def test_the_second_of_two_people_is_told_who_was_first(open_console: Open) -> None:
-    async with open_console(pay, policy=LEADS, identify=identify) as browser:
+    async with open_console(pay, policy=LEADS, identify=by_user) as browser:
         browser.headers["user"] = "eve"
         page = await waits_for(browser, to="bob", amount=5)
         await browser.get("/approvals")
         assert "It is for others to answer: ann, bob" in (await browser.get(page)).text
         sessions: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
         for user in ("ann", "bob"):
-            browser.headers["user"] = user
-            browser.cookies.clear()
-            await browser.get(page)
+            await browser.become(user)
             sessions[user] = fields_of((await browser.get(page)).text), dict(browser.cookies)
         for user, status in (("ann", 303), ("bob", 409)):
             fields, cookies = sessions[user]
@@ -274,11 +262,10 @@ async def test_each_kind_of_question_has_its_fields(open_console: Open) -> None:
 
 
 async def test_what_waits_for_others_is_not_there(open_console: Open) -> None:
-    async with open_console(pay, policy=RULES, identify=identify) as browser:
+    async with open_console(pay, policy=RULES, identify=by_user) as browser:
         browser.headers["user"] = "ann"
         page = await waits_for(browser, to="bob", amount=5)
-        browser.headers["user"] = "eve"
-        await browser.get("/")
+        await browser.become("eve")
         for path in (page, page + ".json"):
             assert (await browser.get(path)).status_code == 404
         assert page not in (await browser.get("/approvals")).text
@@ -344,9 +331,8 @@ async def test_the_first_page_names_sources_that_are_down(open_console: Open) ->
 
 
 async def test_settings_to_copy_have_a_placeholder_for_the_key(open_console: Open) -> None:
-    async with open_console(pay, identify=identify) as browser:
-        browser.headers["user"] = "ann"
-        await browser.get("/")
+    async with open_console(pay, identify=by_user) as browser:
+        await browser.become("ann")
         shown = unescape((await browser.get("/")).text)
         assert shown.count("Bearer YOUR-KEY") == 5
         assert "Bearer ${input:tools-key}" in shown

@@ -10,13 +10,7 @@ from toolcrib.record import DatabaseCalls
 from toolcrib.store import Store
 from toolcrib.workbench import Limit, Role, Rule, Rules
 
-from .conftest import Browser, Open
-
-
-@tool
-def add(a: int, b: int = 2) -> int:
-    """Add two numbers."""
-    return a + b
+from .conftest import Browser, Open, add, by_user
 
 
 @tool(destructive=True)
@@ -99,15 +93,12 @@ async def test_calls_of_others_are_shown_to_a_role_only(open_console: Open, tmp_
 
     roles = [Role(groups="ops", may=["calls:all"])]
     async with open_console(crib=recorded(tmp_path), identify=identify, roles=roles) as browser:
-        browser.headers["user"] = "ann"
-        await browser.get("/")
+        await browser.become("ann")
         await call(browser, "add", {"a": 1})
         (only,) = (await browser.get("/api/calls")).json()["calls"]
         seen = {}
         for user in ("bob", "olga"):
-            browser.headers["user"] = user
-            browser.cookies.clear()
-            await browser.get("/")
+            await browser.become(user)
             listed = (await browser.get("/calls")).text.count("/calls/run_")
             one = (await browser.get(f"/calls/{only['id']}")).status_code
             count = sum(row["calls"] for row in (await browser.get("/stats.json")).json()["tools"])
@@ -161,13 +152,9 @@ async def test_processes_that_run_tasks_are_for_a_role(open_console: Open, tmp_p
         await is_over.wait()
         return "done"
 
-    def identify(headers: Mapping[str, str]) -> Caller:
-        return Caller(headers["user"])
-
     roles = [Role(principals="olga", may=["tasks"])]
-    async with open_console(report, identify=identify, roles=roles) as browser:
-        browser.headers["user"] = "olga"
-        await browser.get("/")
+    async with open_console(report, identify=by_user, roles=roles) as browser:
+        await browser.become("olga")
         await browser.post("/api/tools/report/call", json={})
         await begun.wait()
         data = (await browser.get("/api/workers")).json()
@@ -176,9 +163,7 @@ async def test_processes_that_run_tasks_are_for_a_role(open_console: Open, tmp_p
         assert data["workers"][0]["process"] in (await browser.get("/stats")).text
         after = data["workers"][0]["process"]
         assert (await browser.get(f"/api/workers?after={after}")).json()["workers"] == []
-        browser.headers["user"] = "ann"
-        browser.cookies.clear()
-        await browser.get("/")
+        await browser.become("ann")
         assert (await browser.get("/api/workers")).status_code == 403
         assert "Workers" not in (await browser.get("/stats")).text
         is_over.set()

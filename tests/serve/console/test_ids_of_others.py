@@ -13,13 +13,7 @@ from toolcrib.serve.console.app import PAGES
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
-from .conftest import Open
-
-
-@tool
-def add(a: int, b: int = 2) -> int:
-    """Add two numbers."""
-    return a + b
+from .conftest import Open, add
 
 
 @tool(destructive=True)
@@ -82,8 +76,7 @@ async def test_ids_of_another_person_are_unknown_in_every_address(open_console: 
             "keys": "abcdefghijkl",
             "sources": "0" * 64,
         }
-        browser.headers["user"] = "bob"
-        await browser.get("/")
+        await browser.become("bob")
         token = await browser.token("/tools")
         for page in PAGES:
             room = "grants" if "/grants/" in page.path else page.path.split("/")[1]

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from toolcrib import Caller, Crib, SetupError, tool
+from toolcrib import Caller, Crib, SetupError
 from toolcrib.auth import Client, Flow
 from toolcrib.auth.catalogue import OAuth2
 from toolcrib.serve import AuthenticationError, Authenticator, asgi_app
@@ -35,17 +35,11 @@ from toolcrib.workbench import Role
 from ...auth.oidc.conftest import SECRET, Provider
 from ...ports import free_port
 from ..issuer import NEW, Issuer
-from .conftest import BASE_URL, Browser, Open, fields_of
+from .conftest import BASE_URL, Browser, Open, add, fields_of
 
 AUDIENCE = f"{BASE_URL}/mcp"
 CALLBACK = f"{BASE_URL}/console/callback"
 WEB = Client("web", SECRET)
-
-
-@tool
-def add(a: int, b: int = 2) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 async def test_a_link_lets_in_once_and_leaves_the_address(open_console: Open) -> None:

@@ -1,11 +1,10 @@
 """The pages of tasks, connections, sources and keys."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib import Caller, Crib, tool
+from toolcrib import Crib, tool
 from toolcrib.auth import Client, CredentialBroker, Grant, Owner
 from toolcrib.auth.sealed import DatabaseVault
 from toolcrib.serve import Authenticator
@@ -13,15 +12,9 @@ from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 from toolcrib.workbench import Role
 
-from .conftest import BASE_URL, Browser, Open
+from .conftest import BASE_URL, Browser, Open, add, by_user
 
 GRANT = Grant("the-token", scopes=("repo",))
-
-
-@tool
-def add(a: int, b: int = 2) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(task=True, idempotent=True)
@@ -53,19 +46,13 @@ async def test_tasks_of_all_my_threads_are_shown_with_their_results(open_console
 
 
 async def test_tasks_of_others_are_for_a_role(open_console: Open) -> None:
-    def identify(headers: Mapping[str, str]) -> Caller:
-        return Caller(headers["user"])
-
     roles = [Role(principals="olga", may=["tasks"])]
-    async with open_console(report, identify=identify, roles=roles) as browser:
-        browser.headers["user"] = "ann"
-        await browser.get("/")
+    async with open_console(report, identify=by_user, roles=roles) as browser:
+        await browser.become("ann")
         task = await submitted(browser, "ships")
         seen: dict[str, Any] = {}
         for user in ("bob", "olga"):
-            browser.headers["user"] = user
-            browser.cookies.clear()
-            await browser.get("/")
+            await browser.become(user)
             statuses = [
                 (await browser.get(path)).status_code
                 for path in (f"/tasks/{task}", f"/tasks/{task}.json", "/api/tasks?of=all", f"/api/tasks/{task}/events")

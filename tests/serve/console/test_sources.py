@@ -5,26 +5,21 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Crib, MCPSource, tool
+from toolcrib import Crib, MCPSource, tool
 from toolcrib.tools import as_tool
 from toolcrib.tools.lock import Lock, LockedSource, definition_of, read_lock
 from toolcrib.workbench import Role
 
-from .conftest import Open
+from .conftest import Open, by_user
 
 TOOLS = Path(__file__).parents[2] / "tools"
 OPERATOR = Role(principals="olga", may=["sources"])
-
-
-def by_user(headers: Mapping[str, str]) -> Caller:
-    return Caller(headers["user"])
 
 
 def says(folder: Path, *tools: dict[str, Any]) -> MCPSource:
@@ -127,17 +122,14 @@ async def test_changes_are_accepted_by_a_role_alone_and_come_in_pages(open_conso
     lock = await locked(tmp_path / "toolcrib.lock", says(tmp_path))
     source = says(tmp_path, *({**pay("Pay."), "name": f"pay_{number}"} for number in range(3)))
     async with open_console(source, lock=lock, identify=by_user, roles=[OPERATOR]) as browser:
-        browser.headers["user"] = "olga"
-        await browser.get("/")
+        await browser.become("olga")
         assert "pay_2" in (await browser.get("/sources")).text
         page = (await browser.get("/api/sources/changes?limit=2")).json()
         rest = (await browser.get(f"/api/sources/changes?limit=2&after={page['next']}")).json()
         names = [[row["tool"] for row in part["changes"]] for part in (page, rest)]
         assert (names, rest["next"]) == ([["pay_0", "pay_1"], ["pay_2"]], None)
 
-        browser.headers["user"] = "ann"
-        browser.cookies.clear()
-        await browser.get("/")
+        await browser.become("ann")
         digest = page["next"]
         assert "pay_" not in (await browser.get("/sources")).text
         for path in ("/api/sources/changes", f"/api/sources/changes/{digest}", f"/sources/changes/{digest}"):

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from toolcrib import Caller, Context, Image, Source, Text, ToolSpec, tool
+from toolcrib import Context, Image, Source, Text, ToolSpec, tool
 from toolcrib.core import Data, File, Hints
 from toolcrib.tools.function import from_work
 from toolcrib.workbench import Rule, Rules
 
-from .conftest import Open
+from .conftest import Open, by_user
 from .test_forms import ARGUMENTS, everything
 
 
@@ -331,9 +331,8 @@ async def test_leaving_a_call_that_runs_cancels_it(open_console: Open) -> None:
 
 async def test_a_tool_of_another_caller_is_not_there(open_console: Open) -> None:
     policy = Rules([Rule(do="deny", tools="drop", principals="bob")])
-    async with open_console(add, drop, policy=policy, identify=lambda headers: Caller(headers["user"])) as browser:
-        browser.headers["user"] = "bob"
-        await browser.get("/")
+    async with open_console(add, drop, policy=policy, identify=by_user) as browser:
+        await browser.become("bob")
         assert "/tools/drop" not in (await browser.get("/tools")).text
         assert (await browser.get("/tools/drop")).status_code == 404
         assert (await browser.submit("/tools/drop/run", **{"v/name": "x"})).status_code == 404
