@@ -1,6 +1,5 @@
 """`/approvals`: what waits, what differs from before, each answer, two people at one, grants; and the first page."""
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,7 +11,6 @@ from pydantic import BaseModel, SecretStr
 
 from toolcrib import Context, Crib, Pending, tool
 from toolcrib.record import DatabaseCalls
-from toolcrib.serve.console.views.approvals import rows_of
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
@@ -57,6 +55,15 @@ async def answer(browser: Browser, page: str, kind: str, **fields: Any) -> Any:
     shown = fields_of((await browser.get(page)).text)
     return await browser.post(
         f"{page}/answer", data={"token": shown["token"], "digest": shown["digest"], "kind": kind, **fields}
+    )
+
+
+async def put(browser: Any, number: int, kind: Any, message: str, **more: Any) -> None:
+    """Have something wait for the person at the browser."""
+    now = datetime.now(UTC)
+    whose = ("pay", "local", "default", now + timedelta(hours=1))
+    await browser.crib.pending.store.open(
+        Pending(f"pending_{number}", kind, message, f"d{number}", *whose, **more), now=now
     )
 
 
@@ -273,20 +280,8 @@ async def test_what_waits_for_others_is_not_there(open_console: Open) -> None:
 
 async def test_of_thousands_that_wait_a_page_shows_some(open_console: Open) -> None:
     async with open_console(pay, policy=RULES) as browser:
-        store, now = browser.crib.pending.store, datetime.now(UTC)  # type: ignore[attr-defined]
         for number in range(120):
-            about = Pending(
-                f"pending_{number}",
-                "approval",
-                "Pay this? " * 500,
-                f"d{number}",
-                "pay",
-                "local",
-                "default",
-                now + timedelta(hours=1),
-                "{}",
-            )
-            await store.open(about, now=now)
+            await put(browser, number, "approval", "Pay this? " * 500)
         page = await browser.get("/approvals")
         assert len(page.content) < 150_000
         assert page.text.count("/approvals/pending_") == 50
@@ -296,20 +291,8 @@ async def test_of_thousands_that_wait_a_page_shows_some(open_console: Open) -> N
 
 async def test_a_login_is_a_link_of_the_web_alone(open_console: Open) -> None:
     async with open_console(pay) as browser:
-        store, now = browser.crib.pending.store, datetime.now(UTC)  # type: ignore[attr-defined]
         for number, url in enumerate(("https://login.example/?a=1&b=2", "javascript:alert(1)")):
-            about = Pending(
-                f"pending_{number}",
-                "authorization",
-                "Log in.",
-                f"d{number}",
-                "pay",
-                "local",
-                "default",
-                now + timedelta(hours=1),
-                url=url,
-            )
-            await store.open(about, now=now)
+            await put(browser, number, "authorization", "Log in.", url=url)
         assert 'href="https://login.example/?a=1&amp;b=2"' in (await browser.get("/approvals/pending_0")).text
         assert "javascript:" not in (await browser.get("/approvals/pending_1")).text
 
@@ -354,9 +337,3 @@ async def test_each_text_that_is_asked_about_can_be_looked_at(open_console: Open
             page = await browser.get(await waits_for(browser, to="bob", amount=1, note=text))
             assert page.status_code == 200
             assert f">{text}<" in unescape(page.text)
-
-
-def test_of_many_values_the_first_are_listed() -> None:
-    arguments = json.dumps({"to": [1] * 10_000})
-    rows, more = rows_of(arguments, arguments)
-    assert (len(rows), more) == (500, 9_500)

@@ -29,7 +29,6 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Links into a console in a process of its own, each good for one browser."""
     folder = tmp_path_factory.mktemp("console")
     with subprocess.Popen([sys.executable, SERVER, folder], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         yield process.stdout.readline().split()
         process.terminate()
 

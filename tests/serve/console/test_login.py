@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 from toolcrib import Caller, Crib, SetupError
 from toolcrib.auth import Client, Flow
 from toolcrib.auth.catalogue import OAuth2
-from toolcrib.serve import AuthenticationError, Authenticator, asgi_app
+from toolcrib.serve import Authenticator, asgi_app
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.serve.access.tokens import AccessTokens
 from toolcrib.serve.console import Sessions
@@ -35,7 +35,7 @@ from toolcrib.workbench import Role
 from ...auth.oidc.conftest import SECRET, Provider
 from ...ports import free_port
 from ..issuer import NEW, Issuer
-from .conftest import BASE_URL, Browser, Open, add, fields_of
+from .conftest import BASE_URL, Browser, Open, add, by_user, fields_of
 
 AUDIENCE = f"{BASE_URL}/mcp"
 CALLBACK = f"{BASE_URL}/console/callback"
@@ -199,12 +199,7 @@ async def test_wrong_keys_are_counted_and_one_that_was_right_goes_on(open_consol
 
 
 async def test_a_host_that_knows_its_browsers_needs_no_login(open_console: Open) -> None:
-    def identify(headers: Mapping[str, str]) -> Caller:
-        if "user" not in headers:
-            raise AuthenticationError("Log in at the host.", None)
-        return Caller(headers["user"])
-
-    async with open_console(add, identify=identify) as browser:
+    async with open_console(add, identify=by_user) as browser:
         assert (await browser.get("/tools")).status_code == 401
         browser.headers["user"] = "ann"
         first = await browser.get("/tools?q=add")
@@ -236,9 +231,6 @@ async def test_a_route_of_the_host_and_the_paths_of_machines_win(open_console: O
 
 
 async def test_it_is_found_under_the_path_where_it_is_mounted(open_console: Open) -> None:
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
     async with open_console(add, logs_in=False) as browser:
         host = Starlette(routes=[Mount("/crib", browser.app)])  # type: ignore[attr-defined]
         base_url = f"{BASE_URL}/crib"
@@ -300,7 +292,6 @@ async def granted(provider: Provider, url: str, **options: Any) -> str:
 async def session_of(browser: Browser) -> Caller:
     sessions = Sessions(browser.crib.database)  # type: ignore[attr-defined]
     session = await sessions.find(browser.cookies["toolcrib-8642"], BASE_URL)
-    assert session is not None
     return session.caller
 
 
@@ -360,7 +351,6 @@ async def test_what_is_asked_of_the_issuer(open_console: Open, provider: Provide
         cookie = next(cookie for cookie in browser.cookies.jar if cookie.name == "toolcrib-8642-login")
         assert cookie.has_nonstandard_attr("HttpOnly")
         assert cookie.get_nonstandard_attr("SameSite") == "lax"
-        assert cookie.expires is not None
         assert 0 < cookie.expires - time.time() <= 600
         assert not any(secret in (cookie.value or "") for secret in secrets)
         page = await browser.get("/login")
@@ -627,7 +617,6 @@ def test_a_person_logs_in_and_out_in_a_browser(tmp_path: Path) -> None:
         sync_playwright() as playwright,
     ):
         try:
-            assert server.stderr is not None
             while "The console: " not in (line := server.stderr.readline()):
                 assert line
             page = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]).new_page()

@@ -74,11 +74,8 @@ async def test_a_changed_definition_is_shown_as_text_and_accepted_as_it_was_show
             accepted = await browser.submit(f"/sources/changes/{digests[name]}/accept")
             assert (accepted.status_code, accepted.headers["location"]) == (303, "/sources")
             assert re.search(rf"accepted '{name}' of .*: {digests[name]}", caplog.text)
-        assert [row["name"] for row in (await browser.get("/api/tools")).json()["tools"]] == [
-            "pay",
-            "refund",
-            "read_result",
-        ]
+        rows = (await browser.get("/api/tools")).json()["tools"]
+        assert [row["name"] for row in rows] == ["pay", "refund", "read_result"]
         entry = next(iter((read_lock(lock) or Lock(lock)).sources.values()))
         assert {name: of["description"] for name, of in entry.tools.items()} == {
             "pay": "Pay <b>all\u202e</b>.",

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,8 @@ from toolcrib.core import Data, File, Hints
 from toolcrib.tools.function import from_work
 from toolcrib.workbench import Rule, Rules
 
+from ..serving import Waits
+from ..test_api_raw import GONE, ask, piece
 from .conftest import Open, by_user
 from .test_forms import ARGUMENTS, everything
 
@@ -147,11 +149,9 @@ async def test_tools_are_grouped_by_source_with_their_counts(open_console: Open)
         assert headings == [("The program&#39;s own", "2"), ("bank", "1"), ("zoo", "2")]
         assert re.findall(r"<option value=.(\w+).>(.*?)</option>", page) == [("bank", "bank (1)"), ("zoo", "zoo (2)")]
         page = (await browser.get("/tools?source=zoo&q=bear")).text
-        assert (page.count('class="name"'), "zoo <span" in page, '<option value="zoo" selected>' in page) == (
-            1,
-            True,
-            True,
-        )
+        assert page.count('class="name"') == 1
+        assert "zoo <span" in page
+        assert '<option value="zoo" selected>' in page
 
 
 async def test_a_tool_is_shown_with_its_arguments_and_as_models_get_it(open_console: Open) -> None:
@@ -280,53 +280,21 @@ async def test_a_script_gets_what_happens_as_it_happens(open_console: Open) -> N
 
 
 async def test_leaving_a_call_that_runs_cancels_it(open_console: Open) -> None:
-    has_begun, is_cancelled = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait(context: Context) -> None:
-        context.progress(0, 1)
-        has_begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            is_cancelled.set()
-
-    async with open_console(wait) as browser:
-        body = f"token={await browser.token()}".encode()
+    waits = Waits()
+    async with open_console(waits.tool) as browser:
         cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-        headers = {
-            "host": "127.0.0.1:8642",
-            "cookie": cookie,
-            "sec-fetch-site": "same-origin",
-            "accept": "text/event-stream",
-            "content-type": "application/x-www-form-urlencoded",
-        }
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/tools/wait/run",
-            "raw_path": b"/tools/wait/run",
-            "root_path": "",
-            "scheme": "http",
-            "query_string": b"",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "client": ("127.0.0.1", 50000),
-            "server": ("127.0.0.1", 8642),
-        }
-        is_read = False
+        headers = {"host": "127.0.0.1:8642", "cookie": cookie, "sec_fetch_site": "same-origin"}
+        headers |= {"accept": "text/event-stream", "content-type": "application/x-www-form-urlencoded"}
+        form = [piece(f"token={await browser.token()}".encode())]
 
-        async def receive() -> Mapping[str, Any]:
-            nonlocal is_read
-            if not is_read:
-                is_read = True
-                return {"type": "http.request", "body": body}
-            await has_begun.wait()
-            return {"type": "http.disconnect"}
+        async def receive() -> Any:
+            if form:
+                return form.pop()
+            await waits.began.wait()
+            return GONE
 
-        async def send(_: Any) -> None: ...
-
-        await browser.app(scope, receive, send)  # type: ignore[attr-defined]
-        await asyncio.wait_for(is_cancelled.wait(), 10)
+        await ask(browser.app, path="/tools/wait/run", receive=receive, **headers)  # type: ignore[attr-defined]
+        await waits.until("cancelled")
 
 
 async def test_a_tool_of_another_caller_is_not_there(open_console: Open) -> None:
