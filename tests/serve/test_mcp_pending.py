@@ -124,16 +124,6 @@ async def test_the_form_of_an_approval_has_the_arguments_to_change(mode: str) ->
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_only_one_of_the_approvers_is_asked_in_the_client(mode: str) -> None:
-    crib, dropped = dropping()
-    crib = Crib(crib.registry, policy=Rules([Rule(do="ask", approvers={"principals": "alice"})]))
-    person = Person(accept(approve=True))
-    async with crib, Client(server(crib), mode=mode, elicitation_callback=person) as client:
-        assert "One of 'alice' gives it" in text(await client.call_tool("drop", {"n": 1}))
-    assert (dropped, person.asked) == ([], [])
-
-
-@pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_who_dismisses_the_question_ends_the_call_with_instructions(mode: str) -> None:
     crib, dropped = dropping()
     async with crib, Client(server(crib), mode=mode, elicitation_callback=Person(CANCEL)) as client:
@@ -162,21 +152,17 @@ async def test_a_client_that_cannot_ask_gets_instructions_for_its_person(mode: s
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_nobody_approves_their_own_call_where_others_must(mode: str) -> None:
-    ran: list[int] = []
-
-    @tool(destructive=True)
-    async def drop(n: int) -> int:
-        ran.append(n)
-        return n
-
-    rules = Rules([Rule(hint="destructive", do="ask", others_only=True)])
+    crib, dropped = dropping()
     person = Person(accept(approve=True))
-    async with Crib([drop], policy=rules) as crib, Client(server(crib), mode=mode, elicitation_callback=person) as one:
-        assert "Someone other than the caller" in text(await one.call_tool("drop", {"n": 1}))
-    crib = Crib([drop], policy=Rules([Rule(hint="destructive", do="ask")]), may_answer=lambda *_: False)
-    async with crib, Client(server(crib), mode=mode, elicitation_callback=person) as one:
-        assert "has not run" in text(await one.call_tool("drop", {"n": 1}))
-    assert (ran, person.asked) == ([], [])
+    for limits, options, words in (
+        ({"others_only": True}, {}, "Someone other than the caller gives it"),
+        ({"approvers": {"principals": "alice"}}, {}, "One of 'alice' gives it"),
+        ({}, {"may_answer": lambda *_: False}, "has not run"),
+    ):
+        asking = Crib(crib.registry, policy=Rules([Rule(do="ask", **limits)]), **options)
+        async with asking, Client(server(asking), mode=mode, elicitation_callback=person) as client:
+            assert words in text(await client.call_tool("drop", {"n": 1}))
+    assert (dropped, person.asked) == ([], [])
 
 
 @pytest.mark.parametrize("mode", ERAS)
